@@ -1,0 +1,73 @@
+# Every target prepares .venv by itself; all that is needed is python3 >= 3.11.
+
+WORKERS ?= 2
+PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14
+UV ?= $(or $(wildcard .venv/bin/uv),uv)
+
+BIN := .venv/bin
+READY := .venv/.ready
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PIP_INSTALL := $(BIN)/python .venv/pip.whl/pip install \
+	--quiet --quiet --no-input --disable-pip-version-check --no-deps
+# Packages come from the public index, whatever this machine is set up to use.
+LOCK_INDEX := --no-config --default-index https://pypi.org/simple
+EXPORT := export --quiet --no-config --frozen --format requirements.txt \
+	--no-emit-project
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check bench faults-short faults lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
+
+venv: $(READY) ## prepare .venv from the lock (nothing to do when it is up to date)
+
+demo: $(READY) ## run the daemon against the reference server, with a simulated shop
+	$(BIN)/backhaul demo
+
+test: $(READY) ## run the tests (WORKERS=2 processes)
+	$(BIN)/pytest -n $(WORKERS) -m "not faults and not bench"
+
+check: $(READY) ## format, lint, types, import contracts, and the docs held to the code
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/mypy bootstrap.py
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/docs
+
+bench: $(READY) ## measure throughput and latency
+	PYTHONPATH=tests $(BIN)/python -m bench
+
+faults-short: $(READY) ## kill, cut and fill disks, the short form (seconds per suite)
+	FAULTS=short $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
+
+faults: $(READY) ## the same in the long form
+	FAULTS=long $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
+
+lock: ## resolve again: uv.lock and the two requirements files (needs uv)
+	$(UV) lock --upgrade $(LOCK_INDEX)
+	$(UV) $(EXPORT) --no-dev --output-file requirements.lock
+	$(UV) $(EXPORT) --all-groups --output-file requirements-dev.lock
+
+clean: ## remove .venv, caches and build products
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	find daemon connectors tests -name __pycache__ -prune -exec rm -rf {} +
+
+# A usable .venv is brought up to date in place, any other is made anew. It starts
+# without pip, which Debian's python3 lacks: bootstrap.py fetches the one in the lock.
+$(READY): requirements-dev.lock pyproject.toml bootstrap.py
+	@for python in $(BIN)/python $(PYTHON); do \
+		$$python -c '$(NEW_ENOUGH)' 2>/dev/null || continue; \
+		[ $$python = $(BIN)/python ] && exit 0; \
+		echo "Preparing .venv with $$python, which takes a moment"; \
+		exec $$python -m venv --clear --without-pip .venv; \
+	done; \
+	echo "No Python 3.11 or newer among: $(PYTHON). Install one, or name it:" \
+		"make PYTHON=/path/to/python3" >&2; \
+	exit 1
+	@$(BIN)/python bootstrap.py requirements-dev.lock .venv/pip.whl
+	@$(PIP_INSTALL) --require-hashes --requirement requirements-dev.lock
+	@$(PIP_INSTALL) --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,99 @@
+"""What few modules may use is used there only."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from repository.bans import leaky_comparisons, uses
+from repository.tree import SOURCE_ROOTS, python_files, read
+
+CLOCKS = {"daemon/backhaul/core/clock.py", "daemon/backhaul_reference/clock.py"}
+# What is banned, and its home, at most one in each package.
+BANS: dict[str, set[str]] = {
+    r"asyncio\.(create_task|ensure_future)": {"daemon/backhaul/tasks.py"},
+    r"datetime\.datetime\.(now|utcnow|today)|datetime\.date\.today": CLOCKS,
+    r"time\.(time|time_ns)": CLOCKS,
+    r"time\.sleep": CLOCKS,
+    r"random\.[a-z]\w*": set(),
+    r"(builtins\.)?(print|eval|exec)": set(),
+    r"(pickle|marshal|shelve|dill)(\..*)?": set(),
+    r"yaml\.(load|load_all|unsafe_load)": set(),
+}
+
+
+@pytest.mark.parametrize("banned", BANS)
+def test_what_is_banned_is_used_at_home_only(banned: str) -> None:
+    found = [
+        f"{path}:{line}: {name}"
+        for path in python_files(*SOURCE_ROOTS)
+        if str(path) not in BANS[banned]
+        for line, name in uses(read(path))
+        if re.fullmatch(banned, name)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("banned", BANS)
+def test_a_package_has_one_home_at_most(banned: str) -> None:
+    packages = [home.split("/")[1] for home in BANS[banned]]
+    assert len(packages) == len(set(packages))
+
+
+def test_digests_and_signatures_are_compared_in_constant_time() -> None:
+    found = [
+        f"{path}:{line}"
+        for path in python_files(*SOURCE_ROOTS)
+        for line in leaky_comparisons(read(path))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import time\ntime.sleep(1)", "time.sleep"),
+        ("import time as t\nt.sleep(1)", "time.sleep"),
+        ("from time import sleep\nwait = sleep", "time.sleep"),
+        ("from time import sleep", "time.sleep"),
+        ("def f():\n    from time import sleep as s\n    s(1)", "time.sleep"),
+        ("from datetime import datetime\ndatetime.now()", "datetime.datetime.now"),
+        ("import datetime as dt\nfield(dt.datetime.now)", "datetime.datetime.now"),
+        ("import xml.sax\nxml.sax.parse(x)", "xml.sax.parse"),
+        ("print(1)", "print"),
+        ("list(map(print, x))", "print"),
+        ("import pickle", "pickle"),
+        ("from pickle import loads", "pickle.loads"),
+    ],
+)
+def test_a_use_is_found_however_it_is_written(source: str, name: str) -> None:
+    assert name in [found for _, found in uses(source)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["console.print(1)", "async with group as g:\n    g.create_task(x)", "clock.now()"],
+)
+def test_a_method_of_the_same_name_is_no_use(source: str) -> None:
+    banned = "|".join(BANS)
+    assert [name for _, name in uses(source) if re.fullmatch(banned, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("given == expected_signature", True),
+        ("mac.hexdigest() != given", True),
+        ("self.signature == other", True),
+        ("sign.hmac_of(body) == given", True),
+        ("sign(body).digest() == given", True),
+        ("len(digest) == size", False),
+        ("signature == ''", False),
+        ("held.digest == incoming.digest", False),
+        ("state == State.bad_signature", False),
+        ("hmac.compare_digest(a, b)", False),
+    ],
+)
+def test_a_leaky_comparison_is_told_from_others(source: str, found: bool) -> None:
+    assert bool(list(leaky_comparisons(source))) is found
