@@ -1,0 +1,128 @@
+"""The contract between the host and a connector."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from backhaul_sdk.records import Bad, Record
+
+if TYPE_CHECKING:
+    from backhaul_sdk.manifest import Spec
+
+SettingsT = TypeVar("SettingsT", bound=BaseModel)
+
+
+class CheckFailed(Exception):
+    """`check()` found something a person must mend; the text says what and how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the host made of one emitted record, after it was committed.
+
+    `state` is `accepted` (a command exists), `waiting` (kept, its order or product is
+    not known yet), `duplicate` (known already) or `quarantined`; `what` is a sentence
+    for the person at the scanner.
+    """
+
+    state: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A row of this instance that ended in quarantine, for the connector to show."""
+
+    key: str
+    raw: str
+    reason: str
+    locator: str
+
+
+async def _nothing_to_acknowledge() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Records with the cursor behind them.
+
+    The host stores both in one transaction and calls `ack` only after its commit; a
+    kill in between delivers the batch again, and equal keys collapse.
+    """
+
+    records: Sequence[Record | Bad]
+    cursor: str | None
+    ack: Callable[[], Awaitable[None]] = _nothing_to_acknowledge
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request to `/connect/{instance}/…`; header names are lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An answer: `body` is sent as JSON."""
+
+    status: int
+    body: Mapping[str, object]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+Emit: TypeAlias = Callable[[Record | Bad], Awaitable[Receipt]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An HTTP route below `/connect/{instance}`; `path` starts with a slash."""
+
+    method: str
+    path: str
+    handler: HttpHandler
+
+
+class Connector(Generic[SettingsT]):
+    """One instance of a connector; override what its system can do.
+
+    The host calls `open`, then `listen` once and `pull` on the instance's schedule,
+    and `close` at the end. Nothing may be done at import or in `__init__`.
+    """
+
+    spec: ClassVar[Spec]
+
+    def __init__(self, instance: str, settings: SettingsT) -> None:
+        self.instance = instance
+        self.settings = settings
+
+    async def check(self) -> None:
+        """Look, without side effects, whether work could begin; or `CheckFailed`."""
+
+    async def open(self) -> None:
+        """Get ready. May be called again after `close`."""
+
+    async def close(self) -> None:
+        """Give everything back. Safe to call twice."""
+
+    async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+        """Yield what came after `cursor` (None: from the beginning), then end."""
+        nothing: tuple[Batch, ...] = ()
+        for batch in nothing:
+            yield batch
+
+    async def listen(self, emit: Emit) -> Sequence[Route]:
+        """Accept what is sent to us; return the HTTP routes the host shall serve."""
+        return ()
+
+    async def report(self, rejections: Sequence[Rejection]) -> None:
+        """Show rows that ended in quarantine. Repeated after a kill: be idempotent."""

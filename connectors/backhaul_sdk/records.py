@@ -1,0 +1,103 @@
+"""Records a connector hands in: what happened in the back office."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A part of a shipment: `quantity` (≥ 1) units of the order line with `sku`."""
+
+    sku: str
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fulfillment:
+    """An order left the house.
+
+    `key` is stable for the cause: the same shipment reported twice has the same key.
+    `order` is what the back office calls it: number (`1001`, `#1001`), external id or
+    platform id. No `lines` means everything that is left. `shipped_at` is RFC 3339.
+    `locator` says where a person finds the row (`courier.csv:7`), `raw` is the row as
+    it came: both come back in a Rejection when the order is never found.
+    """
+
+    key: str
+    order: str
+    tracking_company: str | None = None
+    tracking_number: str | None = None
+    lines: tuple[Line, ...] = ()
+    shipped_at: str | None = None
+    locator: str = ""
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
+    """An order will not be delivered; `restock` puts its goods back on the shelf.
+
+    `reason` is one of `CUSTOMER FRAUD INVENTORY DECLINED STAFF OTHER`.
+    """
+
+    key: str
+    order: str
+    restock: bool
+    reason: str = "OTHER"
+    locator: str = ""
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockAdjustment:
+    """A signed change of stock: `delta` units (not 0) of the variant with `sku`.
+
+    `reason` is one of `MANUAL_ADJUSTMENT CORRECTION STOCK_COUNT RECEIVED RESTOCK
+    RETURN DAMAGED SHRINKAGE PROMOTION OTHER`.
+    """
+
+    key: str
+    sku: str
+    delta: int
+    reason: str = "MANUAL_ADJUSTMENT"
+    locator: str = ""
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bad:
+    """A row that cannot be used: a value, not an exception, so the others go on.
+
+    `raw` is the row as it came, `reason` a sentence for the person who will mend it.
+    """
+
+    key: str
+    raw: str
+    reason: str
+    locator: str = ""
+
+
+Record: TypeAlias = Fulfillment | Cancellation | StockAdjustment
+"""Everything that can become a command."""
+
+CANCEL_REASONS = frozenset(
+    {"CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER"}
+)
+STOCK_REASONS = frozenset(
+    {
+        "MANUAL_ADJUSTMENT",
+        "CORRECTION",
+        "STOCK_COUNT",
+        "RECEIVED",
+        "RESTOCK",
+        "RETURN",
+        "DAMAGED",
+        "SHRINKAGE",
+        "PROMOTION",
+        "OTHER",
+    }
+)
+MAX_DELTA = 1_000_000
+"""Largest step of one adjustment, either way (platform contract 1.1)."""

@@ -1,0 +1,1 @@
+"""Sync daemon between an online store and a back office."""

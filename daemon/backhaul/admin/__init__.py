@@ -1,0 +1,1 @@
+"""The listener for people and monitoring."""

@@ -1,0 +1,311 @@
+"""Composition root: builds each part once and owns the order of start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+
+from backhaul import listening
+from backhaul.admin import site as admin_site
+from backhaul.connect import intake, registry
+from backhaul.connect.host import Host
+from backhaul.connect.matching import Matcher
+from backhaul.connect.waiting import WaitingRoom
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.errors import Busy
+from backhaul.ingest.drain import Drain
+from backhaul.ingest.receiver import Receiver
+from backhaul.public import site as public_site
+from backhaul.push.dispatcher import Dispatcher
+from backhaul.push.gates import JOBS
+from backhaul.push.settling import interrupted
+from backhaul.reconcile.acquaintance import acquaint
+from backhaul.reconcile.backfill import Backfill
+from backhaul.schedule import Schedule
+from backhaul.shop.client import ShopClient, StoreFacts
+from backhaul.shop.requests import Dialect
+from backhaul.shop.transport import Limits, Transport
+from backhaul.store.opening import open_store, sole_writer
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    import httpx
+    from aiohttp import web
+
+    from backhaul.core.clock import Clock
+    from backhaul.settings import Settings
+    from backhaul.store.sqlite.database import SqliteStore
+
+STOP_SECONDS = 20.0
+"""Longest wait for sends under way once told to stop; then they are uncertain."""
+RESTART_SECONDS = 1.0
+SOCKET_NAME = "backhaul.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shop:
+    """What belongs to one store."""
+
+    transport: Transport
+    client: ShopClient
+    dispatcher: Dispatcher
+
+
+class Daemon:
+    """The whole daemon. Clock, randomness and HTTP transport can be handed in."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._chance = chance or random.SystemRandom().random
+        self._http = transport
+        self._stopping = asyncio.Event()
+        self._facts: dict[str, StoreFacts] = {}
+        self._shops: dict[str, _Shop] = {}
+        self._hosts: list[Host] = []
+        self._matcher = Matcher(self._clock, settings.connect.match_wait)
+        self._schedule = Schedule()
+        self._started_at = to_text(self._clock.now())
+        self.ready = asyncio.Event()
+        self.public_url = ""
+        self.admin_url = ""
+
+    def stop(self) -> None:
+        """Ask `run` to end: nothing new is sent, what is under way is finished."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
+    async def run(self) -> None:
+        """Run until stopped. Raises Fatal when it cannot start."""
+        settings = self._settings
+        with sole_writer(settings.state_dir):
+            public = listening.bind_tcp(
+                settings.public.host, settings.public.port, "public"
+            )
+            admin = listening.bind_tcp(
+                settings.admin.host, settings.admin.port, "admin"
+            )
+            with contextlib.closing(public), contextlib.closing(admin):
+                self.public_url = listening.url_of(public)
+                self.admin_url = listening.url_of(admin)
+                async with self._opened() as store:
+                    await self._serve(store, public, admin)
+        logger.bind(action="daemon.stopped").info("stopped")
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[SqliteStore]:
+        store = open_store(self._settings.database_file, self._clock)
+        store.start()
+        try:
+            yield store
+        finally:
+            for host in self._hosts:
+                await host.close()
+            for shop in self._shops.values():
+                await shop.transport.close()
+            await store.stop()
+
+    async def _serve(
+        self, store: SqliteStore, public: socket.socket, admin: socket.socket
+    ) -> None:
+        """Start from the inside out, wait for the end, stop from the outside in."""
+        for name in self._settings.stores:
+            self._shops[name] = self._shop(name, store)
+        for command in await store.commands.doubt_interrupted(interrupted()):
+            logger.bind(action="command.interrupted", command=command).warning(
+                "command {} was being sent when the program died: parked", command
+            )
+        await self._acquaint(store)
+        drain = Drain(store.inbox, self._clock, self._facts, self._folded)
+        self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
+        self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
+        routes = self._receiver(store, drain).routes() + await self._intake()
+        self._schedule_jobs()
+        async with (
+            self._tasks(store, drain),
+            self._listeners(routes, public, admin),
+        ):
+            self.ready.set()
+            logger.bind(action="daemon.started").info(
+                "receives at {}, admin at {}", self.public_url, self.admin_url
+            )
+            await self._stopping.wait()
+            logger.bind(action="daemon.stopping").info("stopping")
+
+    def _shop(self, name: str, store: SqliteStore) -> _Shop:
+        settings, push = self._settings.stores[name], self._settings.push
+        key = settings.api_key.get_secret_value()
+        limits = Limits(
+            connect_seconds=push.connect_seconds,
+            read_seconds=push.read_seconds,
+            max_response_bytes=push.max_response_bytes,
+        )
+        transport = Transport(settings.base_url, key, limits, self._clock, self._http)
+        client = ShopClient(transport)
+        dialect = Dialect(
+            restock_field=settings.restock_field,
+            tracking_company=settings.fields.tracking_company,
+            tracking_number=settings.fields.tracking_number,
+        )
+        dispatcher = Dispatcher(
+            name,
+            store.commands,
+            client,
+            transport,
+            key,
+            dialect,
+            push,
+            self._clock,
+            self._chance,
+        )
+        return _Shop(transport, client, dispatcher)
+
+    async def _acquaint(self, store: SqliteStore) -> None:
+        for name, shop in self._shops.items():
+            base_url = self._settings.stores[name].base_url
+            self._facts[name] = await acquaint(name, base_url, shop.client, store.marks)
+
+    def _enabled_connectors(self) -> list[str]:
+        connectors = self._settings.connectors
+        return [name for name in connectors if connectors[name].enabled]
+
+    def _host(self, name: str, store: SqliteStore) -> Host:
+        settings = self._settings.connectors[name]
+        return Host(
+            registry.build(name, settings.type, settings.options),
+            settings.store,
+            settings.every,
+            store.records,
+            self._matcher,
+            self._clock,
+            self._planned,
+        )
+
+    async def _intake(self) -> list[web.RouteDef]:
+        routes: list[web.RouteDef] = []
+        for host in self._hosts:
+            routes += intake.routes(host.connector.instance, await host.listen())
+        return routes
+
+    def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
+        secrets = {
+            name: [s.get_secret_value().encode() for s in shop.webhook_secrets]
+            for name, shop in self._settings.stores.items()
+        }
+        seconds = self._settings.public.request_seconds
+        return Receiver(store.inbox, self._clock, secrets, seconds, drain.wake)
+
+    def _schedule_jobs(self) -> None:
+        for name, kind in JOBS.items():
+            job = getattr(self._settings.jobs, name)
+            for store, shop in self._shops.items():
+                opens = partial(shop.dispatcher.open, kind)
+                self._schedule.add(f"{name}:{store}", job, opens)
+
+    @contextlib.asynccontextmanager
+    async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
+        """Run every loop; at the end let the dispatchers finish and cancel the rest."""
+        loops = [drain.run, self._waiting.run, *(host.run for host in self._hosts)]
+        if self._settings.reconcile.backfill_on_start:
+            loops += [self._backfill(name, store, drain).run for name in self._shops]
+        async with asyncio.TaskGroup() as group:
+            endless = [group.create_task(self._keep(run)) for run in loops]
+            senders = [
+                group.create_task(self._keep(shop.dispatcher.run))
+                for shop in self._shops.values()
+            ]
+            self._schedule.start()
+            try:
+                yield
+            finally:
+                self._schedule.stop()
+                for shop in self._shops.values():
+                    shop.dispatcher.stop()
+                await asyncio.wait(senders, timeout=STOP_SECONDS)
+                for task in (*senders, *endless):
+                    task.cancel()
+
+    async def _keep(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop again when all that ails it is a database that refuses writes."""
+        while True:
+            try:
+                return await run()
+            except Busy as error:
+                logger.bind(action="daemon.busy").warning("{}", error)
+                await self._clock.sleep(RESTART_SECONDS)
+
+    def _backfill(self, name: str, store: SqliteStore, drain: Drain) -> Backfill:
+        return Backfill(
+            name,
+            self._shops[name].client,
+            store.inbox,
+            store.marks,
+            self._clock,
+            self._chance,
+            drain.wake,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _listeners(
+        self, routes: list[web.RouteDef], public: socket.socket, admin: socket.socket
+    ) -> AsyncIterator[None]:
+        limits = self._settings.public
+        path = self._settings.state_dir / SOCKET_NAME
+        public_app = public_site.build(routes, limits.max_body_bytes)
+        admin_app = admin_site.build(self.ready.is_set, self._status)
+        served = [
+            (listening.Listener(public_app, limits.max_connections), public),
+            (listening.Listener(admin_app), admin),
+            (
+                listening.Listener(admin_site.build(self.ready.is_set, self._status)),
+                listening.bind_unix(path),
+            ),
+        ]
+        try:
+            for listener, sock in served:
+                await listener.start(sock)
+            yield
+        finally:
+            for listener, _ in served:
+                await listener.stop()
+            path.unlink(missing_ok=True)
+
+    async def _status(self) -> dict[str, Any]:
+        runs = self._schedule.next_runs()
+        return {
+            "started_at": self._started_at,
+            "public_url": self.public_url,
+            "admin_url": self.admin_url,
+            "jobs": {name: run and to_text(run) for name, run in runs.items()},
+            "stores": {n: s.dispatcher.state() for n, s in self._shops.items()},
+            "connectors": {
+                host.connector.instance: host.state() for host in self._hosts
+            },
+        }
+
+    def _folded(self) -> None:
+        self._waiting.wake()
+        self._planned()
+
+    def _planned(self) -> None:
+        for shop in self._shops.values():
+            shop.dispatcher.wake()

@@ -1,0 +1,32 @@
+"""`backhaul check-config`: says whether the configuration can be used."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from backhaul.cli import context
+from backhaul.cli.context import ConfigOption
+from backhaul.settings import Settings, configuration_file
+
+
+def check_config(config: ConfigOption = None) -> None:
+    """Check the configuration: ok, or everything that is wrong with it (exit 78)."""
+    settings = context.settings(config)
+    console = Console(highlight=False)
+    console.print("[green]ok[/]", end="  ")
+    console.out(configuration_file(config) or "environment only")
+    for name, value in summary(settings):
+        console.out(f"{name:<18}{value}")
+
+
+def summary(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield what the configuration amounts to, in a few rows without secrets."""
+    yield "state", str(settings.state_dir)
+    yield "database", str(settings.database_file)
+    yield "public", f"{settings.public.host}:{settings.public.port}"
+    yield "admin", f"{settings.admin.host}:{settings.admin.port}"
+    for name, store in settings.stores.items():
+        yield f"store {name}", store.base_url
+    for name, connector in settings.connectors.items():
+        state = "" if connector.enabled else ", disabled"
+        yield f"connector {name}", f"{connector.type} for {connector.store}{state}"

@@ -1,0 +1,58 @@
+"""What every command does first: read the configuration, open the database to read."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backhaul.connect import registry
+from backhaul.settings import load_settings
+from backhaul.store.sqlite.explaining import Explainer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.errors import Finding
+    from backhaul.settings import Connector, Settings
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Configuration file; else $BACKHAUL_CONFIG, ./backhaul.toml, "
+        "/etc/backhaul/backhaul.toml.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON: one array or object.")
+]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=1, help="Rows to show, newest first.")
+]
+
+
+def settings(config: Path | None) -> Settings:
+    """Load and check everything, connectors included. Raises ConfigurationError."""
+    return load_settings(
+        config,
+        validate_connector=_check_connector,
+        secret_options=registry.secret_fields,
+    )
+
+
+def _check_connector(name: str, connector: Connector) -> list[Finding]:
+    return registry.check(name, connector.type, connector.options)
+
+
+@contextlib.contextmanager
+def explainer(config: Path | None) -> Iterator[Explainer]:
+    """Open the database read-only; a running daemon is not disturbed."""
+    opened = Explainer(settings(config).database_file)
+    try:
+        yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,109 @@
+"""How a command ends: the one place that turns what was raised into an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal
+from backhaul.observe.redaction import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FAILED = 1
+BUG = 70
+TEMPORARY = 75
+PERMISSION = 77
+INTERRUPTED = 130
+DEBUG_OPTION = "--debug"
+
+
+def run(
+    command: Callable[[], object],
+    arguments: Sequence[str],
+    redact: Redactor | None = None,
+) -> int:
+    """Call `command`, say on stderr why it failed, and return the exit code.
+
+    `--debug` among `arguments` adds the traceback of an unexpected exception; so does
+    the log at level TRACE. `redact` is the log's redactor, which knows the secrets.
+    """
+    redact = redact or Redactor()
+    try:
+        command()
+        sys.stdout.flush()
+    except SystemExit as error:
+        return _system_exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence()
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the last stop before the person
+        _say(error, redact, DEBUG_OPTION in arguments)
+        return exit_code(error)
+    return 0
+
+
+def exit_code(error: Exception) -> int:
+    """Return the code that architecture §8 gives to a kind of failure."""
+    if isinstance(error, Fatal):
+        return error.exit_code
+    if isinstance(error, Busy):
+        return TEMPORARY
+    if isinstance(error, BackhaulError):
+        return FAILED
+    return PERMISSION if isinstance(error, PermissionError) else BUG
+
+
+def lines(error: Exception) -> list[str]:
+    """Return what the person is told, a line for each thing that is wrong."""
+    if isinstance(error, ConfigurationError):
+        return [str(finding) for finding in error.findings]
+    if isinstance(error, BackhaulError):
+        return [" ".join(str(error).split()) or type(error).__name__]
+    if isinstance(error, PermissionError):
+        return [f"{error.filename}: permission denied"]
+    return [
+        f"a bug: {type(error).__name__} at {_place(error)}; please try again with "
+        f"{DEBUG_OPTION} and report what it prints, together with the log"
+    ]
+
+
+def _say(error: Exception, redact: Redactor, debug: bool) -> None:
+    told = lines(error)
+    if exit_code(error) == BUG:
+        logger.bind(action="program.crashed").opt(exception=error).trace(
+            "Unexpected exception"
+        )
+        if debug:
+            told = [*"".join(traceback.format_exception(error)).splitlines(), *told]
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.write("".join(f"{redact(line)}\n" for line in told))
+
+
+def _place(error: Exception) -> str:
+    """Return file and line of the innermost of our own frames below `run`."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    ours = [frame for frame in frames if "backhaul" in frame.filename] or frames
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "start"
+
+
+def _system_exit_code(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    sys.stderr.write(f"{error.code}\n")
+    return FAILED
+
+
+def _silence() -> None:
+    # The interpreter flushes stdout once more at its end and would complain then.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,126 @@
+"""`backhaul events`, `commands` and `quarantine`: lists, and one row whole."""
+
+from typing import Annotated
+
+import typer
+
+from backhaul.cli import showing
+from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
+from backhaul.errors import BackhaulError
+
+events = typer.Typer(no_args_is_help=True, help="What arrived and what became of it.")
+commands = typer.Typer(no_args_is_help=True, help="What is asked of the platform.")
+quarantine = typer.Typer(no_args_is_help=True, help="What could not be used.")
+
+StateOption = Annotated[str | None, typer.Option("--state", help="Only this state.")]
+
+
+@events.command("list")
+def list_events(
+    config: ConfigOption = None,
+    state: StateOption = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    limit: LimitOption = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List events, the newest first."""
+    with explainer(config) as known:
+        rows = known.events(state, topic, limit)
+    columns = ("id", "received_at", "store", "topic", "state", "object_id", "detail")
+    _list(rows, columns, "no events", as_json)
+
+
+@events.command("show")
+def show_event(
+    event: Annotated[int, typer.Argument(help="The event's number.")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one event with its headers and its body as it came."""
+    with explainer(config) as known:
+        found = known.event(event)
+    if found is None:
+        raise BackhaulError(f"there is no event {event}; see: backhaul events list")
+    _show(found, as_json)
+
+
+@commands.command("list")
+def list_commands(
+    config: ConfigOption = None,
+    state: StateOption = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only fulfill, cancel or adjust.")
+    ] = None,
+    limit: LimitOption = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List commands, the newest first."""
+    with explainer(config) as known:
+        rows = known.commands(state, kind, limit)
+    shown = [{**row, "id": row["id"][:8]} for row in rows]
+    columns = ("id", "created_at", "kind", "target", "state", "attempts", "reason")
+    _list(rows if as_json else shown, columns, "no commands", as_json)
+
+
+@commands.command("show")
+def show_command(
+    command: Annotated[str, typer.Argument(help="The id, or how it begins.")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one command: what was sent, each attempt, and what proves its state."""
+    with explainer(config) as known:
+        found = known.command(command)
+    if found is None:
+        raise BackhaulError(
+            f"no command, or more than one, begins with {command!r}; "
+            "see: backhaul commands list"
+        )
+    if as_json:
+        showing.json(found)
+        return
+    attempts = found.pop("attempts")
+    showing.record(found.items())
+    columns = ("number", "started_at", "finished_at", "outcome", "status", "reason")
+    showing.table(attempts, columns, "no attempts")
+
+
+@quarantine.command("list")
+def list_quarantine(
+    config: ConfigOption = None, limit: LimitOption = 20, as_json: JsonOption = False
+) -> None:
+    """List what was set aside, the newest first."""
+    with explainer(config) as known:
+        rows = known.quarantine(limit)
+    columns = ("id", "at", "source", "name", "locator", "reason")
+    _list(rows, columns, "nothing is in quarantine", as_json)
+
+
+@quarantine.command("show")
+def show_quarantined(
+    row: Annotated[int, typer.Argument(help="The row's number.")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one row as it came, and why it was set aside."""
+    with explainer(config) as known:
+        found = known.quarantined(row)
+    if found is None:
+        raise BackhaulError(f"there is no row {row}; see: backhaul quarantine list")
+    _show(found, as_json)
+
+
+def _list(
+    rows: list[dict[str, object]], columns: tuple[str, ...], none: str, as_json: bool
+) -> None:
+    if as_json:
+        showing.json(rows)
+    else:
+        showing.table(rows, columns, none)
+
+
+def _show(found: dict[str, object], as_json: bool) -> None:
+    if as_json:
+        showing.json(found)
+    else:
+        showing.record(found.items())

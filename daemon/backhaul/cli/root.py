@@ -1,0 +1,53 @@
+"""The command `backhaul`: its subcommands, each from the module of its name."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from backhaul.cli import listings
+from backhaul.cli.configuration import check_config
+from backhaul.cli.running import reference, run
+from backhaul.cli.status import status
+from backhaul.cli.why import why
+
+app = typer.Typer(
+    name="backhaul",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Carries a back office's work back to its store, and the store's news back.",
+)
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app.command("run")(run)
+app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(reference)
+app.command("check-config")(check_config)
+app.command("status")(status)
+app.command("why")(why)
+app.add_typer(listings.events, name="events")
+app.add_typer(listings.commands, name="commands")
+app.add_typer(listings.quarantine, name="quarantine")
+
+
+@app.callback()
+def options(
+    _debug: Annotated[
+        bool, typer.Option("--debug", help="Print the traceback of a bug.")
+    ] = False,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=lambda wanted: _print_version(wanted),
+            help="Print the version.",
+        ),
+    ] = False,
+) -> None:
+    """Take the options that hold for every command."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("backhaul"))
+        raise typer.Exit

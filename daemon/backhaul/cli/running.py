@@ -1,0 +1,66 @@
+"""`backhaul run` and `reference`: the two servers."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import typer
+import uvloop
+
+from backhaul.app import Daemon
+from backhaul.cli import context
+from backhaul.cli.context import ConfigOption
+from backhaul.errors import Fatal
+from backhaul.observe import logs
+from backhaul.settings import Settings
+
+REFERENCE = "backhaul_reference"
+
+
+def run(config: ConfigOption = None) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C."""
+    settings = context.settings(config)
+    log = settings.log
+    logs.configure(log.level, log.format, log.file, _secrets(settings))
+    try:
+        uvloop.run(_run(settings))
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+
+
+async def _run(settings: Settings) -> None:
+    daemon = Daemon(settings)
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+
+    def stop() -> None:
+        if daemon.stopping and main is not None:
+            main.cancel()
+        daemon.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await daemon.run()
+    except asyncio.CancelledError:
+        raise Fatal("stopped at once, without waiting for what was under way") from None
+
+
+def _secrets(settings: Settings) -> Iterator[str]:
+    for store in settings.stores.values():
+        yield store.api_key.get_secret_value()
+        yield from (secret.get_secret_value() for secret in store.webhook_secrets)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first plain exception inside: it is what went wrong."""
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def reference(arguments: typer.Context) -> None:
+    """Run the reference server; its own --help lists its options."""
+    # Replaces this process: nothing of ours may run beside the oracle.
+    os.execv(sys.executable, [sys.executable, "-m", REFERENCE, *arguments.args])  # noqa: S606 - our own module, no shell

@@ -1,0 +1,70 @@
+"""How commands print: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_COLORS = {
+    "parked": "bold red",
+    "rejected": "red",
+    "quarantined": "red",
+    "uncertain": "yellow",
+    "waiting": "yellow",
+    "applied": "green",
+    "folded": "green",
+    "confirmed": "green",
+}
+
+
+def json(document: object) -> None:
+    """Print one JSON document."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(_plain(document)), indent=2))
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
+    """Print rows as a table, or `none` in words where there are none."""
+    console = Console(highlight=False)
+    if not rows:
+        console.print(none)
+        return
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        shown.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows:
+        shown.add_row(*(_cell(row.get(column)) for column in columns))
+    console.print(shown)
+
+
+def record(fields: Iterable[tuple[str, object]]) -> None:
+    """Print one thing: a name and a value per line."""
+    console = Console(highlight=False, soft_wrap=True)
+    for name, value in fields:
+        line = Text(f"{name.replace('_', ' '):<22}", style="dim")
+        console.print(line.append_text(_cell(value, dim=False)))
+
+
+def _cell(value: object, *, dim: bool = True) -> Text:
+    text = "" if value is None else _decoded(value)
+    return Text(text, style=_COLORS.get(text, "" if dim else "not dim"))
+
+
+def _decoded(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return _decoded(value) if isinstance(value, bytes) else value

@@ -1,0 +1,63 @@
+"""`backhaul status`: the daemon and its work on one screen."""
+
+from typing import Any
+
+import httpx
+
+from backhaul.app import SOCKET_NAME
+from backhaul.cli import context, showing
+from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.settings import Settings
+
+ASK_SECONDS = 5.0
+
+
+def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show whether the daemon runs, where it listens, and what waits."""
+    live = _ask(context.settings(config))
+    with explainer(config) as known:
+        counts = known.counts()
+    if as_json:
+        showing.json({"daemon": live, **counts})
+        return
+    showing.record([*_daemon(live), *_work(counts)])
+
+
+def _ask(settings: Settings) -> dict[str, Any] | None:
+    """Ask the running daemon through its socket; None where none runs."""
+    transport = httpx.HTTPTransport(uds=str(settings.state_dir / SOCKET_NAME))
+    try:
+        with httpx.Client(transport=transport, timeout=ASK_SECONDS) as client:
+            answer: dict[str, Any] = client.get("http://backhaul/api/status").json()
+    except httpx.HTTPError:
+        return None
+    return answer
+
+
+def _daemon(live: dict[str, Any] | None) -> list[tuple[str, object]]:
+    if live is None:
+        return [("daemon", "is not running; start it with: backhaul run")]
+    rows: list[tuple[str, object]] = [
+        ("daemon", f"runs since {live['started_at']}"),
+        ("receives at", live["public_url"]),
+        ("admin at", live["admin_url"]),
+    ]
+    for name, store in live["stores"].items():
+        stopped = "; ".join(f"{w} waits: {r}" for w, r in store["stopped"].items())
+        rows.append((f"store {name}", stopped or f"sending {store['sending']}"))
+    for name, connector in live["connectors"].items():
+        rows.append((f"connector {name}", connector["reason"] or "up"))
+    return rows
+
+
+def _work(counts: dict[str, Any]) -> list[tuple[str, object]]:
+    commands = counts["commands"]
+    summary = ", ".join(f"{n} {state}" for state, n in commands.items())
+    return [
+        ("events", f"{counts['events']}, {counts['to_fold']} to fold"),
+        ("last event at", counts["last_event_at"] or "never"),
+        ("mirror", f"{counts['orders']} orders, {counts['products']} products"),
+        ("commands", summary or "none"),
+        ("waiting records", counts["waiting_records"]),
+        ("in quarantine", counts["quarantined"]),
+    ]

@@ -1,0 +1,1 @@
+"""The back office's side: connectors, their records, and what these refer to."""

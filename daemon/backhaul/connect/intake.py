@@ -1,0 +1,54 @@
+"""HTTP routes of connectors, below `/connect/{instance}`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from loguru import logger
+
+from backhaul.errors import Busy
+from backhaul_sdk import HttpRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from backhaul_sdk import Route
+
+
+def routes(instance: str, wanted: Sequence[Route]) -> list[web.RouteDef]:
+    """Return the routes of one instance for the public listener."""
+    return [
+        web.route(route.method, f"/connect/{instance}{route.path}", _serve(route))
+        for route in wanted
+    ]
+
+
+def _serve(route: Route) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        asked = HttpRequest(
+            method=request.method,
+            path=request.path,
+            headers={name.lower(): value for name, value in request.headers.items()},
+            body=await request.read(),
+        )
+        try:
+            answer = await route.handler(asked)
+        except Busy as error:
+            retry = str(error.retry_after_seconds)
+            return _failed(503, "not kept; send it again", {"Retry-After": retry})
+        except Exception as error:  # noqa: BLE001 - a connector's code
+            logger.bind(action="connector.request_failed").error(
+                "{}: {}: {}", request.path, type(error).__name__, error
+            )
+            return _failed(500, "the connector failed; the log says why", {})
+        return web.json_response(
+            dict(answer.body), status=answer.status, headers=dict(answer.headers)
+        )
+
+    return handle
+
+
+def _failed(status: int, what: str, headers: dict[str, str]) -> web.Response:
+    body = {"accepted": False, "what": what}
+    return web.json_response(body, status=status, headers=headers)

@@ -1,0 +1,134 @@
+"""From what the back office calls things to the platform's ids, on the mirror."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.core.clock import from_text
+from backhaul.core.identity import command_id
+from backhaul.store.contract import Matched, NewCommand, Unmatched
+from backhaul_sdk import Cancellation, Fulfillment, StockAdjustment
+
+if TYPE_CHECKING:
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import MatchReader, OrderSummary, WaitingRecord
+    from backhaul_sdk import Line, Record
+
+_TYPES = {"fulfill": Fulfillment, "cancel": Cancellation, "adjust": StockAdjustment}
+
+
+def encode(record: Record) -> bytes:
+    """Write a record as it is kept; its raw row is kept beside it."""
+    kind = next(kind for kind, type_ in _TYPES.items() if isinstance(record, type_))
+    return msgspec.json.encode({"kind": kind, "record": replace(record, raw="")})
+
+
+def decode(payload: bytes) -> tuple[str, Record]:
+    """Read what `encode` wrote."""
+    document = msgspec.json.decode(payload)
+    kind: str = document["kind"]
+    record: Record = msgspec.convert(document["record"], _TYPES[kind])
+    return kind, record
+
+
+class Matcher:
+    """Turns a waiting record into a command, or says why not."""
+
+    def __init__(self, clock: Clock, wait_seconds: float) -> None:
+        self._clock = clock
+        self._wait = timedelta(seconds=wait_seconds)
+
+    def __call__(
+        self, waiting: WaitingRecord, mirror: MatchReader
+    ) -> Matched | Unmatched:
+        """Match one record. What is not mirrored yet is waited for."""
+        kind, record = decode(waiting.payload)
+        if isinstance(record, StockAdjustment):
+            found = _match_adjustment(waiting, record, mirror)
+        else:
+            found = _match_order(waiting, kind, record, mirror)
+        if isinstance(found, Unmatched) and self._expired(waiting):
+            return Unmatched(found.reason, final=True)
+        return found
+
+    def _expired(self, waiting: WaitingRecord) -> bool:
+        return self._clock.now() - from_text(waiting.received_at) >= self._wait
+
+
+def _match_order(
+    waiting: WaitingRecord,
+    kind: str,
+    record: Fulfillment | Cancellation,
+    mirror: MatchReader,
+) -> Matched | Unmatched:
+    orders = mirror.orders_called(waiting.store, record.order)
+    if not orders:
+        return Unmatched(f"order {record.order!r} is not known", final=False)
+    if len(orders) > 1:
+        names = ", ".join(f"{order.name} ({order.id})" for order in orders)
+        reason = f"order {record.order!r} could be any of {names}"
+        return Unmatched(reason, final=True)
+    if isinstance(record, Cancellation):
+        payload = {"restock": record.restock, "reason": record.reason}
+        return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", payload)
+    return _match_fulfillment(waiting, record, orders[0])
+
+
+def _match_fulfillment(
+    waiting: WaitingRecord, record: Fulfillment, order: OrderSummary
+) -> Matched | Unmatched:
+    if order.cancelled:
+        return Unmatched(f"order {order.name} is cancelled", final=True)
+    lines: list[dict[str, Any]] = []
+    for line in record.lines:
+        found = _lines_of(order, line)
+        if isinstance(found, Unmatched):
+            return found
+        lines += found
+    payload = {
+        "tracking_company": record.tracking_company,
+        "tracking_number": record.tracking_number,
+        "lines": lines,
+    }
+    return _command(waiting, "fulfill", order.id, f"order:{order.id}", payload)
+
+
+def _lines_of(order: OrderSummary, line: Line) -> list[dict[str, Any]] | Unmatched:
+    """Spread a picked quantity over the order's open lines with that SKU."""
+    taken: list[dict[str, Any]] = []
+    missing = line.quantity
+    for line_id, sku, left in order.items:
+        if sku == line.sku and left > 0 and missing > 0:
+            taken.append({"line_id": line_id, "quantity": min(left, missing)})
+            missing -= min(left, missing)
+    if missing:
+        open_units = line.quantity - missing
+        reason = f"order {order.name} has {open_units} open of SKU {line.sku!r}, "
+        return Unmatched(f"{reason}not {line.quantity}", final=True)
+    return taken
+
+
+def _match_adjustment(
+    waiting: WaitingRecord, record: StockAdjustment, mirror: MatchReader
+) -> Matched | Unmatched:
+    variants = mirror.variants_with_sku(waiting.store, record.sku)
+    if not variants:
+        return Unmatched(f"SKU {record.sku!r} is not known", final=False)
+    if len(variants) > 1:
+        names = ", ".join(variant for _, variant in variants)
+        reason = f"SKU {record.sku!r} could be any of the variants {names}"
+        return Unmatched(reason, final=True)
+    product, variant = variants[0]
+    payload = {"variant_id": variant, "delta": record.delta, "reason": record.reason}
+    return _command(waiting, "adjust", product, f"product:{product}", payload)
+
+
+def _command(
+    waiting: WaitingRecord, kind: str, target: str, lane: str, payload: dict[str, Any]
+) -> Matched:
+    identity = command_id(waiting.store, waiting.instance, waiting.key, kind)
+    return Matched(NewCommand(identity, kind, target, lane, payload))

@@ -1,0 +1,90 @@
+"""Connectors, found through the entry-point group `backhaul.connectors`."""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from backhaul.errors import ConfigurationError, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul_sdk import Connector
+
+GROUP = "backhaul.connectors"
+
+
+def known_types() -> dict[str, str]:
+    """Return each connector's name and where it is. Raises ConfigurationError.
+
+    Two distributions that offer the same name are an error: which one runs must not
+    depend on the order of installation.
+    """
+    found: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        if found.setdefault(entry.name, entry.value) != entry.value:
+            problem = f"two connectors are called {entry.name!r}: "
+            problem += f"{found[entry.name]} and {entry.value}"
+            raise ConfigurationError([Finding("installation", "", problem)])
+    return found
+
+
+def load(type_name: str) -> type[Connector[Any]] | None:
+    """Import a connector's class; None for an unknown name."""
+    for entry in entry_points(group=GROUP, name=type_name):
+        connector: type[Connector[Any]] = entry.load()
+        return connector
+    return None
+
+
+def secret_fields(type_name: str) -> frozenset[str]:
+    """Return the settings of a connector that are secret; none for an unknown one."""
+    connector = load(type_name)
+    return connector.spec.secret_fields if connector else frozenset()
+
+
+def check(name: str, type_name: str, options: Mapping[str, Any]) -> list[Finding]:
+    """Return what is wrong with an instance's settings, in words."""
+    connector = load(type_name)
+    if connector is None:
+        near = difflib.get_close_matches(type_name, known_types(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else _installed()
+        problem = f"no connector is called {type_name!r}"
+        return [Finding("", f"connectors.{name}.type", problem, hint)]
+    try:
+        connector.spec.settings.model_validate(dict(options))
+    except ValidationError as error:
+        return _findings(name, error, connector.spec.settings)
+    return []
+
+
+def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[Any]:
+    """Make an instance. Raises ConfigurationError."""
+    if findings := check(name, type_name, options):
+        raise ConfigurationError(findings)
+    connector = load(type_name)
+    if connector is None:
+        raise LookupError(type_name)
+    return connector(name, connector.spec.settings.model_validate(dict(options)))
+
+
+def _installed() -> str:
+    return f"installed: {', '.join(sorted(known_types()))}"
+
+
+def _findings(
+    name: str, error: ValidationError, model: type[BaseModel]
+) -> list[Finding]:
+    findings = []
+    for entry in error.errors(include_url=False, include_input=False):
+        key = ".".join(str(part) for part in entry["loc"])
+        near = difflib.get_close_matches(key, model.model_fields, n=1)
+        unknown = entry["type"] == "extra_forbidden"
+        problem = "is not a setting of this connector" if unknown else entry["msg"]
+        hint = f"did you mean {near[0]!r}?" if unknown and near else ""
+        findings.append(Finding("", f"connectors.{name}.{key}", problem, hint))
+    return findings

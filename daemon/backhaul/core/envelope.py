@@ -1,0 +1,48 @@
+"""What a delivery is about: topic, store, order, and the resource inside.
+
+The platform may wrap the resource (`{id, topic, …, data}`) or send it bare; the topic
+comes from the envelope, else the header, else the URL path (platform contract 1.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from backhaul.core import strict_json
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A delivery, opened. `sequence` is 0 where the platform gives none."""
+
+    topic: str
+    event_id: str | None
+    store_id: str | None
+    sequence: int
+    created_at: str | None
+    data: dict[str, Any]
+
+
+def open_envelope(body: bytes, outside_topic: str) -> Envelope:
+    """Read a delivery's body. Raises Unusable when it is no JSON object."""
+    document = strict_json.decode_object(body)
+    data = document.get("data")
+    if isinstance(data, dict) and isinstance(document.get("topic"), str):
+        return Envelope(
+            topic=document["topic"],
+            event_id=_text(document.get("id")),
+            store_id=_text(document.get("storeId")),
+            sequence=_sequence(document.get("sequence")),
+            created_at=_text(document.get("createdAt")),
+            data=data,
+        )
+    return Envelope(outside_topic, None, None, 0, None, document)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _sequence(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**63 else 0

@@ -1,0 +1,32 @@
+"""A command's identity: one cause is one command, even after a restore."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+TAG_PREFIX = "bh:"
+
+
+def command_id(store: str, instance: str, record_key: str, kind: str) -> str:
+    """Return 32 hex digits that the same cause always yields.
+
+    The parts are length-prefixed, so that no two causes run into one text.
+    """
+    parts = (store, instance, record_key, kind)
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def tag(command: str) -> str:
+    """Return the `note` by which the platform's history can be matched to us."""
+    return TAG_PREFIX + command
+
+
+def idempotency_key(command: str) -> str:
+    """Return the Idempotency-Key: the same for every attempt at one command."""
+    return f"backhaul-{command}"
+
+
+def fingerprint(secret: str) -> str:
+    """Return a short mark of an API key that does not give the key away."""
+    return sha256(b"backhaul-key:" + secret.encode()).hexdigest()[:12]

@@ -1,0 +1,65 @@
+"""The life of a command, as a table (architecture, Life of a command)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a command stands."""
+
+    PLANNED = "planned"
+    SENDING = "sending"
+    APPLIED = "applied"
+    REJECTED = "rejected"
+    UNCERTAIN = "uncertain"
+    PARKED = "parked"
+    SUPERSEDED = "superseded"
+
+
+class Cause(StrEnum):
+    """Why a command moves."""
+
+    SEND = "send"
+    CONFIRMED = "confirmed"
+    REFUSED = "refused"
+    NOT_SENT = "not_sent"
+    UNKNOWN = "unknown"
+    UNDECIDABLE = "undecidable"
+    PROVED_APPLIED = "proved_applied"
+    PROVED_ABSENT = "proved_absent"
+    REPLACED = "replaced"
+    PERSON_RESENDS = "person_resends"
+    PERSON_CONFIRMS = "person_confirms"
+    PERSON_DROPS = "person_drops"
+
+
+TRANSITIONS: dict[tuple[State, Cause], State] = {
+    (State.PLANNED, Cause.SEND): State.SENDING,
+    (State.PLANNED, Cause.REPLACED): State.SUPERSEDED,
+    (State.PLANNED, Cause.REFUSED): State.REJECTED,
+    (State.SENDING, Cause.CONFIRMED): State.APPLIED,
+    (State.SENDING, Cause.REFUSED): State.REJECTED,
+    (State.SENDING, Cause.NOT_SENT): State.PLANNED,
+    (State.SENDING, Cause.UNKNOWN): State.UNCERTAIN,
+    (State.SENDING, Cause.UNDECIDABLE): State.PARKED,
+    (State.UNCERTAIN, Cause.PROVED_APPLIED): State.APPLIED,
+    (State.UNCERTAIN, Cause.PROVED_ABSENT): State.PLANNED,
+    (State.UNCERTAIN, Cause.UNDECIDABLE): State.PARKED,
+    (State.PARKED, Cause.PERSON_RESENDS): State.PLANNED,
+    (State.PARKED, Cause.PERSON_CONFIRMS): State.APPLIED,
+    (State.PARKED, Cause.PERSON_DROPS): State.REJECTED,
+    (State.REJECTED, Cause.PERSON_RESENDS): State.PLANNED,
+}
+"""Every move there is; anything not listed is a bug."""
+
+OPEN = frozenset({State.PLANNED, State.SENDING, State.UNCERTAIN})
+"""States in which the command still owes an effect and holds its lane."""
+
+
+def move(state: State, cause: Cause) -> State:
+    """Return the next state. Raises ValueError for a move that is not in the table."""
+    try:
+        return TRANSITIONS[state, cause]
+    except KeyError:
+        raise ValueError(f"a {state} command cannot move by {cause}") from None

@@ -1,0 +1,162 @@
+"""What an answer to a command proves (reliability, Classification).
+
+Only "never connected" and a refusal in the platform's own words prove that nothing
+happened. Everything that cannot be proved is uncertain, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Outcome(Enum):
+    """What is known after an attempt."""
+
+    CONFIRMED = "confirmed"
+    """2xx of the expected shape."""
+    NEVER_SENT = "never_sent"
+    """Proved that no byte of the request reached the platform."""
+    UNCERTAIN = "uncertain"
+    """It may have taken effect, now or later."""
+    REJECTED = "rejected"
+    """Refused for good."""
+    THROTTLED = "throttled"
+    """429: wait; no failed attempt."""
+    STOPPED = "stopped"
+    """Something is wrong with the store's door: nothing is sent until a read works."""
+    HELD = "held"
+    """The order waits for the merchant's confirmation."""
+    WITHOUT_MEMBER = "without_member"
+    """An optional member is not known there: send again without it."""
+    PARKED = "parked"
+    """A person must decide."""
+    CHECK_ABSENT = "check_absent"
+    """404: refused for good only if reading says so too."""
+    CHECK_EFFECT = "check_effect"
+    """409: applied if the object shows the same effect, else for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome with its reason, in words for the person who asks why."""
+
+    outcome: Outcome
+    reason: str
+    retry_after_seconds: float | None = None
+    member: str | None = None
+    only_kind: bool = False
+    """A stop that concerns commands of this kind alone."""
+
+
+OPTIONAL_MEMBERS: Mapping[str, frozenset[str]] = {
+    "fulfill": frozenset(),
+    "cancel": frozenset({"reason", "note"}),
+    "adjust": frozenset({"note"}),
+}
+"""Members the specification does not show and an effect does not depend on."""
+
+_REFUSALS = {400, 405, 410, 413, 415, 422}
+_IDEMPOTENCY_IN_DOUBT = {
+    (409, "IDEMPOTENCY_IN_PROGRESS"),
+    (422, "IDEMPOTENCY_KEY_REUSED"),
+}
+_NAMED_CONFLICTS = {
+    "ORDER_AWAITING_CONFIRMATION": Outcome.HELD,
+    "STOCK_CHANGED": Outcome.PARKED,
+    "INSUFFICIENT_STOCK": Outcome.PARKED,
+}
+
+
+def classify_refusal(
+    kind: str,
+    status: int,
+    problem: Mapping[str, object] | None,
+    retry_after_seconds: float | None = None,
+) -> Verdict:
+    """Judge an answer that is not 2xx to a command of `kind`.
+
+    `problem` is the answer's JSON object, None when it has none: then the words are
+    not the platform's own (a proxy, a wrong prefix, a deploy).
+    """
+    said = f"{status} {describe(problem)}".rstrip()
+    if status == 429:
+        return Verdict(Outcome.THROTTLED, said, retry_after_seconds)
+    if (status, code_of(problem)) in _IDEMPOTENCY_IN_DOUBT:
+        return Verdict(Outcome.UNCERTAIN, said)
+    if status in {401, 403} or 300 <= status < 400:
+        only_kind = status == 403 and code_of(problem) == "INSUFFICIENT_SCOPE"
+        return Verdict(Outcome.STOPPED, said, only_kind=only_kind)
+    if status == 409 and problem is not None:
+        named = _NAMED_CONFLICTS.get(code_of(problem), Outcome.CHECK_EFFECT)
+        return Verdict(named, said)
+    if status in _REFUSALS or status in {404, 409}:
+        return _judge_refusal(kind, status, problem, said)
+    return Verdict(Outcome.UNCERTAIN, said)
+
+
+def _judge_refusal(
+    kind: str, status: int, problem: Mapping[str, object] | None, said: str
+) -> Verdict:
+    if problem is None:
+        reason = f"{said}, without the platform's JSON: is something in between?"
+        return Verdict(Outcome.STOPPED, reason)
+    if status == 404:
+        return Verdict(Outcome.CHECK_ABSENT, said)
+    if status in {400, 422}:
+        if (member := _named(problem, OPTIONAL_MEMBERS[kind])) is not None:
+            return Verdict(Outcome.WITHOUT_MEMBER, said, member=member)
+        if kind == "adjust" and _named(problem, frozenset({"variantId"})):
+            return Verdict(Outcome.PARKED, said)
+    return Verdict(Outcome.REJECTED, said)
+
+
+def code_of(problem: Mapping[str, object] | None) -> str:
+    """Return the error's code in upper case, or an empty text."""
+    if problem is None:
+        return ""
+    error = problem.get("error")
+    nested = error.get("code") if isinstance(error, dict) else None
+    code = problem.get("code") or nested or ""
+    return code.upper() if isinstance(code, str) else ""
+
+
+def describe(problem: Mapping[str, object] | None) -> str:
+    """Return the error's own words, for a person: code, detail and each member."""
+    if problem is None:
+        return ""
+    words = [code_of(problem), *_sentences(problem)]
+    return ": ".join(word for word in words if word)[:500]
+
+
+def _sentences(problem: Mapping[str, object]) -> list[str]:
+    error = problem.get("error")
+    message = error.get("message") if isinstance(error, dict) else error
+    texts = [problem.get("detail"), message, problem.get("message")]
+    first = next((text for text in texts if isinstance(text, str)), "")
+    members = [
+        f"{entry.get('pointer')} {entry.get('detail')}"
+        for entry in _entries(problem)
+        if entry.get("pointer")
+    ]
+    return [first, *members]
+
+
+def _entries(problem: Mapping[str, object]) -> list[Mapping[str, object]]:
+    errors = problem.get("errors")
+    return (
+        [e for e in errors if isinstance(e, dict)] if isinstance(errors, list) else []
+    )
+
+
+def _named(problem: Mapping[str, object], members: frozenset[str]) -> str | None:
+    pointers = {str(entry.get("pointer", ""))[1:] for entry in _entries(problem)}
+    if pointers - {""}:
+        return next(iter(sorted(pointers & members)), None)
+    words = set(re.findall(r"\w+", " ".join(_sentences(problem))))
+    return next(iter(sorted(words & members)), None)

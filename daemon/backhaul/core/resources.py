@@ -1,0 +1,132 @@
+"""The platform's objects as the mirror keeps them.
+
+Times are RFC 3339 in UTC with milliseconds, money is integer minor units, statuses are
+upper case. `document` is the whole JSON object as canonical bytes, unknown fields
+included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Stock of one variant, in units."""
+
+    product_id: str
+    variant_id: str
+    stock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One buyable form of a product."""
+
+    id: str
+    sku: str | None
+    barcode: str | None
+    title: str | None
+    price_minor: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A catalogue item. `levels` holds the stock its variants were shown with."""
+
+    id: str
+    handle: str | None
+    title: str
+    status: str
+    external_id: str | None
+    updated_at: str
+    variants: tuple[Variant, ...]
+    levels: tuple[Level, ...]
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of an order."""
+
+    id: str
+    product_id: str | None
+    variant_id: str | None
+    sku: str | None
+    title: str
+    quantity: int
+    fulfilled_quantity: int
+    unit_price_minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """A parcel of an order."""
+
+    id: str
+    tracking_company: str | None
+    tracking_number: str | None
+    shipped_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order with its lines and parcels."""
+
+    id: str
+    number: int | None
+    name: str | None
+    external_id: str | None
+    awaiting_confirmation: bool
+    status: str
+    financial_status: str
+    fulfillment_status: str
+    placed_at: str | None
+    cancelled_at: str | None
+    total_minor: int
+    currency: str
+    customer_id: str | None
+    updated_at: str
+    items: tuple[Item, ...]
+    shipments: tuple[Shipment, ...]
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Customer:
+    """A person who orders."""
+
+    id: str
+    name: str | None
+    email: str | None
+    phone: str | None
+    updated_at: str
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A product that was removed: leaves a tombstone."""
+
+    id: str
+    deleted_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class StockMove:
+    """One variant's share of a stock change, for the ledger."""
+
+    level: Level
+    adjustment: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StockChange:
+    """A stock change of one product: one `adjustment_id`, one move per variant."""
+
+    adjustment_id: str | None
+    product_id: str
+    order_id: str | None
+    updated_at: str
+    moves: tuple[StockMove, ...]

@@ -1,0 +1,94 @@
+"""Errors by consequence.
+
+BackhaulError
+├── Fatal                     the program stops; `exit_code` says why
+│   ├── ConfigurationError    78  a setting is wrong; lists every finding
+│   ├── PortInUse             69  a listener's address is taken
+│   ├── PlatformUnavailable   69  a store's API does not answer
+│   ├── CorruptData           65  the database fails its own checks
+│   └── AlreadyRunning        75  another daemon holds the lock
+├── Busy                      try again soon (answered 503 with Retry-After)
+└── Unusable                  this one row or body is set aside, the rest goes on
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class BackhaulError(Exception):
+    """Everything that Backhaul raises on purpose."""
+
+
+class Fatal(BackhaulError):
+    """The program cannot go on; the text is one line for the person who started it."""
+
+    exit_code: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing wrong in the configuration.
+
+    `source` is the file or environment variable, `key` the dotted setting, `problem`
+    what is wrong, `hint` how to mend it (may be empty).
+    """
+
+    source: str
+    key: str
+    problem: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.source}: {self.key}" if self.key else self.source
+        return f"{place}: {self.problem}" + (f" ({self.hint})" if self.hint else "")
+
+
+class ConfigurationError(Fatal):
+    """The configuration cannot be used."""
+
+    exit_code = 78
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(str(finding) for finding in self.findings))
+
+
+class PortInUse(Fatal):
+    """A listener's address is taken by another program."""
+
+    exit_code = 69
+
+
+class PlatformUnavailable(Fatal):
+    """The store's API does not answer as one."""
+
+    exit_code = 69
+
+
+class CorruptData(Fatal):
+    """The database fails its own checks, or was made by a newer version."""
+
+    exit_code = 65
+
+
+class AlreadyRunning(Fatal):
+    """Another daemon works on this database."""
+
+    exit_code = 75
+
+
+class Busy(BackhaulError):
+    """Not now: the disk is full or the database locked."""
+
+    def __init__(self, reason: str, retry_after_seconds: int = 1) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(reason)
+
+
+class Unusable(BackhaulError):
+    """A body or row that cannot be understood; kept in quarantine with this text."""

@@ -1,0 +1,1 @@
+"""The way in: receive, keep, and fold into the mirror."""

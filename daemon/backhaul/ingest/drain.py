@@ -1,0 +1,87 @@
+"""The drain: folds what the inbox holds, in order of arrival, in short slices."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.errors import Busy
+from backhaul.ingest.folding import fold_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from backhaul.core.clock import Clock
+    from backhaul.shop.client import StoreFacts
+    from backhaul.store.contract import (
+        Folded,
+        FoldReport,
+        Inbox,
+        MirrorWriter,
+        StoredEvent,
+    )
+
+SLICE_SECONDS = 0.005
+"""The writer folds no longer than this in one go: accepts come first."""
+PAUSE_SECONDS = 0.5
+"""Rest after the database refused to write."""
+
+
+class Drain:
+    """Folds until nothing is left, then waits to be woken."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        clock: Clock,
+        facts: Mapping[str, StoreFacts],
+        folded: Callable[[], None],
+    ) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._facts = facts
+        self._folded = folded
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Tell that the inbox has grown."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fold for ever. Cancel to stop: a slice is whole or not at all."""
+        self._wake.set()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while await self._slice():
+                pass
+
+    async def _slice(self) -> bool:
+        """Fold once; return whether more is waiting."""
+        try:
+            report = await self._inbox.fold(self._fold_one, SLICE_SECONDS)
+        except Busy as error:
+            logger.bind(action="fold.busy").warning("{}", error)
+            await self._clock.sleep(PAUSE_SECONDS)
+            return True
+        _tell(report)
+        if report.folded:
+            self._folded()
+        return report.more
+
+    def _fold_one(self, event: StoredEvent, mirror: MirrorWriter) -> Folded:
+        facts = self._facts.get(event.store)
+        fold = partial(fold_one, event, mirror)
+        if facts is None:
+            return fold(store_id=None, currency="")
+        return fold(store_id=facts.store_id or None, currency=facts.currency)
+
+
+def _tell(report: FoldReport) -> None:
+    for event, folded in report.problems:
+        logger.bind(action=f"fold.{folded.state}", event=event).warning(
+            "event {} ({}): {}", event, folded.topic, folded.detail
+        )

@@ -1,0 +1,123 @@
+"""The receiver: verify, keep, answer. 200 only after the bytes are on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+from loguru import logger
+
+from backhaul.core import signature
+from backhaul.core.clock import to_text
+from backhaul.errors import Busy
+from backhaul.store.contract import Arrival
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from multidict import CIMultiDictProxy
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import Inbox
+
+_KEPT_HEADERS = ("x-service-", "webhook-", "content-type", "user-agent")
+
+
+class Receiver:
+    """Handles `POST /webhooks/{store}` for every configured store."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        clock: Clock,
+        webhook_secrets: Mapping[str, Sequence[bytes]],
+        request_seconds: float,
+        arrived: Callable[[], None],
+    ) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._secrets = webhook_secrets
+        # A store that is not ours takes the same path as a wrong signature.
+        self._nobody = (secrets.token_bytes(32),)
+        self._request_seconds = request_seconds
+        self._arrived = arrived
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the public routes; the topic may also come from the path."""
+        return [
+            web.post("/webhooks/{store}", self.receive),
+            web.post("/webhooks/{store}/{resource}/{event}", self.receive),
+        ]
+
+    async def receive(self, request: web.Request) -> web.Response:
+        """Answer 200, 401, 408, 413, 415 or 503. A wrong signature leaves no trace."""
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            return _answer(415, "send the body without Content-Encoding")
+        try:
+            body = await self._body(request)
+        except TimeoutError:
+            return _answer(408, "the body took too long")
+        store = request.match_info["store"]
+        if not self._signed(store, request.headers, body):
+            return _answer(401, "the signature does not match")
+        return await self._keep(store, request, body)
+
+    async def _body(self, request: web.Request) -> bytes:
+        """Read the raw bytes; only a body still on its way needs a deadline."""
+        if request.content.is_eof():
+            return await request.read()
+        async with asyncio.timeout(self._request_seconds):
+            return await request.read()
+
+    def _signed(self, store: str, headers: CIMultiDictProxy[str], body: bytes) -> bool:
+        """Check the signature; an unknown store or a doubled header is just wrong."""
+        presented = headers.getall(signature.HEADER, [])
+        text = presented[0] if len(presented) == 1 else ""
+        candidates = self._secrets.get(store, self._nobody)
+        return signature.verify(body, text, candidates) is not None
+
+    async def _keep(
+        self, store: str, request: web.Request, body: bytes
+    ) -> web.Response:
+        arrival = Arrival(
+            store=store,
+            kind="delivery",
+            topic=_topic(request),
+            received_at=to_text(self._clock.now()),
+            headers=_kept(request.headers),
+            body=body,
+        )
+        try:
+            await self._inbox.append(arrival)
+        except Busy as error:
+            logger.bind(action="receive.busy", store=store).warning("{}", error)
+            return web.json_response(
+                {"error": "the event cannot be kept now; send it again"},
+                status=503,
+                headers={"Retry-After": str(error.retry_after_seconds)},
+            )
+        self._arrived()
+        return web.Response(status=200)
+
+
+def _topic(request: web.Request) -> str:
+    """Return the topic told outside the body: by header, else by the path."""
+    path = request.match_info
+    named = f"{path['resource']}/{path['event']}" if "resource" in path else ""
+    return request.headers.get("X-Service-Topic") or named
+
+
+def _kept(headers: CIMultiDictProxy[str]) -> bytes:
+    kept = {
+        name: value
+        for name, value in headers.items()
+        if name.lower().startswith(_KEPT_HEADERS)
+    }
+    return msgspec.json.encode(kept)
+
+
+def _answer(status: int, error: str) -> web.Response:
+    return web.json_response({"error": error}, status=status)

@@ -1,0 +1,116 @@
+"""Listening sockets: bound early, limited in number of connections, closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from backhaul.errors import PortInUse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KEEPALIVE_SECONDS = 15.0
+BACKLOG = 1_024
+SHUTDOWN_SECONDS = 5.0
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+class _Refusal(asyncio.Protocol):
+    """Answers a connection above the limit and closes it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.write(_FULL)
+            transport.close()
+
+
+class Listener:
+    """Serves one aiohttp application on one socket."""
+
+    def __init__(self, app: web.Application, max_connections: int = 512) -> None:
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            auto_decompress=False,
+            handle_signals=False,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        self._max_connections = max_connections
+        self._server: asyncio.Server | None = None
+
+    async def start(self, sock: socket.socket) -> None:
+        """Begin to accept on a bound socket."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._factory(), sock=sock, backlog=BACKLOG
+        )
+
+    def _factory(self) -> Callable[[], asyncio.Protocol]:
+        serve = self._runner.server
+        if serve is None:
+            raise RuntimeError("the listener is not set up")
+
+        def accept() -> asyncio.Protocol:
+            full = len(serve.connections) >= self._max_connections
+            return _Refusal() if full else serve()
+
+        return accept
+
+    async def stop(self) -> None:
+        """Stop accepting and let requests under way end. Safe to call twice."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        await self._runner.cleanup()
+
+
+def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
+    """Bind an address; port 0 takes any free one. Raises PortInUse."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, port))
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as error:
+        raise PortInUse(_why(host, port, setting, error)) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _why(host: str, port: int, setting: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        mend = f"stop it, or set {setting}.port"
+        return f"{host}:{port} is in use by another program; {mend}"
+    return f"cannot listen on {host}:{port} ({setting}): {error.strerror or error}"
+
+
+def bind_unix(path: Path) -> socket.socket:
+    """Bind a socket file that only its owner may use; a stale one is replaced."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.bind(str(path))
+    path.chmod(0o600)
+    sock.setblocking(False)
+    return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    """Return the address to show to people."""
+    host, port = sock.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - only compared
+    return f"http://{shown}:{port}"

@@ -1,0 +1,177 @@
+"""The log: set up once, one form for every line, no secret in any of them.
+
+A line is written by `logger.bind(action="order.folded", order=id).info("{} folded",
+name)`: `action` is a stable word, subject and what became of it, that docs and alerts
+rely on; the message is a constant, and whatever varies is a field or an argument.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import traceback
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from loguru import logger
+
+from backhaul.core.clock import to_text
+from backhaul.errors import ConfigurationError, Finding
+from backhaul.observe.redaction import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from loguru import PatcherFunction
+
+
+FILE_BYTES = 50_000_000
+FILES_KEPT = 5
+TEXT = "{time:YYYY-MM-DD HH:mm:ss.SSS} <level>{level: <7}</level> {text}"
+JSON = "{json}"
+LIBRARY_ACTION = "library.logged"
+"""The action of lines that a library wrote through the standard `logging`."""
+
+
+def configure(
+    level: str = "INFO",
+    format: Literal["auto", "text", "json"] = "auto",
+    file: Path | None = None,
+    secrets: Iterable[str] = (),
+    *,
+    redactor: Redactor | None = None,
+) -> Redactor:
+    """Send the log to stderr, and to `file` as JSON; replaces what was set up before.
+
+    Returns the redactor, which learns secrets that turn up later by `add`.
+    """
+    redactor = redactor or Redactor()
+    redactor.add(secrets)
+    as_text = format == "text" or (format == "auto" and sys.stderr.isatty())
+    logger.remove()
+    logger.configure(patcher=cast("PatcherFunction", _Patcher(redactor)))
+    logger.add(
+        sys.stderr,
+        level=level,
+        format=TEXT if as_text else JSON,
+        colorize=None if as_text else False,
+        diagnose=False,
+        backtrace=False,
+    )
+    if file is not None:
+        _add_file(file, level)
+    _intercept(level)
+    return redactor
+
+
+def _add_file(file: Path, level: str) -> None:
+    try:
+        logger.add(
+            file,
+            level=level,
+            format=JSON,
+            rotation=FILE_BYTES,
+            retention=FILES_KEPT,
+            opener=lambda name, flags: os.open(name, flags, 0o640),
+            encoding="utf-8",
+            diagnose=False,
+            backtrace=False,
+        )
+    except OSError as error:
+        reason = (error.strerror or "unknown").lower()
+        problem = f"cannot be written: {reason}"
+        raise ConfigurationError([Finding(str(file), "log.file", problem)]) from None
+
+
+class _Patcher:
+    """Redacts a record before any sink sees it, and renders it.
+
+    The exception becomes text here, without variables, and is taken off the record:
+    no sink can print it in another way.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        redactor = self._redactor
+        record["message"] = redactor(record["message"])
+        record["extra"] = redactor.plain(record["extra"])
+        if record["exception"] is not None:
+            trace = "".join(traceback.format_exception(*record["exception"]))
+            record["extra"]["exception"] = redactor(trace)
+            record["exception"] = None
+        record["text"] = render_text(record)
+        record["json"] = render_json(record)
+
+
+def render_json(record: dict[str, Any]) -> str:
+    """Return the record as one JSON object on one line."""
+    fields = {
+        "time": to_text(record["time"].astimezone(UTC)),
+        "level": record["level"].name,
+        "action": "",
+        "message": record["message"],
+        "module": record["name"],
+    }
+    extra = record["extra"]
+    return json.dumps({**fields, **extra, **_reserved(fields)}, ensure_ascii=False)
+
+
+def _reserved(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != "action"}
+
+
+def render_text(record: dict[str, Any]) -> str:
+    """Return action, message and fields on one line, then the traceback if any."""
+    extra = dict(record["extra"])
+    action, trace = extra.pop("action", ""), extra.pop("exception", "")
+    fields = [f"{key}={_quoted(value)}" for key, value in extra.items()]
+    line = " ".join([f"{action}:", _one_line(record["message"]), *fields])
+    return f"{line}\n{trace}".rstrip()
+
+
+def _one_line(text: str) -> str:
+    """Escape what could end the line or steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _quoted(value: object) -> str:
+    bare = isinstance(value, str) and value.isprintable() and not {*' "='} & {*value}
+    return str(value) if bare and value else json.dumps(value, ensure_ascii=False)
+
+
+class _Intercept(logging.Handler):
+    """Hands the standard library's records to loguru."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by `logging` for each record."""
+        try:
+            bound = logger.bind(action=LIBRARY_ACTION, library=record.name)
+            bound.opt(exception=record.exc_info).log(
+                _level(record), record.getMessage()
+            )
+        except Exception:  # noqa: BLE001 - a library must not fail for its log line
+            self.handleError(record)
+
+
+def _level(record: logging.LogRecord) -> str | int:
+    try:
+        return logger.level(record.levelname).name
+    except ValueError:
+        return record.levelno
+
+
+def _intercept(level: str) -> None:
+    """Take over the standard log; libraries speak below WARNING only at TRACE."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if isinstance(handler, _Intercept):
+            root.removeHandler(handler)
+    root.addHandler(_Intercept())
+    root.setLevel(logging.DEBUG if level == "TRACE" else logging.WARNING)

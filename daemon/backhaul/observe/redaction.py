@@ -1,0 +1,74 @@
+"""Takes secrets out of whatever is shown or written."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+REDACTED = "[redacted]"
+SHORTEST = 4
+"""Shorter values are not looked for: they would be found in every other word."""
+PATTERNS = (
+    r"svc_live_[0-9A-Za-z]{20,}",
+    r"whsec_[A-Za-z0-9+/=]{20,}",
+    r"(?i:Bearer) \S+",
+)
+
+
+class Redactor:
+    """Replaces known secrets, and what looks like one, by `[redacted]`."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._spellings: set[str] = set()
+        self._pattern = re.compile("|".join(PATTERNS))
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Look for these too, as they are and as they are written inside JSON,
+        Python literals and addresses."""
+        for secret in secrets:
+            if len(secret) >= SHORTEST:
+                self._spellings |= _spellings(secret)
+        # The longest first, as one secret may begin with another.
+        known = sorted(self._spellings, key=len, reverse=True)
+        self._pattern = re.compile("|".join([*map(re.escape, known), *PATTERNS]))
+
+    def __call__(self, text: str) -> str:
+        return self._pattern.sub(REDACTED, text)
+
+    def plain(self, value: object) -> object:
+        """Return `value` as JSON knows it, without secrets."""
+        if value is None or isinstance(value, bool | float):
+            return value
+        if isinstance(value, int):
+            return value if self(str(value)) == str(value) else REDACTED
+        if isinstance(value, dict):
+            return {self(_text(k)): self.plain(each) for k, each in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.plain(each) for each in value]
+        return self(_text(value))
+
+
+def _spellings(secret: str) -> set[str]:
+    return {
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+        quote(secret),
+        quote(secret, safe=""),
+    }
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a log line must not fail for what it shows
+        return f"<{type(value).__name__}>"

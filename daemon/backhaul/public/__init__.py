@@ -1,0 +1,1 @@
+"""The listener that the platform and the back office call."""

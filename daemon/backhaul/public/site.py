@@ -1,0 +1,19 @@
+"""The public application: limits, and routes that the composition root hands in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def build(
+    routes: Iterable[web.AbstractRouteDef], max_body_bytes: int
+) -> web.Application:
+    """Return the application; a larger body is answered 413."""
+    app = web.Application(client_max_size=max_body_bytes)
+    app.router.add_routes(routes)
+    return app

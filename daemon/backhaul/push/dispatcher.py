@@ -1,0 +1,217 @@
+"""The dispatcher of one store: claims due commands and sends each in its lane."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.clock import from_text, to_text
+from backhaul.core.identity import fingerprint, idempotency_key
+from backhaul.core.lifecycle import Cause, State
+from backhaul.core.outcome import Outcome, Verdict
+from backhaul.errors import Busy
+from backhaul.push.door import ALL, Door
+from backhaul.push.gates import Gates
+from backhaul.push.judging import Judged, judge
+from backhaul.push.settling import settlement
+from backhaul.shop import requests
+from backhaul.shop.transport import Answer, InDoubt, NotSent
+from backhaul.store.contract import Attempt, Sendable, Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul.core.clock import Clock
+    from backhaul.settings import Push
+    from backhaul.shop.client import ShopClient
+    from backhaul.shop.requests import Dialect
+    from backhaul.shop.transport import Transport
+    from backhaul.store.contract import Command, Commands, MatchReader
+
+REST_SECONDS = 0.5
+"""Rest after the database refused to write."""
+IDLE_SECONDS = 30.0
+"""Longest sleep: a lost wake costs no more than this."""
+
+
+class Dispatcher:
+    """Sends one store's commands, never two of one lane at once."""
+
+    def __init__(
+        self,
+        store: str,
+        commands: Commands,
+        client: ShopClient,
+        transport: Transport,
+        api_key: str,
+        dialect: Dialect,
+        push: Push,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._commands = commands
+        self._client = client
+        self._transport = transport
+        self._key = fingerprint(api_key)
+        self._dialect = dialect
+        self._push = push
+        self._clock = clock
+        self._chance = chance
+        self._gates = Gates(push.eager, clock)
+        self._door = Door(store, client, clock, self.wake)
+        self._wake = asyncio.Event()
+        self._flying = 0
+        self._stopping = False
+
+    def wake(self) -> None:
+        """Tell that a command may have come due."""
+        self._wake.set()
+
+    def open(self, kind: str) -> None:
+        """Let commands of a kind leave; called by the scheduled jobs."""
+        self._gates.open(kind)
+        self.wake()
+
+    def state(self) -> dict[str, object]:
+        """Return what a person asks first: how many are being sent, what waits."""
+        return {"sending": self._flying, "stopped": self._door.reasons()}
+
+    def stop(self) -> None:
+        """Send nothing new; what is under way is finished by `run`."""
+        self._stopping = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Send until stopped, then wait for what is under way."""
+        async with asyncio.TaskGroup() as group:
+            probe = group.create_task(self._door.watch())
+            while not self._stopping:
+                self._wake.clear()
+                for command, sendable in await self._claim():
+                    self._flying += 1
+                    group.create_task(self._deliver(command, sendable))
+                await self._rest()
+            probe.cancel()
+
+    async def _claim(self) -> list[tuple[Command, Sendable]]:
+        free = self._push.concurrency - self._flying
+        gates = self._gates.passable()
+        open_gates = {k: gates[k] for k in gates if self._door.lets_out(k)}
+        if not open_gates or free <= 0:
+            return []
+        try:
+            return await self._commands.claim(
+                self._store, open_gates, free, self._prepare
+            )
+        except Busy as error:
+            self._tell_busy(error)
+            await self._clock.sleep(REST_SECONDS)
+            self.wake()
+            return []
+
+    async def _rest(self) -> None:
+        """Sleep until woken, or until the next command comes due."""
+        if self._wake.is_set():
+            return
+        seconds = IDLE_SECONDS
+        if self._flying < self._push.concurrency:
+            seconds = min(await self._seconds_to_next(), IDLE_SECONDS)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _seconds_to_next(self) -> float:
+        try:
+            due = await self._commands.next_due(self._store)
+        except Busy as error:
+            self._tell_busy(error)
+            return REST_SECONDS
+        if due is None:
+            return IDLE_SECONDS
+        wait = from_text(due) - self._clock.now()
+        return max(wait / timedelta(seconds=1), 0.0)
+
+    def _prepare(self, command: Command, mirror: MatchReader) -> Sendable | Settlement:
+        """Give the bytes to send; what the mirror knows to be refused is not sent."""
+        if command.kind == "fulfill":
+            order = mirror.order(self._store, command.target)
+            if order is not None and order.cancelled:
+                reason = f"order {order.name} is cancelled; nothing was sent"
+                return Settlement(causes=(Cause.REFUSED,), reason=reason)
+        return Sendable(requests.body(command, self._dialect), self._key)
+
+    async def _deliver(self, command: Command, sendable: Sendable) -> None:
+        try:
+            judged, answer = await self._attempt(command, sendable)
+            self._react(command, judged.verdict)
+            await self._record(command, judged, answer)
+        finally:
+            self._flying -= 1
+            self.wake()
+
+    async def _attempt(
+        self, command: Command, sendable: Sendable
+    ) -> tuple[Judged, Answer | None]:
+        try:
+            answer = await self._transport.send(
+                requests.path(command), sendable.request, idempotency_key(command.id)
+            )
+        except NotSent as error:
+            return Judged(Verdict(Outcome.NEVER_SENT, f"not sent: {error}")), None
+        except InDoubt as error:
+            return Judged(Verdict(Outcome.UNCERTAIN, f"no answer: {error}")), None
+        return await judge(command, answer, self._client), answer
+
+    def _react(self, command: Command, verdict: Verdict) -> None:
+        """Let what one command met hold for the whole store."""
+        if verdict.outcome is Outcome.CONFIRMED:
+            self._door.proved(command.kind)
+        elif verdict.outcome is Outcome.STOPPED:
+            self._door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
+        elif verdict.outcome is Outcome.THROTTLED:
+            self._door.pause(verdict.retry_after_seconds)
+        elif verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
+            self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
+
+    async def _record(
+        self, command: Command, judged: Judged, answer: Answer | None
+    ) -> None:
+        now = self._clock.now()
+        attempt = Attempt(
+            finished_at=to_text(now),
+            outcome=judged.verdict.outcome.value,
+            status=answer.status if answer else None,
+            reason=judged.verdict.reason,
+            response=answer.body if answer else None,
+        )
+        step = settlement(judged, command.failures, now, self._chance(), self._push)
+        while True:
+            try:
+                state = await self._commands.settle(command, attempt, step)
+                break
+            except Busy as error:
+                self._tell_busy(error)
+                await self._clock.sleep(REST_SECONDS)
+        self._tell(command, state, judged.verdict)
+
+    def _tell_busy(self, error: Busy) -> None:
+        logger.bind(action="push.busy", store=self._store).warning("{}", error)
+
+    def _tell(self, command: Command, state: State, verdict: Verdict) -> None:
+        level = "WARNING" if state in {State.PARKED, State.REJECTED} else "INFO"
+        logger.bind(
+            action=f"command.{state}", store=self._store, command=command.id
+        ).log(
+            level,
+            "{} {} is {}: {}",
+            command.kind,
+            command.target,
+            state,
+            verdict.reason,
+        )

@@ -1,0 +1,1 @@
+"""Reading the platform back: the mirror must not depend on webhooks alone."""

@@ -1,0 +1,98 @@
+"""`[jobs.NAME]`: when the scheduled jobs run."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from backhaul.settings.section import Section
+from backhaul.settings.values import Duration, parse_duration
+
+CRON_RANGES = {
+    "minute": (0, 59),
+    "hour": (0, 23),
+    "day": (1, 31),
+    "month": (1, 12),
+    "weekday": (0, 7),
+}
+CRON_NAMES = {
+    "month": "jan feb mar apr may jun jul aug sep oct nov dec",
+    "weekday": "sun mon tue wed thu fri sat",
+}
+_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+
+
+def check_cron(text: str) -> str:
+    """Return the five fields of a cron expression, one blank between them."""
+    parts = text.split()
+    if len(parts) != len(CRON_RANGES):
+        raise ValueError('must have five fields, such as "*/5 * * * *"')
+    for name, part in zip(CRON_RANGES, parts, strict=True):
+        if not all(_is_cron_part(name, piece) for piece in part.split(",")):
+            raise ValueError(f'has a wrong {name}, "{part}"')
+    return " ".join(parts)
+
+
+def _is_cron_part(name: str, piece: str) -> bool:
+    match = _PART.fullmatch(piece.lower())
+    if match is None or match[3] == "0":
+        return False
+    numbers = [_cron_number(name, value) for value in match.group(1, 2) if value]
+    low, high = CRON_RANGES[name]
+    return all(low <= number <= high for number in numbers) and numbers == sorted(
+        numbers
+    )
+
+
+def _cron_number(name: str, value: str) -> int:
+    """Return -1, which no field accepts, for what is neither number nor name."""
+    names = CRON_NAMES.get(name, "").split()
+    if value in names:
+        return names.index(value) + CRON_RANGES[name][0]
+    return int(value) if value.isdecimal() else -1
+
+
+Cron = Annotated[str, AfterValidator(check_cron)]
+
+
+class Job(Section):
+    """A scheduled job."""
+
+    enabled: bool = Field(default=True, description="Whether the job runs at all.")
+    trigger: Literal["interval", "cron"] = Field(
+        default="interval",
+        description="What starts it: a fixed interval (`every`) or the calendar "
+        "(`cron`).",
+    )
+    every: Duration = Field(
+        default=parse_duration("5s"),
+        description='Time between two runs, with `trigger = "interval"`.',
+    )
+    cron: Cron | None = Field(
+        default=None,
+        description='The five fields of a cron line, with `trigger = "cron"`, such as '
+        '"*/5 8-18 * * mon-fri"; weekday 0 and 7 are Sunday.',
+    )
+
+    @model_validator(mode="after")
+    def _one_trigger(self) -> Self:
+        if self.trigger == "cron" and self.cron is None:
+            raise ValueError('has trigger = "cron" but no cron')
+        unused = {"interval": "cron", "cron": "every"}[self.trigger]
+        if unused in self.model_fields_set and getattr(self, unused) is not None:
+            raise ValueError(f'has {unused}, unused with trigger = "{self.trigger}"')
+        return self
+
+
+class Jobs(Section):
+    """The jobs, by name."""
+
+    push_fulfillments: Job = Field(
+        default=Job(), description="Sends the fulfillments that are due."
+    )
+    push_cancellations: Job = Field(
+        default=Job(), description="Sends the cancellations that are due."
+    )
+    push_adjustments: Job = Field(
+        default=Job(), description="Sends the stock adjustments that are due."
+    )

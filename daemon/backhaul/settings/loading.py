@@ -1,0 +1,167 @@
+"""Reads the configuration: environment over credentials over file, all checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import ValidationError
+
+from backhaul.errors import ConfigurationError, Finding
+from backhaul.settings.connectors import Connector
+from backhaul.settings.explaining import did_you_mean, explain
+from backhaul.settings.layers import (
+    CONFIG_VARIABLE,
+    Layer,
+    environment_layer,
+    file_layer,
+)
+from backhaul.settings.schema import Settings
+from backhaul.settings.secret_files import (
+    SecretOptions,
+    credentials_layer,
+    read_named_files,
+    secret_paths,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ValidateConnector: TypeAlias = "Callable[[str, Connector], list[Finding]]"
+"""Checks an instance's options. Sources are empty: they are filled in here, and so is
+`connectors.NAME` where a key does not begin with it."""
+
+DEFAULT_FILES = (Path("backhaul.toml"), Path("/etc/backhaul/backhaul.toml"))
+
+
+def _no_secrets(connector_type: str) -> tuple[str, ...]:
+    return ()
+
+
+def load_settings(
+    path: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    validate_connector: ValidateConnector | None = None,
+    secret_options: SecretOptions = _no_secrets,
+) -> Settings:
+    """Return the settings. Raises ConfigurationError with everything that is wrong.
+
+    `path` is what `--config` gave. `secret_options` names the secret keys of a type of
+    connector: they may come from files too, and reach its options as `SecretStr`.
+    """
+    environ = os.environ if environ is None else environ
+    layers = _layers(path, environ, secret_options)
+    values = _merged(layers)
+    settings, findings = _validated(values)
+    findings += _connector_findings(values, validate_connector)
+    read_errors = [finding for layer in layers for finding in layer.findings]
+    found = [*read_errors, *(_located(finding, layers) for finding in findings)]
+    if found or settings is None:
+        raise ConfigurationError(list(dict.fromkeys(found)))
+    return settings
+
+
+def configuration_file(
+    path: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Path | None:
+    """Return the file that is read: `--config`, `$BACKHAUL_CONFIG`, a default place."""
+    environ = os.environ if environ is None else environ
+    if path is None and environ.get(CONFIG_VARIABLE):
+        path = Path(environ[CONFIG_VARIABLE])
+    return path or next((file for file in DEFAULT_FILES if file.is_file()), None)
+
+
+def _layers(
+    path: Path | None, environ: Mapping[str, str], secret_options: SecretOptions
+) -> list[Layer]:
+    """Return the layers, the strongest first."""
+    environment = environment_layer(environ)
+    file = configuration_file(path, environ)
+    if file is None and not environment.values:
+        looked = " and ".join(str(default) for default in DEFAULT_FILES)
+        hint = f"give --config or ${CONFIG_VARIABLE}; looked for {looked}"
+        finding = Finding("configuration", "", "no file found", hint)
+        raise ConfigurationError([finding])
+    given = [environment, file_layer(file) if file else Layer(environment.name)]
+    secrets = secret_paths(given, secret_options)
+    for layer in given:
+        read_named_files(layer, secrets)
+    return [environment, credentials_layer(environ, secrets), given[1]]
+
+
+def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for layer in reversed(layers):
+        values = _over(values, layer.values)
+    return values
+
+
+def _over(weak: dict[str, Any], strong: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _over(weak[key], value)
+        for key, value in strong.items()
+        if isinstance(value, dict) and isinstance(weak.get(key), dict)
+    }
+    return weak | strong | both
+
+
+def _validated(values: dict[str, Any]) -> tuple[Settings | None, list[Finding]]:
+    # Arguments with an underscore would steer pydantic-settings itself.
+    private = [key for key in values if key.startswith("_")]
+    findings = [Finding("", key, "unknown setting") for key in private]
+    public = {key: value for key, value in values.items() if key not in private}
+    try:
+        return Settings(**public), findings
+    except ValidationError as error:
+        return None, findings + explain(error, Settings)
+
+
+def _connector_findings(
+    values: dict[str, Any], validate: ValidateConnector | None
+) -> list[Finding]:
+    """Check each instance even if other tables are wrong."""
+    findings: list[Finding] = []
+    for name, table in _tables(values, "connectors").items():
+        try:
+            connector = Connector.model_validate(table)
+        except ValidationError:
+            continue
+        found = _store_findings(connector, list(_tables(values, "stores")))
+        found += validate(name, connector) if validate else []
+        findings += (_within(f"connectors.{name}", finding) for finding in found)
+    return findings
+
+
+def _tables(values: dict[str, Any], key: str) -> dict[str, Any]:
+    tables = values.get(key)
+    return tables if isinstance(tables, dict) else {}
+
+
+def _within(table: str, finding: Finding) -> Finding:
+    if finding.key.startswith(f"{table}."):
+        return finding
+    return replace(finding, key=f"{table}.{finding.key}".rstrip("."))
+
+
+def _store_findings(connector: Connector, stores: list[str]) -> list[Finding]:
+    if connector.store and connector.store not in stores:
+        hint = did_you_mean(connector.store, stores)
+        return [Finding("", "store", "there is no such store", hint)]
+    if not connector.store and len(stores) > 1:
+        hint = f"known: {', '.join(sorted(stores))}"
+        return [Finding("", "store", "is missing, as there are several", hint)]
+    return []
+
+
+def _located(finding: Finding, layers: Sequence[Layer]) -> Finding:
+    """Name the layer that gives the key, else the weakest that comes nearest."""
+    if finding.source:
+        return finding
+    path = tuple(finding.key.split("."))
+    giving = [layer for layer in layers if layer.depth(path) == len(path)]
+    nearest = max(reversed(layers), key=lambda layer: layer.depth(path))
+    layer = giving[0] if giving else nearest
+    return replace(finding, source=layer.source(path))

@@ -1,0 +1,220 @@
+"""Every setting: one model per concern, each field with its sentence and default."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from backhaul.settings.connectors import Connector
+from backhaul.settings.jobs import Jobs
+from backhaul.settings.section import Section
+from backhaul.settings.stores import Store
+from backhaul.settings.values import (
+    DATABASE_PREFIX,
+    Count,
+    DatabaseUrl,
+    Duration,
+    FilePath,
+    Name,
+    Port,
+    Seconds,
+    Text,
+    parse_duration,
+)
+
+Level = Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+def upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+class Database(Section):
+    """Where everything is kept."""
+
+    url: DatabaseUrl = Field(
+        default="",
+        description='The SQLite file, such as "sqlite:////var/lib/backhaul/'
+        'backhaul.db" (four slashes: an absolute path). Empty: backhaul.db in '
+        "state_dir.",
+    )
+
+
+class Public(Section):
+    """The listener that the platform and the connectors' systems call."""
+
+    host: Text = Field(
+        default="0.0.0.0",  # noqa: S104 - the platform calls from outside
+        description="Address to listen on.",
+    )
+    port: Port = Field(
+        default=8750,
+        description="Port to listen on; 0 takes any free one, which is then shown.",
+    )
+    max_body_bytes: Count = Field(
+        default=1_048_576,
+        description="Largest body that is accepted, in bytes; a larger one is answered "
+        "413.",
+    )
+    request_seconds: Seconds = Field(
+        default=10, description="Longest time a request may take to arrive, in seconds."
+    )
+    max_connections: Count = Field(
+        default=512, description="Connections that may be open at once."
+    )
+
+
+class Admin(Section):
+    """The listener for people and monitoring; it has no password of its own."""
+
+    host: Text = Field(
+        default="127.0.0.1",
+        description="Address to listen on; keep it on this machine or behind a proxy "
+        "that asks who is there.",
+    )
+    port: Port = Field(
+        default=8751,
+        description="Port to listen on; 0 takes any free one, which is then shown.",
+    )
+
+
+class Push(Section):
+    """How commands are sent to the platform."""
+
+    eager: bool = Field(
+        default=True,
+        description="Send as soon as there is something to send; false sends only when "
+        "the jobs start.",
+    )
+    concurrency: Count = Field(
+        default=8,
+        le=64,
+        description="Orders and products that are worked on at once, per store.",
+    )
+    connect_seconds: Seconds = Field(
+        default=5, description="Longest wait for a connection, in seconds."
+    )
+    read_seconds: Seconds = Field(
+        default=30,
+        description="Longest wait for an answer, in seconds; after that the command is "
+        "uncertain and is looked up.",
+    )
+    max_response_bytes: Count = Field(
+        default=5_000_000, description="Largest answer that is read, in bytes."
+    )
+    retry_base: Duration = Field(
+        default=parse_duration("1s"),
+        description="Wait before the first retry; it doubles each time.",
+    )
+    retry_cap: Duration = Field(
+        default=parse_duration("5m"), description="Longest wait between two retries."
+    )
+
+
+class Connect(Section):
+    """What holds for every connector."""
+
+    match_wait: Duration = Field(
+        default=parse_duration("10m"),
+        description="How long a record waits for an order or product that is not known "
+        "yet before it is set aside.",
+    )
+
+
+class Reconcile(Section):
+    """How the mirror is kept equal to the platform."""
+
+    backfill_on_start: bool = Field(
+        default=True,
+        description="Read everything from the platform when the daemon starts.",
+    )
+
+
+class Log(Section):
+    """What is logged, and where."""
+
+    level: Annotated[Level, BeforeValidator(upper)] = Field(
+        default="INFO", description="The least important level that is logged."
+    )
+    format: Literal["auto", "text", "json"] = Field(
+        default="auto",
+        description="text for people, json for one object a line; auto is text on a "
+        "terminal, else json.",
+    )
+    file: FilePath | None = Field(
+        default=None,
+        description="A file to write to as well, as json; rotated at 50 MB, five are "
+        "kept.",
+    )
+
+
+class Settings(BaseSettings):
+    """The configuration."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=False,
+        hide_input_in_errors=True,
+        env_prefix="BACKHAUL_",
+        env_nested_delimiter="__",
+    )
+
+    state_dir: FilePath = Field(
+        default=Path("/var/lib/backhaul"),
+        description="Folder for the database, the lock and the control socket; must be "
+        "on a local disk.",
+    )
+    database: Database = Field(default=Database(), description="The database.")
+    public: Public = Field(default=Public(), description="The public listener.")
+    admin: Admin = Field(default=Admin(), description="The admin listener.")
+    stores: Annotated[dict[Name, Store], Field(min_length=1)] = Field(
+        description="The stores, by name."
+    )
+    connectors: dict[Name, Connector] = Field(
+        default={}, description="The connectors' instances, by name."
+    )
+    jobs: Jobs = Field(default=Jobs(), description="The scheduled jobs.")
+    push: Push = Field(default=Push(), description="Sending commands.")
+    connect: Connect = Field(default=Connect(), description="All connectors.")
+    reconcile: Reconcile = Field(default=Reconcile(), description="Reading back.")
+    log: Log = Field(default=Log(), description="The log.")
+
+    @field_validator("connectors")
+    @classmethod
+    def _only_store(
+        cls, connectors: dict[str, Connector], info: ValidationInfo
+    ) -> dict[str, Connector]:
+        """Fill in the store that was left out because there is only one."""
+        stores = list(info.data.get("stores", ()))
+        if len(stores) != 1:
+            return connectors
+        return {
+            name: connector.model_copy(update={"store": connector.store or stores[0]})
+            for name, connector in connectors.items()
+        }
+
+    @property
+    def database_file(self) -> Path:
+        """The SQLite file that `database.url` names."""
+        url = self.database.url
+        if not url:
+            return self.state_dir / "backhaul.db"
+        return Path(url.removeprefix(DATABASE_PREFIX))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what is handed in only: `load_settings` knows each value's origin."""
+        return (init_settings,)

@@ -1,0 +1,176 @@
+"""Secrets from files: `NAME_file` settings and systemd's credentials."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import SecretStr
+
+from backhaul.errors import Finding
+from backhaul.settings.fields import is_list, leaf_at, secret_names
+from backhaul.settings.layers import Layer
+from backhaul.settings.stores import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from backhaul.settings import fields
+    from backhaul.settings.schema import Settings
+
+SecretOptions: TypeAlias = "Callable[[str], Collection[str]]"
+"""Which keys of a type of connector are secret."""
+
+FORBIDDEN_BITS = stat.S_IRWXG | stat.S_IRWXO
+CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
+
+
+class Unreadable(Exception):
+    """A secret's file cannot be used; the text is the problem, then the hint."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        self.problem = problem
+        self.hint = hint
+        super().__init__(problem)
+
+
+def secret_paths(
+    layers: Sequence[Layer], secret_options: SecretOptions
+) -> list[fields.Path]:
+    """Return where the named stores and connectors have secrets, set or not."""
+    paths: list[fields.Path] = []
+    for name in names_of(layers, "stores"):
+        paths += (("stores", name, secret) for secret in secret_names(Store))
+    for name in names_of(layers, "connectors"):
+        secrets = sorted(secret_options(_connector_type(layers, name)))
+        paths += (("connectors", name, secret) for secret in secrets)
+    return paths
+
+
+def names_of(layers: Sequence[Layer], table: str) -> list[str]:
+    """Return the operator's names of the tables in `table`, over all layers."""
+    tables = (layer.values.get(table) for layer in layers)
+    return list(dict.fromkeys(n for t in tables if isinstance(t, dict) for n in t))
+
+
+def _connector_type(layers: Sequence[Layer], name: str) -> str:
+    tables = (table_at(layer, ("connectors", name)) for layer in layers)
+    return next((str(table["type"]) for table in tables if "type" in table), "")
+
+
+def table_at(layer: Layer, path: fields.Path) -> dict[str, Any]:
+    """Return the layer's table at `path`, empty if there is none."""
+    value: object = layer.values
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def read_named_files(layer: Layer, paths: Sequence[fields.Path]) -> None:
+    """Put what `NAME_file` names in the place of `NAME`."""
+    for path in paths:
+        table, secret = table_at(layer, path[:-1]), path[-1]
+        given = table.pop(f"{secret}_file", None)
+        if given is not None:
+            _read_named_file(layer, path, given)
+        elif path[0] == "connectors" and secret in table:
+            table[secret] = conceal(table[secret])
+
+
+def _read_named_file(layer: Layer, path: fields.Path, given: object) -> None:
+    named = (*path[:-1], f"{path[-1]}_file")
+    source, key = layer.source(named), ".".join(named)
+    if layer.depth(path) == len(path):
+        problem = f"given together with {path[-1]}"
+        layer.findings.append(Finding(source, key, problem, "keep one of the two"))
+        return
+    try:
+        value = _read(path, given, private=True)
+    except Unreadable as error:
+        layer.findings.append(Finding(source, key, error.problem, error.hint))
+        value = _placeholder(path)
+    layer.put(path, value, str(given))
+
+
+def credentials_layer(
+    environ: Mapping[str, str], paths: Sequence[fields.Path]
+) -> Layer:
+    """Take the secrets that systemd's `LoadCredential=` hands over."""
+    layer = Layer(CREDENTIALS_VARIABLE)
+    folder = environ.get(CREDENTIALS_VARIABLE)
+    for path in paths if folder else ():
+        file = Path(folder or "", "_".join(path))
+        if not file.exists():
+            continue
+        try:
+            layer.put(path, _read(path, str(file), private=False), str(file))
+        except Unreadable as error:
+            problem = Finding(str(file), ".".join(path), error.problem, error.hint)
+            layer.findings.append(problem)
+            layer.put(path, _placeholder(path), str(file))
+    return layer
+
+
+def _placeholder(path: fields.Path) -> object:
+    """Return what keeps a secret that cannot be read from being missing as well."""
+    info = leaf_at(path)
+    return ["unreadable"] if info and is_list(info) else SecretStr("unreadable")
+
+
+def _read(path: fields.Path, given: object, *, private: bool) -> object:
+    if not isinstance(given, str) or not given:
+        raise Unreadable("must be a path in quotes")
+    text = read_secret_file(Path(given), private=private)
+    info = leaf_at(path)
+    if info is not None and is_list(info):
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    return SecretStr(text.strip())
+
+
+def read_secret_file(file: Path, *, private: bool) -> str:
+    """Return the text; `private` refuses what group or others may open."""
+    try:
+        with file.open(encoding="utf-8") as stream:
+            mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+            text = stream.read()
+    except OSError as error:
+        reason = (error.strerror or "unknown").lower()
+        raise Unreadable(f"{file} cannot be read: {reason}") from None
+    except UnicodeDecodeError:
+        raise Unreadable(f"{file} is not text") from None
+    if private and mode & FORBIDDEN_BITS:
+        problem = f"{file} is open to group or others (mode {mode:04o})"
+        raise Unreadable(problem, f"chmod 600 {file}")
+    if not text.strip():
+        raise Unreadable(f"{file} is empty")
+    return text
+
+
+def conceal(value: object) -> object:
+    """Wrap every text in `value`, so that no repr shows it."""
+    if isinstance(value, str):
+        return SecretStr(value)
+    if isinstance(value, list):
+        return [conceal(each) for each in value]
+    if isinstance(value, dict):
+        return {key: conceal(each) for key, each in value.items()}
+    return value
+
+
+def secret_values(settings: Settings) -> list[str]:
+    """Return every secret of the configuration, for the log to leave out."""
+    tables = [dict(store) for store in settings.stores.values()]
+    tables += (connector.options for connector in settings.connectors.values())
+    return sorted(set(_revealed(tables)))
+
+
+def _revealed(value: object) -> list[str]:
+    if isinstance(value, SecretStr):
+        return [value.get_secret_value()]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _revealed(each)]
+    return []

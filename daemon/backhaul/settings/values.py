@@ -1,0 +1,98 @@
+"""The kinds of value a setting can have, each with its refusal in plain words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+LONGEST_SECONDS = 366 * UNIT_SECONDS["d"]
+NAME_PATTERN = r"^[a-z0-9_]+$"
+DATABASE_PREFIX = "sqlite:///"
+
+
+def parse_duration(value: object) -> float:
+    """Return the seconds of a text such as "250ms", "5s", "2m", "1h" or "1d"."""
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError('must be a duration such as "250ms", "5s", "2m", "1h" or "1d"')
+    seconds = float(match[1]) * UNIT_SECONDS[match[2]]
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError('must be longer than "0s" and at most "366d"')
+    return seconds
+
+
+def refuse_truth(value: object) -> object:
+    """Pass numbers on; pydantic would take `true` for 1."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+def check_base_url(value: str) -> str:
+    """Return an http(s) address without the slash at its end. Never quotes it."""
+    try:
+        url = urlsplit(value)
+        well_formed = bool(url.hostname) and url.port != 0
+    except ValueError:
+        raise ValueError("is not an address") from None
+    if url.scheme not in {"http", "https"} or not well_formed:
+        raise ValueError('must be an address such as "https://shop.example"')
+    if url.username is not None or url.password is not None:
+        raise ValueError("must not hold a user name or password")
+    if url.query or url.fragment or re.search(r"\s", value):
+        raise ValueError("must not hold a query, a fragment or blanks")
+    return value.rstrip("/")
+
+
+def check_database_url(value: str) -> str:
+    """Return the address of an SQLite file."""
+    if value and not value.removeprefix(DATABASE_PREFIX).strip("/"):
+        raise ValueError("names no file")
+    if value and not value.startswith(DATABASE_PREFIX):
+        raise ValueError(f'must begin with "{DATABASE_PREFIX}" and name a file')
+    return value
+
+
+def check_secret(value: SecretStr) -> SecretStr:
+    """Refuse what cannot be sent in a header, and the signs of a bad paste."""
+    text = value.get_secret_value()
+    if not text:
+        raise ValueError("is empty")
+    if not re.fullmatch(r"[!-~]+", text):
+        raise ValueError("holds a blank, a line break or a character outside ASCII")
+    return value
+
+
+def check_some(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    if not values:
+        raise ValueError("must not be empty")
+    return values
+
+
+def refuse_empty(value: object) -> object:
+    """Pass paths on; an empty one would mean the working directory."""
+    if value == "":
+        raise ValueError("must not be empty")
+    return value
+
+
+Duration: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
+"""Seconds, written with their unit: "5s"."""
+Count: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=1)]
+Port: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=0, le=65535)]
+Seconds: TypeAlias = Annotated[
+    float, BeforeValidator(refuse_truth), Field(gt=0, le=3600, allow_inf_nan=False)
+]
+Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+BaseUrl: TypeAlias = Annotated[str, AfterValidator(check_base_url)]
+DatabaseUrl: TypeAlias = Annotated[str, AfterValidator(check_database_url)]
+Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]
+Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_some)]
+FilePath: TypeAlias = Annotated[Path, BeforeValidator(refuse_empty)]

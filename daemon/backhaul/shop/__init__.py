@@ -1,0 +1,1 @@
+"""The store platform as its client sees it: calls, transport and payloads."""

@@ -1,0 +1,130 @@
+"""What is asked of the platform for each kind of command, and what proves it done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.core.identity import tag
+from backhaul.errors import Unusable
+from backhaul.shop import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.core.resources import Order
+    from backhaul.store.contract import Command
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How this store's platform names things, and what it was found not to know."""
+
+    restock_field: str = "restock"
+    tracking_company: str = "trackingCompany"
+    tracking_number: str = "trackingNumber"
+    unknown_members: set[str] = field(default_factory=set)
+
+
+def path(command: Command) -> str:
+    """Return the path below /api/v1."""
+    if command.kind == "adjust":
+        return "/inventory/adjust"
+    return f"/orders/{command.target}/{command.kind}"
+
+
+def body(command: Command, dialect: Dialect) -> bytes:
+    """Return the exact bytes to send: the command's payload in the store's words."""
+    members = _BODIES[command.kind](command, dialect)
+    kept = {
+        name: value
+        for name, value in members.items()
+        if value is not None and f"{command.kind}.{name}" not in dialect.unknown_members
+    }
+    return msgspec.json.encode(kept)
+
+
+def _fulfill(command: Command, dialect: Dialect) -> dict[str, Any]:
+    payload = command.payload
+    lines = [
+        {"lineItemId": line["line_id"], "quantity": line["quantity"]}
+        for line in payload["lines"]
+    ]
+    return {
+        dialect.tracking_company: payload["tracking_company"],
+        dialect.tracking_number: payload["tracking_number"],
+        "items": lines or None,
+    }
+
+
+def _cancel(command: Command, dialect: Dialect) -> dict[str, Any]:
+    payload = command.payload
+    return {
+        dialect.restock_field: payload["restock"],
+        "reason": payload["reason"],
+        "note": tag(command.id),
+    }
+
+
+def _adjust(command: Command, _: Dialect) -> dict[str, Any]:
+    payload = command.payload
+    return {
+        "productId": command.target,
+        "variantId": payload["variant_id"],
+        "adjustment": payload["delta"],
+        "reason": payload["reason"],
+        "note": tag(command.id),
+    }
+
+
+_BODIES = {"fulfill": _fulfill, "cancel": _cancel, "adjust": _adjust}
+
+
+def evidence(command: Command, document: object) -> dict[str, Any]:
+    """Return what a 2xx proves, to recognize the effect by. Raises Unusable.
+
+    fulfill: the order's shipment ids; cancel: `cancelledAt`; adjust: the adjustment id
+    and the levels it left.
+    """
+    data = wire.resource(document)
+    if command.kind == "adjust":
+        return _adjustment(command, data)
+    order = wire.order(data)
+    if order.id != command.target:
+        raise Unusable(f"the answer is about {order.id}, not {command.target}")
+    if not shows(command, order, data):
+        raise Unusable(f"the answer does not show the {command.kind}")
+    return order_evidence(order)
+
+
+def order_evidence(order: Order) -> dict[str, Any]:
+    """Return what the order shows, as evidence."""
+    return {
+        "shipments": [parcel.id for parcel in order.shipments],
+        "cancelled_at": order.cancelled_at,
+        "updated_at": order.updated_at,
+    }
+
+
+def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:
+    if data.get("productId") != command.target:
+        raise Unusable(f"the answer is about {data.get('productId')!r}")
+    identity, levels = data.get("adjustmentId"), data.get("levels")
+    if not isinstance(identity, str) or not isinstance(levels, list):
+        raise Unusable("the answer holds no adjustmentId and levels")
+    return {"adjustment_id": identity, "levels": levels}
+
+
+def shows(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
+    """Tell whether an order as read shows the effect that the command asks for."""
+    if command.kind == "cancel":
+        cancellation = data.get("cancellation") or {}
+        restocked = bool(cancellation.get("restocked"))
+        return order.cancelled_at is not None and (
+            restocked or not command.payload["restock"]
+        )
+    wanted = (command.payload["tracking_company"], command.payload["tracking_number"])
+    parcels = {(p.tracking_company, p.tracking_number) for p in order.shipments}
+    return wanted in parcels

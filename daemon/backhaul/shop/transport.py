@@ -1,0 +1,187 @@
+"""HTTP to one store: reads that are tried again, and sends that never are in doubt.
+
+Reads and commands have clients of their own. A command's client follows no redirect and
+reuses no connection: a kept-alive one that the server has just closed would leave the
+command in doubt for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from tenacity import (
+    AsyncRetrying,
+    RetryError,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_attempt,
+    wait_exponential_jitter,
+)
+
+from backhaul.core import strict_json
+from backhaul.core.outcome import describe
+from backhaul.errors import BackhaulError, Unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.core.clock import Clock
+
+_NEVER_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+    httpx.InvalidURL,
+)
+_TRIES = 3
+
+
+class NotSent(BackhaulError):
+    """Proved: no byte of the request reached the platform."""
+
+
+class InDoubt(BackhaulError):
+    """The request may have arrived; no usable answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Patience with one store, in seconds and bytes."""
+
+    connect_seconds: float
+    read_seconds: float
+    max_response_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def json(self) -> Any:
+        """Return the document. Raises Unusable."""
+        return strict_json.decode(self.body)
+
+    def problem(self) -> dict[str, Any] | None:
+        """Return the JSON object of a refusal, None where it holds none."""
+        try:
+            return strict_json.decode_object(self.body)
+        except Unusable:
+            return None
+
+    def said(self) -> str:
+        """Return status and the platform's own words, for a person."""
+        return f"{self.status} {describe(self.problem())}".rstrip()
+
+    def retry_after_seconds(self) -> float | None:
+        """Return `Retry-After` given in seconds; a date counts as not given."""
+        text = self.headers.get("retry-after", "")
+        return float(text) if text.isascii() and text.isdigit() else None
+
+
+class Transport:
+    """The one place where httpx is used."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        limits: Limits,
+        clock: Clock,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
+        options: dict[str, Any] = {
+            "base_url": f"{base_url}/api/v1",
+            "headers": {
+                "Authorization": f"Bearer {api_key}",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": "backhaul",
+            },
+            "timeout": timeout,
+            "transport": transport,
+        }
+        self._reads = httpx.AsyncClient(**options)
+        self._commands = httpx.AsyncClient(
+            **options, limits=httpx.Limits(max_keepalive_connections=0)
+        )
+
+    async def close(self) -> None:
+        """Close both clients."""
+        await self._reads.aclose()
+        await self._commands.aclose()
+
+    async def get(self, path: str, params: Mapping[str, str | int]) -> Answer:
+        """Read, trying again where that can help. Raises NotSent or InDoubt."""
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type((NotSent, InDoubt))
+            | retry_if_result(lambda answer: answer.status in {429, 502, 503, 504}),
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_exponential_jitter(initial=0.2, max=5),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        request = self._reads.build_request("GET", path, params=dict(params))
+        try:
+            return await retrying(self._exchange, self._reads, request)
+        except RetryError as error:
+            answer: Answer = error.last_attempt.result()
+            return answer
+
+    async def send(self, path: str, body: bytes, key: str) -> Answer:
+        """Send a command. Raises NotSent (tried again already) or InDoubt (never)."""
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(NotSent),
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_exponential_jitter(initial=0.1, max=2),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        request = self._commands.build_request(
+            "POST", path, content=body, headers=headers
+        )
+        return await retrying(self._exchange, self._commands, request)
+
+    async def _exchange(
+        self, client: httpx.AsyncClient, request: httpx.Request
+    ) -> Answer:
+        try:
+            response = await client.send(request, stream=True)
+            try:
+                body = await self._read(response)
+            finally:
+                await response.aclose()
+        except _NEVER_SENT as error:
+            raise NotSent(_words(error)) from None
+        except httpx.HTTPError as error:
+            raise InDoubt(_words(error)) from None
+        return Answer(response.status_code, response.headers, body)
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > self._limits.max_response_bytes:
+                limit = self._limits.max_response_bytes
+                raise InDoubt(f"the answer is longer than {limit} bytes")
+        return bytes(body)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")

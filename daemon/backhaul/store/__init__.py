@@ -1,0 +1,1 @@
+"""Where everything is kept: a contract of domain verbs, and its backends."""

@@ -1,0 +1,354 @@
+"""What the rest of the program asks of a store: domain verbs, never a connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from backhaul.core.fold import Version
+    from backhaul.core.lifecycle import Cause, State
+    from backhaul.core.resources import (
+        Customer,
+        Deletion,
+        Level,
+        Order,
+        Product,
+        StockChange,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What is appended to the inbox: exact bytes, and how they came.
+
+    `kind` is `delivery` (a webhook) or `read` (fetched by us; `received_at` is then the
+    start of the read). `headers` is a JSON object.
+    """
+
+    store: str
+    kind: str
+    topic: str
+    received_at: str
+    headers: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """A row of the inbox."""
+
+    id: int
+    store: str
+    kind: str
+    topic: str
+    received_at: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What became of an event.
+
+    `state` is `folded`, `duplicate`, `stale`, `unhandled` or `quarantined`.
+    """
+
+    state: str
+    topic: str
+    event_id: str | None = None
+    kind: str | None = None
+    object_id: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldReport:
+    """One slice of folding: how many events, and whether more wait."""
+
+    folded: int
+    more: bool
+    problems: tuple[tuple[int, Folded], ...] = ()
+
+
+class MirrorWriter(Protocol):
+    """The mirror inside one transaction."""
+
+    def first_sight(self, digest: bytes, event: int) -> bool:
+        """Remember a delivery's digest; False when it was seen before."""
+        ...
+
+    def held(self, kind: str, store: str, object_id: str) -> Version | None:
+        """Return the version the mirror holds of `product`, `order` or `customer`."""
+        ...
+
+    def held_level(self, store: str, variant_id: str) -> Version | None:
+        """Return the version of a stock level."""
+        ...
+
+    def outlived(
+        self, store: str, product_id: str, variant_id: str, updated_at: str
+    ) -> bool:
+        """Tell whether the variant was gone by `updated_at` or later."""
+        ...
+
+    def put_product(
+        self, store: str, product: Product, currency: str, version: Version
+    ) -> None: ...
+
+    def delete_product(
+        self, store: str, deletion: Deletion, version: Version
+    ) -> None: ...
+
+    def put_order(self, store: str, order: Order, version: Version) -> None: ...
+
+    def put_customer(
+        self, store: str, customer: Customer, version: Version
+    ) -> None: ...
+
+    def put_level(self, store: str, level: Level, version: Version) -> None: ...
+
+    def add_moves(self, store: str, change: StockChange) -> None:
+        """Write a stock change to the ledger; known ones are left alone."""
+        ...
+
+    def note_change(
+        self, store: str, kind: str, object_id: str, change: str, event: int
+    ) -> None:
+        """Add a row to the change feed."""
+        ...
+
+
+FoldOne: TypeAlias = "Callable[[StoredEvent, MirrorWriter], Folded]"
+
+
+class Inbox(Protocol):
+    """Events: appended once, folded in order of arrival."""
+
+    def append(self, arrival: Arrival) -> Awaitable[int]:
+        """Resolve with the event's id once it is durable. May raise Busy."""
+        ...
+
+    async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
+        """Fold for about `slice_seconds` in one transaction with the cursor."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record or bad row from a connector; `payload` is None for a bad row."""
+
+    key: str
+    payload: bytes | None
+    raw: str
+    reason: str
+    locator: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRecord:
+    """A record whose order or product is not matched yet."""
+
+    id: int
+    instance: str
+    store: str
+    key: str
+    payload: bytes
+    locator: str
+    received_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommand:
+    """A command to be planned. `payload` is what will be asked, as plain JSON."""
+
+    id: str
+    kind: str
+    target: str
+    lane: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The record became a command."""
+
+    command: NewCommand
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """The record cannot be matched; `final` when waiting would not help."""
+
+    reason: str
+    final: bool
+
+
+class MatchReader(Protocol):
+    """What matching asks of the mirror."""
+
+    def orders_called(self, store: str, name: str) -> list[OrderSummary]:
+        """Return the orders with this number (`1001`, `#1001`), external id or id."""
+        ...
+
+    def order(self, store: str, order_id: str) -> OrderSummary | None:
+        """Return one order by its platform id."""
+        ...
+
+    def variants_with_sku(self, store: str, sku: str) -> list[tuple[str, str]]:
+        """Return (product id, variant id) of every variant with the SKU."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSummary:
+    """An order, as far as matching needs it; `items` is (line id, SKU, left)."""
+
+    id: str
+    name: str
+    cancelled: bool
+    items: tuple[tuple[str, str | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
+    """What became of a record: the state and sentence of a receipt."""
+
+    record: WaitingRecord
+    state: str
+    reason: str
+
+
+MatchOne: TypeAlias = "Callable[[WaitingRecord, MatchReader], Matched | Unmatched]"
+
+
+class Records(Protocol):
+    """Records from connectors, and their quarantine."""
+
+    async def cursor(self, instance: str) -> str | None: ...
+
+    async def accept(
+        self,
+        instance: str,
+        store: str,
+        records: Sequence[NewRecord],
+        cursor: str | None,
+        match_one: MatchOne,
+    ) -> list[RecordOutcome]:
+        """Store records and cursor in one transaction, planning what matches."""
+        ...
+
+    async def match(self, match_one: MatchOne, limit: int) -> list[RecordOutcome]:
+        """Try the waiting records again."""
+        ...
+
+    async def unreported(self, instance: str) -> list[QuarantinedRow]: ...
+
+    async def mark_reported(self, ids: Sequence[int]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRow:
+    """A row set aside."""
+
+    id: int
+    key: str
+    raw: str
+    reason: str
+    locator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command as the dispatcher sees it."""
+
+    seq: int
+    id: str
+    store: str
+    kind: str
+    target: str
+    lane: str
+    state: State
+    payload: dict[str, Any]
+    attempts: int
+    failures: int
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One finished try at a command, as it is kept for a person."""
+
+    finished_at: str
+    outcome: str
+    status: int | None
+    reason: str
+    response: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How a command moves on: one or more steps of the lifecycle's table.
+
+    `due_at` is set where it goes on later; `held` where it waits for its order.
+    """
+
+    causes: tuple[Cause, ...]
+    reason: str
+    due_at: str | None = None
+    held: bool = False
+    counts_as_failure: bool = False
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sendable:
+    """What `claim` needs to commit before the first byte leaves."""
+
+    request: bytes
+    key_fingerprint: str
+
+
+Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Settlement]"
+
+
+class Commands(Protocol):
+    """The outbox."""
+
+    async def claim(
+        self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
+    ) -> list[tuple[Command, Sendable]]:
+        """Move due commands with a free lane to `sending`, durably, and return them.
+
+        `gates` says, in order of priority, which kinds may leave and up to which time
+        of planning. `prepare` gives the exact bytes to be sent, or
+        settles the command unsent.
+        """
+        ...
+
+    async def settle(
+        self, command: Command, attempt: Attempt, settlement: Settlement
+    ) -> State:
+        """Record an attempt and move its command. Returns where it stands now."""
+        ...
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next planned, not held command comes due."""
+        ...
+
+    async def doubt_interrupted(self, settlement: Settlement) -> list[str]:
+        """After a start, move every `sending` command on. Returns their ids."""
+        ...
+
+
+class Marks(Protocol):
+    """Small facts that must survive a restart, by name."""
+
+    async def get(self, name: str) -> str | None:
+        """Return the mark, or None."""
+        ...
+
+    async def put(self, name: str, value: str) -> None:
+        """Set the mark, durably."""
+        ...

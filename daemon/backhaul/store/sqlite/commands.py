@@ -1,0 +1,248 @@
+"""The outbox: commands, their attempts, and the lanes they queue in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.core.clock import to_text
+from backhaul.core.lifecycle import OPEN, Cause, State, move
+from backhaul.store.contract import Command, Sendable
+from backhaul.store.sqlite.mirror_reading import MirrorReader
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import Attempt, NewCommand, Prepare, Settlement
+    from backhaul.store.sqlite.writer import Writer
+
+_COLUMNS = (
+    "seq, id, store, kind, target, lane, state, payload, attempts, failures, instance"
+)
+# A command is free when no earlier one of its lane is open. One that is held waits for
+# the order to change, not for its turn, and lets the others pass.
+_DUE = f"""
+    SELECT {_COLUMNS} FROM commands c
+    WHERE state = 'planned' AND store = ? AND kind = ?
+      AND due_at <= ? AND created_at <= ?
+      AND held = 0 AND NOT EXISTS (
+        SELECT 1 FROM commands o
+        WHERE o.store = c.store AND o.lane = c.lane
+          AND o.state IN ('planned', 'sending', 'uncertain')
+          AND (o.state != 'planned' OR (o.held = 0 AND o.seq < c.seq)))
+    ORDER BY due_at, seq LIMIT ?
+"""  # noqa: S608 - constants
+
+
+def plan(
+    connection: sqlite3.Connection,
+    store: str,
+    instance: str,
+    command: NewCommand,
+    cause: str,
+    now: str,
+) -> None:
+    """Write a new command; one that is known stays as it is."""
+    connection.execute(
+        """
+        INSERT OR IGNORE INTO commands (id, store, kind, target, lane, state, payload,
+                                        cause, instance, created_at, due_at)
+        VALUES (?, ?, ?, ?, ?, 'planned', ?, ?, ?, ?, ?)
+        """,
+        (
+            command.id,
+            store,
+            command.kind,
+            command.target,
+            command.lane,
+            msgspec.json.encode(command.payload).decode(),
+            cause,
+            instance,
+            now,
+            now,
+        ),
+    )
+
+
+class SqliteCommands:
+    """Moves commands through `core.lifecycle`, one durable step at a time."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def claim(
+        self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
+    ) -> list[tuple[Command, Sendable]]:
+        """Move due commands with a free lane to `sending`, durably, and return them.
+
+        `gates` says, in order of priority, which kinds may leave and up to which time
+        of planning. `prepare` gives the exact bytes to be sent, or
+        settles the command unsent.
+        """
+
+        def unit(connection: sqlite3.Connection) -> list[tuple[Command, Sendable]]:
+            now = to_text(self._clock.now())
+            mirror = MirrorReader(connection)
+            claimed = []
+            for command in _due(connection, store, gates, now, limit):
+                step = prepare(command, mirror)
+                if isinstance(step, Sendable):
+                    _begin(connection, command, step, now)
+                    claimed.append((command, step))
+                else:
+                    _move(connection, command, State.PLANNED, step, now)
+            return claimed
+
+        return await self._writer.urgent(unit)
+
+    async def settle(
+        self, command: Command, attempt: Attempt, settlement: Settlement
+    ) -> State:
+        """Record an attempt and move its command. Returns where it stands now."""
+
+        def unit(connection: sqlite3.Connection) -> State:
+            now = to_text(self._clock.now())
+            _finish_attempt(connection, command, attempt)
+            return _move(connection, command, State.SENDING, settlement, now)
+
+        return await self._writer.urgent(unit)
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next planned, not held command comes due."""
+
+        def unit(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute(
+                "SELECT min(due_at) FROM commands WHERE state = 'planned'"
+                " AND store = ? AND held = 0 AND due_at > ?",
+                (store, to_text(self._clock.now())),
+            ).fetchone()
+            return row[0] if row else None
+
+        return await self._writer.urgent(unit)
+
+    async def doubt_interrupted(self, settlement: Settlement) -> list[str]:
+        """After a start, move every `sending` command on. Returns their ids."""
+
+        def unit(connection: sqlite3.Connection) -> list[str]:
+            now = to_text(self._clock.now())
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM commands WHERE state = 'sending'"  # noqa: S608 - constants
+            ).fetchall()
+            for row in rows:
+                _move(connection, _command(row), State.SENDING, settlement, now)
+            return [_command(row).id for row in rows]
+
+        return await self._writer.urgent(unit)
+
+
+def _due(
+    connection: sqlite3.Connection,
+    store: str,
+    gates: Mapping[str, str],
+    now: str,
+    limit: int,
+) -> list[Command]:
+    due: list[Command] = []
+    for kind, planned_by in gates.items():
+        free = limit - len(due)
+        rows = connection.execute(_DUE, (store, kind, now, planned_by, free))
+        due += [_command(row) for row in rows]
+    return due
+
+
+def _begin(
+    connection: sqlite3.Connection, command: Command, step: Sendable, now: str
+) -> None:
+    connection.execute(
+        """
+        UPDATE commands SET state = ?, attempts = attempts + 1, request = ?,
+               key_fingerprint = ? WHERE seq = ?
+        """,
+        (
+            move(command.state, Cause.SEND),
+            step.request,
+            step.key_fingerprint,
+            command.seq,
+        ),
+    )
+    connection.execute(
+        "INSERT INTO attempts (command_id, number, started_at) VALUES (?, ?, ?)",
+        (command.id, command.attempts + 1, now),
+    )
+
+
+def _finish_attempt(
+    connection: sqlite3.Connection, command: Command, attempt: Attempt
+) -> None:
+    connection.execute(
+        """
+        UPDATE attempts SET finished_at = ?, outcome = ?, status = ?, reason = ?,
+               response = ? WHERE command_id = ? AND number = ?
+        """,
+        (
+            attempt.finished_at,
+            attempt.outcome,
+            attempt.status,
+            attempt.reason,
+            attempt.response,
+            command.id,
+            command.attempts + 1,
+        ),
+    )
+
+
+def _move(
+    connection: sqlite3.Connection,
+    command: Command,
+    state: State,
+    settlement: Settlement,
+    now: str,
+) -> State:
+    for cause in settlement.causes:
+        state = move(state, cause)
+    connection.execute(
+        """
+        UPDATE commands SET state = ?, reason = ?, settled_at = ?, held = ?,
+               due_at = coalesce(?, due_at), failures = failures + ?,
+               evidence = coalesce(?, evidence)
+        WHERE seq = ?
+        """,
+        (
+            state,
+            settlement.reason,
+            None if state in OPEN else now,
+            settlement.held,
+            settlement.due_at,
+            settlement.counts_as_failure,
+            _evidence(settlement.evidence),
+            command.seq,
+        ),
+    )
+    return state
+
+
+def _evidence(evidence: dict[str, Any]) -> str | None:
+    return msgspec.json.encode(evidence).decode() if evidence else None
+
+
+def _command(row: tuple[Any, ...]) -> Command:
+    seq, id_, store, kind, target, lane, state, payload, attempts, failures, source = (
+        row
+    )
+    return Command(
+        seq=seq,
+        id=id_,
+        store=store,
+        kind=kind,
+        target=target,
+        lane=lane,
+        state=State(state),
+        payload=msgspec.json.decode(payload),
+        attempts=attempts,
+        failures=failures,
+        instance=source,
+    )

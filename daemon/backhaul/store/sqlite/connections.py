@@ -1,0 +1,72 @@
+"""How a connection to the database file is opened, for writing and for reading."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGE_BYTES = 8_192
+"""Larger pages pay with bodies of a few KiB (measured: a sixth faster)."""
+CHECKPOINT_PAGES = 4_000
+BUSY_MILLISECONDS = 500
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """Open the write connection: WAL, FULL, no implicit transactions.
+
+    `synchronous=FULL` is promise 1: with NORMAL an acknowledged commit does not survive
+    a power loss.
+    """
+    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
+    connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+    connection.execute("PRAGMA cache_size=-32768")
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """Open a connection that cannot write; rows come by name."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+class Readers:
+    """Read-only connections that are lent out and come back."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+
+    @contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection to one thread for one short read."""
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = open_reader(self._path)
+        try:
+            yield connection
+        finally:
+            self._idle.put(connection)
+
+    def close(self) -> None:
+        """Close what is idle."""
+        while not self._idle.empty():
+            self._idle.get_nowait().close()

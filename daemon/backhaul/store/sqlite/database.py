@@ -1,0 +1,36 @@
+"""The SQLite store, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.store.sqlite.commands import SqliteCommands
+from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
+from backhaul.store.sqlite.marks import SqliteMarks
+from backhaul.store.sqlite.records import SqliteRecords
+from backhaul.store.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+
+
+class SqliteStore:
+    """All verbs over one writer. `start` and `stop` may be called twice."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self._writer = Writer(path, append_batch)
+        self.inbox = SqliteInbox(self._writer, clock)
+        self.records = SqliteRecords(self._writer, clock)
+        self.commands = SqliteCommands(self._writer, clock)
+        self.marks = SqliteMarks(self._writer)
+
+    def start(self) -> None:
+        """Start the writer. Call from the running event loop."""
+        self._writer.start()
+
+    async def stop(self) -> None:
+        """Finish what was handed in and close the file."""
+        await self._writer.stop()

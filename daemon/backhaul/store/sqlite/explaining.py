@@ -1,0 +1,174 @@
+"""Reading for people: lists, one object whole, and the life of a thing."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from backhaul.errors import CorruptData, Unusable
+from backhaul.store.sqlite import connections
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Row = dict[str, Any]
+
+_EVENTS = """
+    SELECT id, received_at, store, source, topic, state, kind, object_id, detail
+    FROM events
+"""
+_COMMANDS = """
+    SELECT id, store, kind, target, state, reason, attempts, instance, cause,
+           created_at, due_at, settled_at
+    FROM commands
+"""
+_TIMELINE = """
+    SELECT o.folded_at AS at, 'event ' || o.id AS what, o.topic AS name,
+           o.state AS state, coalesce(o.detail, '') AS detail
+    FROM event_outcomes o WHERE o.object_id = :id
+    UNION ALL
+    SELECT r.received_at, 'record', r.instance || ' ' || coalesce(
+           nullif(r.locator, ''), r.key), r.state, r.reason
+    FROM records r JOIN commands c ON c.id = r.command_id WHERE c.target = :id
+    UNION ALL
+    SELECT created_at, 'command ' || substr(id, 1, 8), kind, 'planned', cause
+    FROM commands WHERE target = :id
+    UNION ALL
+    SELECT coalesce(a.finished_at, a.started_at), 'attempt ' || a.number,
+           substr(a.command_id, 1, 8), coalesce(a.outcome, 'no answer'),
+           coalesce(a.reason, 'the program stopped while this was being sent')
+    FROM attempts a JOIN commands c ON c.id = a.command_id WHERE c.target = :id
+    UNION ALL
+    SELECT settled_at, 'command ' || substr(id, 1, 8), kind, state, reason
+    FROM commands WHERE target = :id AND settled_at IS NOT NULL
+    UNION ALL
+    SELECT at, 'stock', variant_id, printf('%+d', adjustment),
+           'now ' || stock_after || ', ' || reason || coalesce(' by ' || cause, '')
+    FROM stock_ledger
+    WHERE product_id = :id OR variant_id = :id OR cause = :id
+    ORDER BY 1
+"""
+
+
+class Explainer:
+    """Answers questions on a read-only connection; the daemon may run beside it.
+
+    Raises CorruptData when the file is no database of ours.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise Unusable(f"{path}: no database yet; start the daemon once")
+        try:
+            self._connection = connections.open_reader(path)
+            self._connection.execute("SELECT 1 FROM inbox LIMIT 1")
+        except sqlite3.DatabaseError as error:
+            raise CorruptData(f"{path}: cannot be read: {error}") from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def events(self, state: str | None, topic: str | None, limit: int) -> list[Row]:
+        """Return the newest events first."""
+        return self._rows(
+            f"{_EVENTS} WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR topic = ?2)"
+            " ORDER BY id DESC LIMIT ?3",
+            (state, topic, limit),
+        )
+
+    def event(self, id_: int) -> Row | None:
+        """Return one event with headers and body."""
+        rows = self._rows("SELECT * FROM events WHERE id = ?", (id_,))
+        return rows[0] if rows else None
+
+    def commands(self, state: str | None, kind: str | None, limit: int) -> list[Row]:
+        """Return the newest commands first."""
+        return self._rows(
+            f"{_COMMANDS} WHERE (?1 IS NULL OR state = ?1)"
+            " AND (?2 IS NULL OR kind = ?2) ORDER BY seq DESC LIMIT ?3",
+            (state, kind, limit),
+        )
+
+    def command(self, prefix: str) -> Row | None:
+        """Return the only command whose id begins so, with attempts and evidence."""
+        rows = self._rows(
+            "SELECT * FROM commands WHERE substr(id, 1, length(?1)) = ?1 LIMIT 2",
+            (prefix,),
+        )
+        if len(rows) != 1:
+            return None
+        attempts = self._rows(
+            "SELECT * FROM attempts WHERE command_id = ? ORDER BY number",
+            (rows[0]["id"],),
+        )
+        return {**rows[0], "attempts": attempts}
+
+    def quarantine(self, limit: int) -> list[Row]:
+        """Return the newest open rows first."""
+        return self._rows(
+            "SELECT id, at, source, name, locator, reason FROM quarantine"
+            " WHERE state = 'open' ORDER BY id DESC LIMIT ?",
+            (limit,),
+        )
+
+    def quarantined(self, id_: int) -> Row | None:
+        """Return one quarantined row whole."""
+        rows = self._rows("SELECT * FROM quarantine WHERE id = ?", (id_,))
+        return rows[0] if rows else None
+
+    def objects(self, kind: str, name: str) -> list[Row]:
+        """Return the orders, products or variants that a person may mean by `name`."""
+        number = name.removeprefix("#")
+        return self._rows(_OBJECTS[kind], {"name": name, "number": number})
+
+    def timeline(self, object_id: str) -> list[Row]:
+        """Return the life of an object, in order of time."""
+        return self._rows(_TIMELINE, {"id": object_id})
+
+    def counts(self) -> Row:
+        """Return what a person wants to know at a glance."""
+        (row,) = self._rows(_COUNTS, ())
+        states = "SELECT state, count(*) AS n FROM commands GROUP BY state"
+        commands = {r["state"]: r["n"] for r in self._rows(states, ())}
+        return {**row, "commands": commands}
+
+    def _rows(self, query: str, values: Any) -> list[Row]:
+        return [dict(row) for row in self._iterate(query, values)]
+
+    def _iterate(self, query: str, values: Any) -> Iterator[sqlite3.Row]:
+        return iter(self._connection.execute(query, values).fetchall())
+
+
+_OBJECTS = {
+    "order": """
+        SELECT store, id, coalesce(name, number, id) AS name, status,
+               financial_status, fulfillment_status, awaiting_confirmation, updated_at
+        FROM orders WHERE number = CAST(:number AS INTEGER) AND :number GLOB '[0-9]*'
+           OR id = :name OR name = :name OR external_id = :name
+    """,
+    "product": """
+        SELECT store, id, title AS name, status, handle, updated_at, deleted_at
+        FROM products WHERE id = :name OR handle = :name OR external_id = :name
+    """,
+    "sku": """
+        SELECT v.store, v.id, coalesce(p.title || ' / ' || v.title, v.title) AS name,
+               v.sku, l.stock, l.updated_at
+        FROM variants v
+        LEFT JOIN products p ON p.store = v.store AND p.id = v.product_id
+        LEFT JOIN inventory_levels l ON l.store = v.store AND l.variant_id = v.id
+        WHERE v.sku = :name OR v.id = :name
+    """,
+}
+
+_COUNTS = """
+    SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,
+           (SELECT coalesce(max(id), 0) FROM inbox)
+             - (SELECT coalesce(max(id), 0) FROM event_outcomes) AS to_fold,
+           (SELECT received_at FROM inbox ORDER BY id DESC LIMIT 1) AS last_event_at,
+           (SELECT count(*) FROM orders) AS orders,
+           (SELECT count(*) FROM products WHERE deleted_at IS NULL) AS products,
+           (SELECT count(*) FROM records WHERE state = 'waiting') AS waiting_records,
+           (SELECT count(*) FROM quarantine WHERE state = 'open') AS quarantined
+"""

@@ -1,0 +1,139 @@
+"""The inbox: what arrived, byte for byte, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.store.contract import Arrival, Folded, FoldReport, StoredEvent
+from backhaul.store.sqlite.mirror import MirrorTransaction
+
+if TYPE_CHECKING:
+    import asyncio
+    import sqlite3
+    from collections.abc import Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import FoldOne
+    from backhaul.store.sqlite.writer import Row, Writer
+
+_COLUMNS = "store, kind, topic, received_at, headers, body"
+_CHUNK = 32
+FOLD_BATCH = 200
+"""Rows read ahead by one slice of folding."""
+CURSOR = "fold_cursor"
+
+
+def append_batch(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
+    """Insert rows and return their ids.
+
+    Many rows go in one statement: the interpreter lock then changes hands once per
+    statement and not once per row, which is what costs beside a busy event loop.
+    """
+    ids: list[int] = []
+    whole = len(rows) - len(rows) % _CHUNK
+    for start in range(0, whole, _CHUNK):
+        ids += _insert(connection, rows[start : start + _CHUNK])
+    return ids + _insert(connection, rows[whole:])
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
+    if not rows:
+        return []
+    places = ",".join(["(?,?,?,?,?,?)"] * len(rows))
+    values = [value for row in rows for value in row]
+    cursor = connection.execute(
+        f"INSERT INTO inbox ({_COLUMNS}) VALUES {places}",  # noqa: S608 - constants
+        values,
+    )
+    # One writer and an INTEGER PRIMARY KEY: ids are consecutive.
+    last = cursor.lastrowid or 0
+    return list(range(last - len(rows) + 1, last + 1))
+
+
+class SqliteInbox:
+    """Appends through the writer's accept batch; folds in its background slices."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    def append(self, arrival: Arrival) -> asyncio.Future[int]:
+        """Resolve with the event's id once it is durable. May raise Busy."""
+        return self._writer.append(
+            (
+                arrival.store,
+                arrival.kind,
+                arrival.topic,
+                arrival.received_at,
+                arrival.headers,
+                arrival.body,
+            )
+        )
+
+    async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
+        """Fold for about `slice_seconds` in one transaction with the cursor."""
+
+        def unit(connection: sqlite3.Connection) -> FoldReport:
+            return _fold_slice(connection, self._clock, fold_one, slice_seconds)
+
+        return await self._writer.background(unit)
+
+
+def _fold_slice(
+    connection: sqlite3.Connection,
+    clock: Clock,
+    fold_one: FoldOne,
+    slice_seconds: float,
+) -> FoldReport:
+    until = clock.monotonic() + slice_seconds
+    mirror = MirrorTransaction(connection, clock)
+    events = _after_cursor(connection)
+    outcomes: list[tuple[int, Folded]] = []
+    for event in events:
+        outcomes.append((event.id, fold_one(event, mirror)))
+        if clock.monotonic() >= until:
+            break
+    if outcomes:
+        _record(connection, outcomes, mirror.now)
+    more = len(outcomes) < len(events) or len(events) == FOLD_BATCH
+    problems = tuple(o for o in outcomes if o[1].state in {"quarantined", "unhandled"})
+    return FoldReport(len(outcomes), more, problems)
+
+
+def _after_cursor(connection: sqlite3.Connection) -> list[StoredEvent]:
+    rows = connection.execute(
+        """
+        SELECT id, store, kind, topic, received_at, body FROM inbox
+        WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
+        ORDER BY id LIMIT ?
+        """,
+        (CURSOR, FOLD_BATCH),
+    )
+    return [StoredEvent(*row) for row in rows]
+
+
+def _record(
+    connection: sqlite3.Connection, outcomes: list[tuple[int, Folded]], now: str
+) -> None:
+    connection.executemany(
+        """
+        INSERT INTO event_outcomes
+            (id, state, topic, event_id, kind, object_id, detail, folded_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        """,
+        [
+            (id_, o.state, o.topic, o.event_id, o.kind, o.object_id, o.detail, now)
+            for id_, o in outcomes
+        ],
+    )
+    connection.executemany(
+        """
+        INSERT OR IGNORE INTO quarantine (source, name, key, raw, reason, locator, at)
+        SELECT 'event', store, id, body, ?, 'event ' || id, ? FROM inbox WHERE id = ?
+        """,
+        [(o.detail, now, id_) for id_, o in outcomes if o.state == "quarantined"],
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
+        (CURSOR, str(outcomes[-1][0])),
+    )

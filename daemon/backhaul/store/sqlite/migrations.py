@@ -1,0 +1,285 @@
+"""The schema, as forward-only migrations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlite_utils import Migrations
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+migrations = Migrations("backhaul")
+
+
+@migrations()
+def m001_events(db: Database) -> None:
+    """Inbox, what became of each event, and the digests already seen."""
+    db.execute(
+        # Append-only, no secondary index and no updates: an accept is one page write.
+        """
+        CREATE TABLE inbox (
+            id INTEGER PRIMARY KEY, store TEXT NOT NULL, kind TEXT NOT NULL,
+            topic TEXT NOT NULL, received_at TEXT NOT NULL, headers BLOB NOT NULL,
+            body BLOB NOT NULL)
+        """
+    )
+    db.execute(
+        """
+        CREATE TABLE event_outcomes (
+            id INTEGER PRIMARY KEY REFERENCES inbox(id), state TEXT NOT NULL,
+            topic TEXT NOT NULL, event_id TEXT, kind TEXT, object_id TEXT,
+            detail TEXT, folded_at TEXT NOT NULL)
+        """
+    )
+    db.table("event_outcomes").create_index(["object_id"])
+    db.execute(
+        "CREATE TABLE seen (digest BLOB PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID"
+    )
+    db.table("marks").create({"name": str, "value": str}, pk="name", not_null={"value"})
+    db.table("changes").create(
+        {
+            "id": int,
+            "store": str,
+            "kind": str,
+            "object_id": str,
+            "change": str,
+            "at": str,
+            "event": int,
+        },
+        pk="id",
+        not_null={"store", "kind", "object_id", "change", "at", "event"},
+    )
+    db.create_view(
+        "events",
+        """
+        SELECT i.id, i.store, coalesce(o.topic, i.topic) AS topic, o.event_id,
+               i.received_at, coalesce(o.state, 'received') AS state, i.body,
+               i.headers, i.kind AS source, o.kind, o.object_id, o.detail, o.folded_at
+        FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
+        """,
+    )
+
+
+# Each mirrored object carries the version it was folded from, in the order of
+# precedence: updated_at, then these.
+_VERSION = {
+    "sequence": int,
+    "delivered": int,
+    "read_at": str,
+    "digest": bytes,
+}
+
+
+@migrations()
+def m002_catalogue(db: Database) -> None:
+    """Products, variants, stock levels and their ledger."""
+    db.table("products").create(
+        {
+            "store": str,
+            "id": str,
+            "handle": str,
+            "title": str,
+            "status": str,
+            "external_id": str,
+            "updated_at": str,
+            "deleted_at": str,
+            "document": str,
+            **_VERSION,
+        },
+        pk=("store", "id"),
+        not_null={"title", "status", "updated_at"},
+    )
+    db.table("variants").create(
+        {
+            "store": str,
+            "id": str,
+            "product_id": str,
+            "sku": str,
+            "barcode": str,
+            "title": str,
+            "price_minor": int,
+            "currency": str,
+            "updated_at": str,
+        },
+        pk=("store", "id"),
+        not_null={"product_id", "updated_at"},
+    )
+    db.table("variants").create_index(["store", "sku"])
+    db.table("variants").create_index(["store", "product_id"])
+    db.table("inventory_levels").create(
+        {
+            "store": str,
+            "product_id": str,
+            "variant_id": str,
+            "stock": int,
+            "updated_at": str,
+            **_VERSION,
+        },
+        pk=("store", "variant_id"),
+        not_null={"product_id", "stock", "updated_at"},
+    )
+    db.table("inventory_levels").create_index(["store", "product_id"])
+    db.table("stock_ledger").create(
+        {
+            "id": int,
+            "store": str,
+            "product_id": str,
+            "variant_id": str,
+            "adjustment": int,
+            "stock_after": int,
+            "reason": str,
+            "cause": str,
+            "adjustment_id": str,
+            "at": str,
+        },
+        pk="id",
+        not_null={"store", "product_id", "variant_id", "adjustment", "stock_after"},
+    )
+    db.table("stock_ledger").create_index(
+        ["store", "adjustment_id", "variant_id"], unique=True
+    )
+    db.table("stock_ledger").create_index(["store", "variant_id", "at"])
+
+
+@migrations()
+def m003_orders(db: Database) -> None:
+    """Orders with lines and parcels, and customers."""
+    db.table("orders").create(
+        {
+            "store": str,
+            "id": str,
+            "number": int,
+            "name": str,
+            "external_id": str,
+            "awaiting_confirmation": int,
+            "status": str,
+            "financial_status": str,
+            "fulfillment_status": str,
+            "placed_at": str,
+            "cancelled_at": str,
+            "total_minor": int,
+            "currency": str,
+            "customer_id": str,
+            "updated_at": str,
+            "document": str,
+            **_VERSION,
+        },
+        pk=("store", "id"),
+        not_null={"status", "updated_at", "document"},
+    )
+    db.table("orders").create_index(["store", "number"])
+    db.table("orders").create_index(["store", "external_id"])
+    db.table("order_items").create(
+        {
+            "store": str,
+            "id": str,
+            "order_id": str,
+            "product_id": str,
+            "variant_id": str,
+            "sku": str,
+            "title": str,
+            "quantity": int,
+            "fulfilled_quantity": int,
+            "unit_price_minor": int,
+        },
+        pk=("store", "id"),
+        not_null={"order_id", "quantity"},
+    )
+    db.table("order_items").create_index(["store", "order_id"])
+    db.table("shipments").create(
+        {
+            "store": str,
+            "id": str,
+            "order_id": str,
+            "tracking_company": str,
+            "tracking_number": str,
+            "shipped_at": str,
+        },
+        pk=("store", "id"),
+        not_null={"order_id"},
+    )
+    db.table("shipments").create_index(["store", "order_id"])
+    db.table("customers").create(
+        {
+            "store": str,
+            "id": str,
+            "name": str,
+            "email": str,
+            "phone": str,
+            "updated_at": str,
+            "document": str,
+            **_VERSION,
+        },
+        pk=("store", "id"),
+        not_null={"updated_at", "document"},
+    )
+
+
+@migrations()
+def m004_commands(db: Database) -> None:
+    """Records from connectors, the commands they cause, and quarantine."""
+    db.execute(
+        """
+        CREATE TABLE records (
+            id INTEGER PRIMARY KEY, instance TEXT NOT NULL, store TEXT NOT NULL,
+            key TEXT NOT NULL, payload TEXT NOT NULL, raw TEXT NOT NULL,
+            locator TEXT NOT NULL,
+            state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', command_id TEXT,
+            received_at TEXT NOT NULL, retry_at TEXT NOT NULL,
+            UNIQUE (instance, key))
+        """
+    )
+    db.execute(
+        "CREATE INDEX records_waiting ON records(retry_at) WHERE state = 'waiting'"
+    )
+    db.table("cursors").create({"instance": str, "value": str}, pk="instance")
+    db.execute(
+        """
+        CREATE TABLE quarantine (
+            id INTEGER PRIMARY KEY, source TEXT NOT NULL, name TEXT NOT NULL,
+            key TEXT NOT NULL, raw BLOB NOT NULL, reason TEXT NOT NULL,
+            locator TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'open',
+            at TEXT NOT NULL, reported INTEGER NOT NULL DEFAULT 0,
+            UNIQUE (source, name, key))
+        """
+    )
+    db.execute(
+        """
+        CREATE TABLE commands (
+            seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, store TEXT NOT NULL,
+            kind TEXT NOT NULL, target TEXT NOT NULL, lane TEXT NOT NULL,
+            state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
+            payload TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+            failures INTEGER NOT NULL DEFAULT 0, evidence TEXT, cause TEXT NOT NULL,
+            instance TEXT NOT NULL, held INTEGER NOT NULL DEFAULT 0,
+            created_at TEXT NOT NULL, due_at TEXT NOT NULL, settled_at TEXT,
+            request BLOB, key_fingerprint TEXT)
+        """
+    )
+    # Partial indices: settled commands, the great majority, are in neither.
+    db.execute(
+        "CREATE INDEX commands_due ON commands(store, kind, due_at)"
+        " WHERE state = 'planned'"
+    )
+    db.execute(
+        "CREATE INDEX commands_lane ON commands(store, lane, seq)"
+        " WHERE state IN ('planned', 'sending', 'uncertain')"
+    )
+    db.table("commands").create_index(["target"])
+    db.table("attempts").create(
+        {
+            "id": int,
+            "command_id": str,
+            "number": int,
+            "started_at": str,
+            "finished_at": str,
+            "outcome": str,
+            "status": int,
+            "reason": str,
+            "response": bytes,
+        },
+        pk="id",
+        not_null={"command_id", "number", "started_at"},
+    )
+    db.table("attempts").create_index(["command_id"])

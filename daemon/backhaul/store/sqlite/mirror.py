@@ -1,0 +1,326 @@
+"""The mirror's tables, written inside the writer's transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import to_text
+from backhaul.core.fold import Version
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from backhaul.core.clock import Clock
+    from backhaul.core.resources import (
+        Customer,
+        Deletion,
+        Level,
+        Order,
+        Product,
+        StockChange,
+    )
+
+_TABLES = {"product": "products", "order": "orders", "customer": "customers"}
+_HELD = {
+    kind: f"SELECT updated_at, sequence, delivered, read_at, digest FROM {table}"  # noqa: S608 - constants
+    " WHERE store = ? AND id = ?"
+    for kind, table in _TABLES.items()
+}
+_HELD_LEVEL = (
+    "SELECT updated_at, sequence, delivered, read_at, digest FROM inventory_levels"
+    " WHERE store = ? AND variant_id = ?"
+)
+_VERSION = "updated_at, sequence, delivered, read_at, digest"
+
+
+def _replace(table: str, columns: str) -> str:
+    places = ", ".join("?" * (columns.count(",") + 1))
+    return f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({places})"  # noqa: S608 - constants
+
+
+_PUT_PRODUCT = _replace(
+    "products",
+    f"store, id, handle, title, status, external_id, deleted_at, document, {_VERSION}",
+)
+_PUT_VARIANT = _replace(
+    "variants",
+    "store, id, product_id, sku, barcode, title, price_minor, currency, updated_at",
+)
+_PUT_ORDER = _replace(
+    "orders",
+    "store, id, number, name, external_id, awaiting_confirmation, status,"
+    " financial_status, fulfillment_status, placed_at, cancelled_at, total_minor,"
+    f" currency, customer_id, document, {_VERSION}",
+)
+_PUT_ITEM = _replace(
+    "order_items",
+    "store, id, order_id, product_id, variant_id, sku, title, quantity,"
+    " fulfilled_quantity, unit_price_minor",
+)
+_PUT_SHIPMENT = _replace(
+    "shipments",
+    "store, id, order_id, tracking_company, tracking_number, shipped_at",
+)
+_PUT_CUSTOMER = _replace(
+    "customers", f"store, id, name, email, phone, document, {_VERSION}"
+)
+_PUT_LEVEL = _replace(
+    "inventory_levels", f"store, product_id, variant_id, stock, {_VERSION}"
+)
+_ADD_MOVE = """
+    INSERT OR IGNORE INTO stock_ledger
+        (store, product_id, variant_id, adjustment, stock_after, reason, cause,
+         adjustment_id, at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+class MirrorTransaction:
+    """The mirror as one transaction sees and changes it."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self.now = to_text(clock.now())
+
+    def first_sight(self, digest: bytes, event: int) -> bool:
+        """Remember a delivery's digest; False when it was seen before."""
+        cursor = self._connection.execute(
+            "INSERT OR IGNORE INTO seen (digest, id) VALUES (?, ?)", (digest, event)
+        )
+        return cursor.rowcount == 1
+
+    def held(self, kind: str, store: str, object_id: str) -> Version | None:
+        """Return the version the mirror holds of `product`, `order` or `customer`."""
+        return self._version(_HELD[kind], store, object_id)
+
+    def held_level(self, store: str, variant_id: str) -> Version | None:
+        """Return the version of a stock level."""
+        return self._version(_HELD_LEVEL, store, variant_id)
+
+    def _version(self, query: str, store: str, object_id: str) -> Version | None:
+        row = self._connection.execute(query, (store, object_id)).fetchone()
+        if row is None:
+            return None
+        return Version(row[0], row[1], bool(row[2]), row[3], row[4])
+
+    def outlived(
+        self, store: str, product_id: str, variant_id: str, updated_at: str
+    ) -> bool:
+        """Tell whether the variant was gone by `updated_at` or later."""
+        row = self._connection.execute(
+            """
+            SELECT 1 FROM products p WHERE store = ?1 AND id = ?2 AND updated_at >= ?4
+            AND NOT EXISTS (SELECT 1 FROM variants WHERE store = ?1 AND id = ?3)
+            """,
+            (store, product_id, variant_id, updated_at),
+        ).fetchone()
+        return row is not None
+
+    def put_product(
+        self, store: str, product: Product, currency: str, version: Version
+    ) -> None:
+        """Write a product and its variants; variants that are gone go."""
+        self._connection.execute(
+            _PUT_PRODUCT,
+            (
+                store,
+                product.id,
+                product.handle,
+                product.title,
+                product.status,
+                product.external_id,
+                None,
+                product.document.decode(),
+                *_columns(version),
+            ),
+        )
+        self._connection.execute(
+            "DELETE FROM variants WHERE store = ? AND product_id = ?",
+            (store, product.id),
+        )
+        self._connection.executemany(
+            _PUT_VARIANT,
+            [
+                (
+                    store,
+                    variant.id,
+                    product.id,
+                    variant.sku,
+                    variant.barcode,
+                    variant.title,
+                    variant.price_minor,
+                    currency,
+                    product.updated_at,
+                )
+                for variant in product.variants
+            ],
+        )
+        self._connection.execute(
+            """
+            DELETE FROM inventory_levels
+            WHERE store = ?1 AND product_id = ?2 AND updated_at <= ?3 AND variant_id
+            NOT IN (SELECT id FROM variants WHERE store = ?1 AND product_id = ?2)
+            """,
+            (store, product.id, product.updated_at),
+        )
+
+    def delete_product(self, store: str, deletion: Deletion, version: Version) -> None:
+        """Leave a tombstone; the product's variants and levels go."""
+        key = (store, deletion.id)
+        self._connection.execute(
+            """
+            INSERT INTO products (store, id, title, status, deleted_at, updated_at,
+                                  sequence, delivered, read_at, digest)
+            VALUES (?, ?, '', 'deleted', ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (store, id) DO UPDATE SET
+                status = 'deleted', deleted_at = excluded.deleted_at,
+                updated_at = excluded.updated_at, sequence = excluded.sequence,
+                delivered = excluded.delivered, read_at = excluded.read_at,
+                digest = excluded.digest
+            """,
+            (*key, deletion.deleted_at, *_columns(version)),
+        )
+        for table in ("variants", "inventory_levels"):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE store = ? AND product_id = ?",  # noqa: S608 - constants
+                key,
+            )
+
+    def put_order(self, store: str, order: Order, version: Version) -> None:
+        """Write an order with its lines and parcels, and wake what waits for it."""
+        self._connection.execute(
+            _PUT_ORDER,
+            (
+                store,
+                order.id,
+                order.number,
+                order.name,
+                order.external_id,
+                order.awaiting_confirmation,
+                order.status,
+                order.financial_status,
+                order.fulfillment_status,
+                order.placed_at,
+                order.cancelled_at,
+                order.total_minor,
+                order.currency,
+                order.customer_id,
+                order.document.decode(),
+                *_columns(version),
+            ),
+        )
+        self._replace_children(store, order)
+        self._connection.execute(
+            """
+            UPDATE commands SET held = 0, due_at = ?
+            WHERE store = ? AND lane = ? AND state = 'planned' AND held = 1
+            """,
+            (self.now, store, f"order:{order.id}"),
+        )
+
+    def _replace_children(self, store: str, order: Order) -> None:
+        for table in ("order_items", "shipments"):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE store = ? AND order_id = ?",  # noqa: S608 - constants
+                (store, order.id),
+            )
+        self._connection.executemany(
+            _PUT_ITEM,
+            [
+                (
+                    store,
+                    item.id,
+                    order.id,
+                    item.product_id,
+                    item.variant_id,
+                    item.sku,
+                    item.title,
+                    item.quantity,
+                    item.fulfilled_quantity,
+                    item.unit_price_minor,
+                )
+                for item in order.items
+            ],
+        )
+        self._connection.executemany(
+            _PUT_SHIPMENT,
+            [
+                (
+                    store,
+                    parcel.id,
+                    order.id,
+                    parcel.tracking_company,
+                    parcel.tracking_number,
+                    parcel.shipped_at,
+                )
+                for parcel in order.shipments
+            ],
+        )
+
+    def put_customer(self, store: str, customer: Customer, version: Version) -> None:
+        """Write a customer."""
+        self._connection.execute(
+            _PUT_CUSTOMER,
+            (
+                store,
+                customer.id,
+                customer.name,
+                customer.email,
+                customer.phone,
+                customer.document.decode(),
+                *_columns(version),
+            ),
+        )
+
+    def put_level(self, store: str, level: Level, version: Version) -> None:
+        """Write a stock level."""
+        self._connection.execute(
+            _PUT_LEVEL,
+            (
+                store,
+                level.product_id,
+                level.variant_id,
+                level.stock,
+                *_columns(version),
+            ),
+        )
+
+    def add_moves(self, store: str, change: StockChange) -> None:
+        """Write a stock change to the ledger; known ones are left alone."""
+        self._connection.executemany(
+            _ADD_MOVE,
+            [
+                (
+                    store,
+                    change.product_id,
+                    move.level.variant_id,
+                    move.adjustment,
+                    move.level.stock,
+                    move.reason,
+                    change.order_id or change.adjustment_id,
+                    change.adjustment_id,
+                    change.updated_at,
+                )
+                for move in change.moves
+            ],
+        )
+
+    def note_change(
+        self, store: str, kind: str, object_id: str, change: str, event: int
+    ) -> None:
+        """Add a row to the change feed."""
+        self._connection.execute(
+            "INSERT INTO changes (store, kind, object_id, change, at, event)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (store, kind, object_id, change, self.now, event),
+        )
+
+
+def _columns(version: Version) -> tuple[str, int, bool, str, bytes]:
+    return (
+        version.updated_at,
+        version.sequence,
+        version.delivered,
+        version.read_at,
+        version.digest,
+    )

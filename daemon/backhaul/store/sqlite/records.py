@@ -1,0 +1,238 @@
+"""Records from connectors: kept with their cursor, matched, planned or set aside."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import to_text
+from backhaul.store.contract import (
+    Matched,
+    QuarantinedRow,
+    RecordOutcome,
+    WaitingRecord,
+)
+from backhaul.store.sqlite.commands import plan
+from backhaul.store.sqlite.mirror_reading import MirrorReader
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import MatchOne, NewRecord, Unmatched
+    from backhaul.store.sqlite.writer import Writer
+
+RETRY = timedelta(seconds=1)
+"""How long a waiting record rests before it is matched again."""
+
+
+class SqliteRecords:
+    """Every verb is one transaction."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def cursor(self, instance: str) -> str | None:
+        """Return how far the instance has been read."""
+
+        def unit(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute(
+                "SELECT value FROM cursors WHERE instance = ?", (instance,)
+            ).fetchone()
+            return row[0] if row else None
+
+        return await self._writer.urgent(unit)
+
+    async def accept(
+        self,
+        instance: str,
+        store: str,
+        records: Sequence[NewRecord],
+        cursor: str | None,
+        match_one: MatchOne,
+    ) -> list[RecordOutcome]:
+        """Store records and cursor in one transaction, planning what matches."""
+
+        def unit(connection: sqlite3.Connection) -> list[RecordOutcome]:
+            now = to_text(self._clock.now())
+            if cursor is not None:
+                connection.execute(
+                    "INSERT OR REPLACE INTO cursors VALUES (?, ?)", (instance, cursor)
+                )
+            return [
+                _accept_one(connection, instance, store, record, now, match_one)
+                for record in records
+            ]
+
+        return await self._writer.urgent(unit)
+
+    async def match(self, match_one: MatchOne, limit: int) -> list[RecordOutcome]:
+        """Try waiting records again, those that rested longest first."""
+
+        def unit(connection: sqlite3.Connection) -> list[RecordOutcome]:
+            moment = self._clock.now()
+            now, rested = to_text(moment), to_text(moment + RETRY)
+            rows = connection.execute(
+                """
+                SELECT id, instance, store, key, payload, locator, received_at
+                FROM records WHERE state = 'waiting' AND retry_at <= ?
+                ORDER BY retry_at LIMIT ?
+                """,
+                (now, limit),
+            ).fetchall()
+            waiting = [WaitingRecord(*row) for row in rows]
+            connection.executemany(
+                "UPDATE records SET retry_at = ? WHERE id = ?",
+                [(rested, record.id) for record in waiting],
+            )
+            return [_match(connection, record, now, match_one) for record in waiting]
+
+        return await self._writer.background(unit)
+
+    async def unreported(self, instance: str) -> list[QuarantinedRow]:
+        """Return quarantined rows that the connector was not told of."""
+
+        def unit(connection: sqlite3.Connection) -> list[QuarantinedRow]:
+            rows = connection.execute(
+                """
+                SELECT id, key, raw, reason, locator FROM quarantine
+                WHERE source = 'record' AND name = ? AND reported = 0 ORDER BY id
+                """,
+                (instance,),
+            )
+            return [QuarantinedRow(*row) for row in rows]
+
+        return await self._writer.urgent(unit)
+
+    async def mark_reported(self, ids: Sequence[int]) -> None:
+        """Remember that the connector was told."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "UPDATE quarantine SET reported = 1 WHERE id = ?",
+                [(id_,) for id_ in ids],
+            )
+
+        await self._writer.urgent(unit)
+
+
+def _accept_one(
+    connection: sqlite3.Connection,
+    instance: str,
+    store: str,
+    new: NewRecord,
+    now: str,
+    match_one: MatchOne,
+) -> RecordOutcome:
+    state = "quarantined" if new.payload is None else "waiting"
+    payload = new.payload or b"null"
+    cursor = connection.execute(
+        """
+        INSERT OR IGNORE INTO records (instance, store, key, payload, raw, locator,
+                                       state, reason, received_at, retry_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        """,
+        (
+            instance,
+            store,
+            new.key,
+            payload.decode(),
+            new.raw,
+            new.locator,
+            state,
+            new.reason,
+            now,
+            now,
+        ),
+    )
+    record = WaitingRecord(
+        cursor.lastrowid or 0, instance, store, new.key, payload, new.locator, now
+    )
+    if cursor.rowcount == 0:
+        return RecordOutcome(record, "duplicate", "known already")
+    if new.payload is None:
+        set_aside(
+            connection,
+            "record",
+            instance,
+            new.key,
+            new.raw,
+            new.reason,
+            new.locator,
+            now,
+        )
+        return RecordOutcome(record, "quarantined", new.reason)
+    return _match(connection, record, now, match_one)
+
+
+def _match(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    now: str,
+    match_one: MatchOne,
+) -> RecordOutcome:
+    found = match_one(record, MirrorReader(connection))
+    if isinstance(found, Matched):
+        command = found.command
+        cause = f"record {record.instance} {record.locator or record.key}"
+        plan(connection, record.store, record.instance, command, cause, now)
+        _conclude(connection, record, "accepted", "", command.id)
+        return RecordOutcome(record, "accepted", f"{command.kind} {command.target}")
+    return _keep(connection, record, found, now)
+
+
+def _keep(
+    connection: sqlite3.Connection, record: WaitingRecord, found: Unmatched, now: str
+) -> RecordOutcome:
+    state = "quarantined" if found.final else "waiting"
+    _conclude(connection, record, state, found.reason, None)
+    if found.final:
+        (raw,) = connection.execute(
+            "SELECT raw FROM records WHERE id = ?", (record.id,)
+        ).fetchone()
+        set_aside(
+            connection,
+            "record",
+            record.instance,
+            record.key,
+            raw,
+            found.reason,
+            record.locator,
+            now,
+        )
+    return RecordOutcome(record, state, found.reason)
+
+
+def _conclude(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    state: str,
+    reason: str,
+    command_id: str | None,
+) -> None:
+    connection.execute(
+        "UPDATE records SET state = ?, reason = ?, command_id = ? WHERE id = ?",
+        (state, reason, command_id, record.id),
+    )
+
+
+def set_aside(
+    connection: sqlite3.Connection,
+    source: str,
+    name: str,
+    key: str,
+    raw: str,
+    reason: str,
+    locator: str,
+    now: str,
+) -> None:
+    """Put a row into quarantine; known ones are left alone."""
+    connection.execute(
+        """
+        INSERT OR IGNORE INTO quarantine (source, name, key, raw, reason, locator, at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)
+        """,
+        (source, name, key, raw, reason, locator, now),
+    )
