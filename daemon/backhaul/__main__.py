@@ -6,11 +6,13 @@ import sys
 
 from backhaul.cli import exits
 from backhaul.cli.root import app
+from backhaul.observe.redaction import Redactor
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    sys.exit(exits.run(app, sys.argv[1:]))
+    redactor = Redactor()
+    sys.exit(exits.run(lambda: app(obj=redactor), sys.argv[1:], redactor))
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def settings(config: Path | None) -> Settings:
     )
 
 
-def _check_connector(name: str, connector: Connector) -> list[Finding]:
-    return registry.check(name, connector.type, connector.options)
+def _check_connector(_: str, connector: Connector) -> list[Finding]:
+    return registry.check(connector.type, connector.options)
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ def run(
     the log at level TRACE. `redact` is the log's redactor, which knows the secrets.
     """
     redact = redact or Redactor()
+    _drop_default_sink()
     try:
         command()
         sys.stdout.flush()
@@ -101,6 +102,12 @@ def _system_exit_code(error: SystemExit) -> int:
         return error.code or 0
     sys.stderr.write(f"{error.code}\n")
     return FAILED
+
+
+def _drop_default_sink() -> None:
+    # loguru's own sink shows variables, and so secrets, until the log is configured.
+    with contextlib.suppress(ValueError):
+        logger.remove(0)
 
 
 def _silence() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
 
 import typer
 import uvloop
@@ -14,16 +13,19 @@ from backhaul.cli import context
 from backhaul.cli.context import ConfigOption
 from backhaul.errors import Fatal
 from backhaul.observe import logs
-from backhaul.settings import Settings
+from backhaul.observe.redaction import Redactor
+from backhaul.settings import Settings, secret_values
 
 REFERENCE = "backhaul_reference"
 
 
-def run(config: ConfigOption = None) -> None:
+def run(run_context: typer.Context, config: ConfigOption = None) -> None:
     """Run the daemon until SIGTERM or Ctrl-C."""
     settings = context.settings(config)
     log = settings.log
-    logs.configure(log.level, log.format, log.file, _secrets(settings))
+    redactor = run_context.ensure_object(Redactor)
+    redactor.add(secret_values(settings))
+    logs.configure(log.level, log.format, log.file, redactor=redactor)
     try:
         uvloop.run(_run(settings))
     except BaseExceptionGroup as group:
@@ -46,12 +48,6 @@ async def _run(settings: Settings) -> None:
         await daemon.run()
     except asyncio.CancelledError:
         raise Fatal("stopped at once, without waiting for what was under way") from None
-
-
-def _secrets(settings: Settings) -> Iterator[str]:
-    for store in settings.stores.values():
-        yield store.api_key.get_secret_value()
-        yield from (secret.get_secret_value() for secret in store.webhook_secrets)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,9 +6,10 @@ import difflib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from backhaul.errors import ConfigurationError, Finding
+from backhaul.settings import explain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,24 +48,24 @@ def secret_fields(type_name: str) -> frozenset[str]:
     return connector.spec.secret_fields if connector else frozenset()
 
 
-def check(name: str, type_name: str, options: Mapping[str, Any]) -> list[Finding]:
-    """Return what is wrong with an instance's settings, in words."""
+def check(type_name: str, options: Mapping[str, Any]) -> list[Finding]:
+    """Return what is wrong with an instance's settings; keys are its own."""
     connector = load(type_name)
     if connector is None:
         near = difflib.get_close_matches(type_name, known_types(), n=1)
         hint = f"did you mean {near[0]!r}?" if near else _installed()
         problem = f"no connector is called {type_name!r}"
-        return [Finding("", f"connectors.{name}.type", problem, hint)]
+        return [Finding("", "type", problem, hint)]
     try:
         connector.spec.settings.model_validate(dict(options))
     except ValidationError as error:
-        return _findings(name, error, connector.spec.settings)
+        return explain(error, connector.spec.settings)
     return []
 
 
 def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[Any]:
     """Make an instance. Raises ConfigurationError."""
-    if findings := check(name, type_name, options):
+    if findings := check(type_name, options):
         raise ConfigurationError(findings)
     connector = load(type_name)
     if connector is None:
@@ -74,17 +75,3 @@ def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[An
 
 def _installed() -> str:
     return f"installed: {', '.join(sorted(known_types()))}"
-
-
-def _findings(
-    name: str, error: ValidationError, model: type[BaseModel]
-) -> list[Finding]:
-    findings = []
-    for entry in error.errors(include_url=False, include_input=False):
-        key = ".".join(str(part) for part in entry["loc"])
-        near = difflib.get_close_matches(key, model.model_fields, n=1)
-        unknown = entry["type"] == "extra_forbidden"
-        problem = "is not a setting of this connector" if unknown else entry["msg"]
-        hint = f"did you mean {near[0]!r}?" if unknown and near else ""
-        findings.append(Finding("", f"connectors.{name}.{key}", problem, hint))
-    return findings

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+KINDS = ("cancel", "fulfill", "adjust")
+"""Kinds of command, the most urgent first."""
+
 
 class State(StrEnum):
     """Where a command stands."""

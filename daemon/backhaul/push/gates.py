@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
+from backhaul.core.lifecycle import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.core.clock import Clock
-
-KINDS = ("cancel", "fulfill", "adjust")
-"""Kinds of command, the most urgent first."""
 
 JOBS: Mapping[str, str] = {
     "push_fulfillments": "fulfill",

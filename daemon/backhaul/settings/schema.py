@@ -101,8 +101,8 @@ class Push(Section):
     )
     read_seconds: Seconds = Field(
         default=30,
-        description="Longest wait for an answer, in seconds; after that the command is "
-        "uncertain and is looked up.",
+        description="Longest wait for an answer, in seconds. A command without one is "
+        "in doubt: a person decides, it is never sent again by itself.",
     )
     max_response_bytes: Count = Field(
         default=5_000_000, description="Largest answer that is read, in bytes."
@@ -131,7 +131,8 @@ class Reconcile(Section):
 
     backfill_on_start: bool = Field(
         default=True,
-        description="Read everything from the platform when the daemon starts.",
+        description="Read a store's products, stock and orders once, when the daemon "
+        "meets it for the first time.",
     )
 
 

@@ -90,7 +90,7 @@ def _read_named_file(layer: Layer, path: fields.Path, given: object) -> None:
         value = _read(path, given, private=True)
     except Unreadable as error:
         layer.findings.append(Finding(source, key, error.problem, error.hint))
-        value = _placeholder(path)
+        value = _stand_in(path)
     layer.put(path, value, str(given))
 
 
@@ -109,11 +109,11 @@ def credentials_layer(
         except Unreadable as error:
             problem = Finding(str(file), ".".join(path), error.problem, error.hint)
             layer.findings.append(problem)
-            layer.put(path, _placeholder(path), str(file))
+            layer.put(path, _stand_in(path), str(file))
     return layer
 
 
-def _placeholder(path: fields.Path) -> object:
+def _stand_in(path: fields.Path) -> object:
     """Return what keeps a secret that cannot be read from being missing as well."""
     info = leaf_at(path)
     return ["unreadable"] if info and is_list(info) else SecretStr("unreadable")

@@ -1,11 +1,10 @@
 """`[stores.NAME]`: a store of the platform and how it differs from others."""
 
-from typing import Literal
 
 from pydantic import Field
 
 from backhaul.settings.section import Section
-from backhaul.settings.values import BaseUrl, Seconds, Secret, Secrets, Text
+from backhaul.settings.values import BaseUrl, Secret, Secrets, Text
 
 
 class Fields(Section):
@@ -16,9 +15,6 @@ class Fields(Section):
     )
     tracking_number: Text = Field(
         default="trackingNumber", description="Field with the parcel's number."
-    )
-    tracking_url: Text = Field(
-        default="trackingUrl", description="Field with the address that follows it."
     )
 
 
@@ -32,16 +28,7 @@ class Store(Section):
     api_key: Secret = Field(description="Key of the store's admin API.")
     webhook_secrets: Secrets = Field(
         description="Secrets the store signs its webhooks with. A delivery may be "
-        "signed with any of them, so that a secret can be replaced; the first signs "
-        "what `backhaul trigger` sends."
-    )
-    release_when: Literal["placed", "confirmed", "paid"] = Field(
-        default="placed", description="When an order is handed to the warehouse."
-    )
-    timeout_seconds: Seconds = Field(
-        default=30,
-        description="Longest wait for the answer to a read, in seconds. What is sent "
-        "has its own limits in [push].",
+        "signed with any of them, so that a secret can be replaced."
     )
     restock_field: Text = Field(
         default="restock",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.clock import to_text
-from backhaul.core.lifecycle import OPEN, Cause, State, move
+from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.store.contract import Command, Sendable
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 
@@ -35,6 +35,12 @@ _DUE = f"""
           AND (o.state != 'planned' OR (o.held = 0 AND o.seq < c.seq)))
     ORDER BY due_at, seq LIMIT ?
 """  # noqa: S608 - constants
+
+
+_NEXT_DUE = """
+    SELECT min(due_at) FROM commands
+    WHERE state = 'planned' AND held = 0 AND store = ? AND kind = ? AND due_at > ?
+"""
 
 
 def plan(
@@ -115,12 +121,12 @@ class SqliteCommands:
         """Return when the next planned, not held command comes due."""
 
         def unit(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute(
-                "SELECT min(due_at) FROM commands WHERE state = 'planned'"
-                " AND store = ? AND held = 0 AND due_at > ?",
-                (store, to_text(self._clock.now())),
-            ).fetchone()
-            return row[0] if row else None
+            after = to_text(self._clock.now())
+            rows = [
+                connection.execute(_NEXT_DUE, (store, kind, after)).fetchone()
+                for kind in KINDS
+            ]
+            return min((row[0] for row in rows if row[0]), default=None)
 
         return await self._writer.urgent(unit)
 

@@ -17,6 +17,30 @@ CHECKPOINT_PAGES = 4_000
 BUSY_MILLISECONDS = 500
 
 
+_FILE_TROUBLE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+
+
+def concerns_the_file(error: Exception) -> bool:
+    """Tell trouble of disk or file from a mistake of one statement.
+
+    After some of these SQLite has undone the whole transaction by itself.
+    """
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _FILE_TROUBLE
+
+
 def open_writer(path: Path) -> sqlite3.Connection:
     """Open the write connection: WAL, FULL, no implicit transactions.
 

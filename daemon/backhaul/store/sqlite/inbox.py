@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.store.contract import Arrival, Folded, FoldReport, StoredEvent
+from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.mirror import MirrorTransaction
 
 if TYPE_CHECKING:
@@ -85,19 +86,47 @@ def _fold_slice(
     fold_one: FoldOne,
     slice_seconds: float,
 ) -> FoldReport:
-    until = clock.monotonic() + slice_seconds
-    mirror = MirrorTransaction(connection, clock)
     events = _after_cursor(connection)
+    mirror = MirrorTransaction(connection, clock)
+    until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
-    for event in events:
-        outcomes.append((event.id, fold_one(event, mirror)))
-        if clock.monotonic() >= until:
-            break
+    connection.execute("SAVEPOINT slice")
+    try:
+        for event in events:
+            outcomes.append((event.id, fold_one(event, mirror)))
+            if clock.monotonic() >= until:
+                break
+    except Exception as error:
+        if connections.concerns_the_file(error):
+            raise
+        # Once more, one by one: only the event that cannot be folded is set aside.
+        connection.execute("ROLLBACK TO slice")
+        outcomes = [(e.id, _isolated(connection, fold_one, e, mirror)) for e in events]
+    connection.execute("RELEASE slice")
     if outcomes:
         _record(connection, outcomes, mirror.now)
     more = len(outcomes) < len(events) or len(events) == FOLD_BATCH
     problems = tuple(o for o in outcomes if o[1].state in {"quarantined", "unhandled"})
     return FoldReport(len(outcomes), more, problems)
+
+
+def _isolated(
+    connection: sqlite3.Connection,
+    fold_one: FoldOne,
+    event: StoredEvent,
+    mirror: MirrorTransaction,
+) -> Folded:
+    connection.execute("SAVEPOINT event")
+    try:
+        folded = fold_one(event, mirror)
+    except Exception as error:
+        if connections.concerns_the_file(error):
+            raise
+        connection.execute("ROLLBACK TO event")
+        detail = f"cannot be folded: {type(error).__name__}: {error}"
+        folded = Folded("quarantined", event.topic, detail=detail)
+    connection.execute("RELEASE event")
+    return folded
 
 
 def _after_cursor(connection: sqlite3.Connection) -> list[StoredEvent]:

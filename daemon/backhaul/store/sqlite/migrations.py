@@ -257,10 +257,14 @@ def m004_commands(db: Database) -> None:
             request BLOB, key_fingerprint TEXT)
         """
     )
-    # Partial indices: settled commands, the great majority, are in neither.
+    # Partial indices: settled commands, the great majority, are in none of them.
     db.execute(
         "CREATE INDEX commands_due ON commands(store, kind, due_at)"
-        " WHERE state = 'planned'"
+        " WHERE state = 'planned' AND held = 0"
+    )
+    db.execute(
+        "CREATE INDEX commands_held ON commands(store, lane)"
+        " WHERE state = 'planned' AND held = 1"
     )
     db.execute(
         "CREATE INDEX commands_lane ON commands(store, lane, seq)"

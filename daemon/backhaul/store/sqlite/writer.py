@@ -29,21 +29,6 @@ Row: TypeAlias = tuple[Any, ...]
 Unit: TypeAlias = Callable[[sqlite3.Connection], T]
 AppendBatch: TypeAlias = "Callable[[sqlite3.Connection, Sequence[Row]], Sequence[int]]"
 
-_WHOLE_ROUND_FAILS = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_NOTADB,
-    }
-)
-"""Conditions of the disk or file, not of one unit; after some the round is undone."""
-
 
 class _Signal(Enum):
     WAKE = auto()
@@ -198,8 +183,7 @@ def _run(connection: sqlite3.Connection, job: _Job[Any]) -> _Result:
     try:
         value = job.unit(connection)
     except Exception as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is not None and code & 0xFF in _WHOLE_ROUND_FAILS:
+        if connections.concerns_the_file(error):
             raise
         connection.execute("ROLLBACK TO unit")
         connection.execute("RELEASE unit")

@@ -1,0 +1,84 @@
+"""`backhaul check-config` says ok, or everything that is wrong."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+
+from backhaul.cli.configuration import check_config, summary
+from backhaul.cli.exits import run
+from backhaul.settings import load_settings
+from settings.configurations import STORE, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def check(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    app = typer.Typer()
+    app.command("check-config")(check_config)
+    monkeypatch.setattr(sys, "argv", ["check-config", *arguments])
+    return run(app, arguments)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BACKHAUL_CONFIG", raising=False)
+
+
+def test_a_good_configuration_is_summed_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, STORE)
+    assert check(monkeypatch, "--config", str(file)) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert told.out.splitlines() == [
+        f"ok  {file}",
+        "state             /var/lib/backhaul",
+        "database          /var/lib/backhaul/backhaul.db",
+        "public            0.0.0.0:8750",
+        "admin             127.0.0.1:8751",
+        "store main        https://shop.example",
+    ]
+
+
+def test_connectors_are_named_with_their_store(tmp_path: Path) -> None:
+    connectors = '[connectors.a]\ntype = "x"\n[connectors.b]\ntype = "y"\n'
+    file = written(tmp_path, f"{STORE}{connectors}enabled = false")
+    assert list(summary(load_settings(file, {})))[-2:] == [
+        ("connector a", "x for main"),
+        ("connector b", "y for main, disabled"),
+    ]
+
+
+def test_the_file_in_the_working_directory_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path, STORE)
+    assert check(monkeypatch) == 0
+    assert capsys.readouterr().out.startswith("ok  backhaul.toml\n")
+
+
+def test_findings_stand_one_a_line_on_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, f"{STORE}[log]\nlevel = 3\n[publik]\n")
+    assert check(monkeypatch, "--config", str(file)) == 78
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.splitlines() == [
+        f'{file}:6: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or "ERROR"',
+        f"{file}:7: publik: unknown setting (did you mean public?)",
+    ]
+
+
+def test_without_a_file_the_places_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(monkeypatch) == 78
+    assert capsys.readouterr().err.startswith("configuration: no file found")

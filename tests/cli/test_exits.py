@@ -1,0 +1,143 @@
+"""What was raised becomes one line for each problem, and the right exit code."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from loguru import logger
+
+from backhaul.cli.exits import run
+from backhaul.errors import (
+    AlreadyRunning,
+    BackhaulError,
+    Busy,
+    ConfigurationError,
+    CorruptData,
+    Fatal,
+    Finding,
+    PlatformUnavailable,
+    PortInUse,
+)
+from backhaul.observe.redaction import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUG = (
+    "a bug: KeyError at test_exits.py:{line}; please try again with --debug and report "
+    "what it prints, together with the log\n"
+)
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def command() -> None:
+        raise error
+
+    return command
+
+
+LINE = raising.__code__.co_firstlineno + 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (Fatal("no"), 1, "no\n"),
+        (PortInUse("port 8750 is taken"), 69, "port 8750 is taken\n"),
+        (PlatformUnavailable("no\nanswer"), 69, "no answer\n"),
+        (CorruptData("bad"), 65, "bad\n"),
+        (AlreadyRunning("runs"), 75, "runs\n"),
+        (Busy("disk full"), 75, "disk full\n"),
+        (BackhaulError(), 1, "BackhaulError\n"),
+        (
+            ConfigurationError([Finding("a", "b", "c", "d"), Finding("e", "", "f")]),
+            78,
+            "a: b: c (d)\ne: f\n",
+        ),
+        (
+            PermissionError(errno.EACCES, "no", "/srv/x"),
+            77,
+            "/srv/x: permission denied\n",
+        ),
+        (KeyError("canary"), 70, BUG.format(line=LINE)),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 1, ""),
+        (SystemExit(2), 2, ""),
+        (SystemExit(), 0, ""),
+        (SystemExit("gone"), 1, "gone\n"),
+    ],
+    ids=repr,
+)
+def test_an_error_ends_in_its_code_and_lines(
+    error: BaseException, code: int, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(raising(error), []) == code
+    assert capfd.readouterr() == ("", told)
+
+
+def test_what_succeeds_exits_with_zero() -> None:
+    assert run(lambda: None, []) == 0
+
+
+def test_debug_adds_the_traceback_without_secrets(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = KeyError("canary-known svc_live_" + "x" * 24)
+    assert run(raising(error), ["--debug"], Redactor(["canary-known"])) == 70
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert "KeyError: '[redacted] [redacted]'" in told
+    assert told.endswith(BUG.format(line=LINE))
+
+
+def test_debug_adds_nothing_to_an_expected_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(raising(Busy("disk full")), ["--debug"]) == 75
+    assert capsys.readouterr().err == "disk full\n"
+
+
+@pytest.mark.parametrize(("level", "times"), [("TRACE", 1), ("DEBUG", 0)])
+def test_the_log_has_the_traceback_at_trace(level: str, times: int) -> None:
+    lines: list[str] = []
+    sink = logger.add(lines.append, level=level, format="{extra[action]}")
+    try:
+        run(raising(KeyError("x")), [])
+    finally:
+        logger.remove(sink)
+    assert "".join(lines).count("program.crashed") == times
+
+
+def test_no_secret_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    run(raising(Fatal("refused canary-known")), [], Redactor(["canary-known"]))
+    assert capsys.readouterr().err == "refused [redacted]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["interrupt"], 130), (["nonsense"], 2), (["busy"], 75)]
+)
+def test_it_goes_round_a_typer_app(
+    arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = typer.Typer()
+    app.command("interrupt")(raising(KeyboardInterrupt()))
+    app.command("busy")(raising(Busy("disk full")))
+    monkeypatch.setattr(sys, "argv", ["backhaul", *arguments])
+    assert run(app, arguments) == code
+
+
+def test_nothing_is_logged_before_the_log_is_set_up() -> None:
+    script = (
+        "from loguru import logger\n"
+        "from backhaul.cli.exits import run\n"
+        "run(lambda: logger.bind(action='a.b').error('canary'), [])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")

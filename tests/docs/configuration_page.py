@@ -1,0 +1,164 @@
+"""Writes docs/configuration.md from the models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from backhaul.settings import Jobs, Settings
+from backhaul.settings.fields import ANY_NAME, is_list, is_named, is_secret, section_of
+from backhaul.settings.values import UNIT_SECONDS, check_base_url, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+
+Model = type[BaseModel]
+WORDS = {bool: "true or false", int: "whole number", float: "number", Path: "path"}
+
+INTRODUCTION = """\
+# Configuration
+
+<!-- Written from the models: change the code, then UPDATE_DOCS=1 pytest tests/docs -->
+
+One TOML file: what `--config` names, else `$BACKHAUL_CONFIG`, else `./backhaul.toml`,
+else `/etc/backhaul/backhaul.toml`. `config/backhaul.example.toml` shows every setting.
+`backhaul check-config` says everything that is wrong at once and exits 78.
+
+**Environment.** Every setting can also be given as a variable: `BACKHAUL_`, then its
+key in capitals with `__` for each dot, such as `BACKHAUL_STORES__MAIN__BASE_URL`. Lists
+are separated by commas or written as JSON. With variables alone no file is needed. A
+variable that begins with `BACKHAUL_` and means nothing is refused.
+
+**Secrets** need not stand in the file. In rising order of strength a secret `NAME`
+comes from
+
+1. the file: `NAME`, or `NAME_file` with the path of a file that holds it;
+2. systemd's credentials: `$CREDENTIALS_DIRECTORY/stores_main_api_key`, the dotted key
+   with `_` for each dot;
+3. the environment: `BACKHAUL_STORES__MAIN__API_KEY`, or `…_API_KEY_FILE` with a path.
+
+A list of secrets stands in its file one a line. A file that group or others may open is
+refused (`chmod 600`), except among the credentials. `NAME` and `NAME_file` in the same
+place are refused as well.
+
+**Durations** are text with a unit: `"250ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`. Names of
+stores and connectors are made of `a-z`, `0-9` and `_`. Relative paths begin at the
+working directory.
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    return "\n".join([INTRODUCTION, *_sections("", Settings)])
+
+
+def _sections(key: str, model: Model) -> Iterator[str]:
+    if model is Jobs:
+        yield from _jobs()
+        return
+    fields = model.model_fields
+    plain = {name: f for name, f in fields.items() if not section_of(f.annotation)}
+    if plain:
+        yield _section(f"[{key}]" if key else "Top level", model, plain)
+    for name, info in fields.items():
+        if inner := section_of(info.annotation):
+            suffix = f".{ANY_NAME}" if is_named(info.annotation) else ""
+            yield from _sections(f"{key}.{name}{suffix}".lstrip("."), inner)
+
+
+def _jobs() -> Iterator[str]:
+    fields = Jobs.model_fields
+    job = section_of(next(iter(fields.values())).annotation)
+    assert job is not None
+    names = "".join(f"- `{name}`: {f.description}\n" for name, f in fields.items())
+    section = _section(f"[jobs.{ANY_NAME}]", job, job.model_fields)
+    yield section.replace("\n\n|", f" The names are fixed:\n\n{names}\n|", 1)
+
+
+def _section(title: str, model: Model, fields: dict[str, FieldInfo]) -> str:
+    rows = "".join(_row(name, info) for name, info in fields.items())
+    heading = f"## {title}" if title == "Top level" else f"## `{title}`"
+    about = "" if model is Settings else f"{sentence(model)}\n\n"
+    return (
+        f"{heading}\n\n{about}"
+        f"| Setting | Value | Default | Meaning |\n|---|---|---|---|\n{rows}"
+    )
+
+
+def sentence(model: Model) -> str:
+    """Return the first paragraph of the model's docstring on one line."""
+    return " ".join((model.__doc__ or "").split("\n\n")[0].split())
+
+
+def _row(name: str, info: FieldInfo) -> str:
+    setting = f"`{name}`" + (f", `{name}_file`" if is_secret(info) else "")
+    default = f"`{default_text(info)}`" if default_text(info) else _no_default(info)
+    return f"| {setting} | {kind(info)} | {default} | {info.description} |\n"
+
+
+def _no_default(info: FieldInfo) -> str:
+    return "required" if info.is_required() else "none"
+
+
+def default_text(info: FieldInfo) -> str:
+    """Return the default as the file would have it; empty if there is none."""
+    default = info.default
+    if default is None or default is PydanticUndefined:
+        return ""
+    if is_duration(info):
+        return f'"{duration_text(default)}"'
+    return json.dumps(str(default) if isinstance(default, Path) else default)
+
+
+def is_duration(info: FieldInfo) -> bool:
+    return _checked_by(info, parse_duration)
+
+
+def _checked_by(info: FieldInfo, check: object) -> bool:
+    return any(getattr(each, "func", None) is check for each in info.metadata)
+
+
+def duration_text(seconds: float) -> str:
+    """Return the shortest way to write a duration."""
+    whole = [(n, unit) for unit, n in UNIT_SECONDS.items() if seconds % n == 0]
+    size, unit = max(whole, default=(UNIT_SECONDS["ms"], "ms"))
+    return f"{round(seconds / size)}{unit}"
+
+
+def kind(info: FieldInfo) -> str:
+    """Return in words what kind of value the field takes."""
+    if is_secret(info):
+        return "list of secrets" if is_list(info) else "secret"
+    if is_duration(info):
+        return "duration"
+    if _checked_by(info, check_base_url):
+        return "http(s) address"
+    annotation = info.annotation
+    if get_origin(annotation) is Literal:
+        return ", ".join(f'`"{value}"`' for value in get_args(annotation))
+    for type_, word in WORDS.items():
+        if type_ in _types(annotation):
+            return ", ".join([word, *_bounds(info)])
+    return "text"
+
+
+def _types(annotation: Any) -> set[Any]:
+    """Return the annotation, or what its union is made of, without Annotated."""
+    kinds = get_args(annotation) or (annotation,)
+    return {getattr(kind, "__origin__", kind) for kind in kinds}
+
+
+def _bounds(info: FieldInfo) -> list[str]:
+    metadata = info.metadata
+    return [
+        *(f"at least {each.ge}" for each in metadata if isinstance(each, Ge)),
+        *(f"more than {each.gt}" for each in metadata if isinstance(each, Gt)),
+        *(f"at most {each.le}" for each in metadata if isinstance(each, Le)),
+    ]

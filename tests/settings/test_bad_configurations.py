@@ -1,0 +1,223 @@
+"""What is wrong with a configuration is said exactly, with file, line and remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from settings.configurations import STORE, complaints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DURATION = 'must be a duration such as "250ms", "5s", "2m", "1h" or "1d"'
+NO_NAME = "is not a name: lower-case letters, digits and _ only"
+TABLES = (
+    "admin, connect, connectors, database, jobs, log, public, push, reconcile, "
+    "state_dir, stores"
+)
+
+# What follows the valid store of `STORE`, which takes lines 1 to 4.
+AFTER_A_STORE = {
+    "[public]\nprt = 1": "6: public.prt: unknown setting (did you mean port?)",
+    "[publik]": "5: publik: unknown setting (did you mean public?)",
+    "[zzz]": f"5: zzz: unknown setting (known: {TABLES})",
+    "[public]\nport = true": "6: public.port: must be a number, not true or false",
+    "[public]\nport = 65536": "6: public.port: must be at most 65535",
+    "[public]\nport = -1": "6: public.port: must be at least 0",
+    '[public]\nport = "web"': "6: public.port: must be a whole number",
+    "[public]\nport = 80.5": "6: public.port: must be a whole number",
+    "[public]\nport = [1]": "6: public.port: must be a whole number",
+    "[public]\nrequest_seconds = 0": "6: public.request_seconds: must be more than 0",
+    "[public]\nrequest_seconds = inf": (
+        "6: public.request_seconds: must be at most 3600"
+    ),
+    "[public]\nrequest_seconds = nan": "6: public.request_seconds: must be more than 0",
+    "[public]\nmax_body_bytes = 0": "6: public.max_body_bytes: must be at least 1",
+    "[public]\nhost = 1": "6: public.host: must be text in quotes",
+    '[public]\nhost = ""': "6: public.host: must not be empty",
+    '[push]\neager = "maybe"': "6: push.eager: must be true or false",
+    "[push]\nconcurrency = 65": "6: push.concurrency: must be at most 64",
+    "[push]\nretry_base = 5": f"6: push.retry_base: {DURATION}",
+    '[push]\nretry_base = "5"': f"6: push.retry_base: {DURATION}",
+    '[push]\nretry_base = "-5s"': f"6: push.retry_base: {DURATION}",
+    '[push]\nretry_base = "0s"': (
+        '6: push.retry_base: must be longer than "0s" and at most "366d"'
+    ),
+    '[push]\nretry_cap = "367d"': (
+        '6: push.retry_cap: must be longer than "0s" and at most "366d"'
+    ),
+    '[log]\nlevel = "loud"': (
+        '6: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or "ERROR"'
+    ),
+    '[log]\nformat = "xml"': '6: log.format: must be "auto", "text" or "json"',
+    "[log]\nfile = 1": "6: log.file: must be a path in quotes",
+    '[database]\nurl = "postgresql://x"': (
+        '6: database.url: must begin with "sqlite:///" and name a file'
+    ),
+    '[database]\nurl = "sqlite:///"': "6: database.url: names no file",
+    '[jobs.push_orders]\nevery = "5s"': (
+        "5: jobs.push_orders: unknown setting "
+        "(known: push_adjustments, push_cancellations, push_fulfillments)"
+    ),
+    "[jobs.push_fulfilments]": (
+        "5: jobs.push_fulfilments: unknown setting (did you mean push_fulfillments?)"
+    ),
+    '[jobs.push_adjustments]\ntrigger = "cron"': (
+        '5: jobs.push_adjustments: has trigger = "cron" but no cron'
+    ),
+    '[jobs.push_adjustments]\ncron = "* * * * *"': (
+        '5: jobs.push_adjustments: has cron, unused with trigger = "interval"'
+    ),
+    '[jobs.push_adjustments]\ntrigger = "cron"\ncron = "* * * * *"\nevery = "5s"': (
+        '5: jobs.push_adjustments: has every, unused with trigger = "cron"'
+    ),
+    '[jobs.push_adjustments]\ncron = "* * * *"': (
+        '6: jobs.push_adjustments.cron: must have five fields, such as "*/5 * * * *"'
+    ),
+    '[jobs.push_adjustments]\ncron = "60 * * * *"': (
+        '6: jobs.push_adjustments.cron: has a wrong minute, "60"'
+    ),
+    '[jobs.push_adjustments]\ncron = "0 18-8 * * *"': (
+        '6: jobs.push_adjustments.cron: has a wrong hour, "18-8"'
+    ),
+    '[jobs.push_adjustments]\ncron = "0 0 * * moon"': (
+        '6: jobs.push_adjustments.cron: has a wrong weekday, "moon"'
+    ),
+    '[jobs.push_adjustments]\ncron = "*/0 * * * *"': (
+        '6: jobs.push_adjustments.cron: has a wrong minute, "*/0"'
+    ),
+    "[connectors.x]": (
+        '5: connectors.x.type: is missing (Which connector it is, such as "file_drop")'
+    ),
+    '[connectors.x]\ntype = "file drop"': f"6: connectors.x.type: {NO_NAME}",
+    '[connectors.x]\ntype = "a"\nstore = "mian"': (
+        "7: connectors.x.store: there is no such store (did you mean main?)"
+    ),
+    '[connectors."My Scanner"]\ntype = "a"': f"5: connectors.My Scanner: {NO_NAME}",
+    '[connectors]\nx = "scanner"': "6: connectors.x: must be a table",
+    "[stores.Main]": f"5: stores.Main: {NO_NAME}",
+    "[stores.main.fields]\ntracking_number = 1": (
+        "6: stores.main.fields.tracking_number: must be text in quotes"
+    ),
+}
+
+# Lines that take the place of lines in `STORE`.
+IN_A_STORE = {
+    ("base_url", ""): (
+        "1: stores.main.base_url: is missing (Address of the platform, such as "
+        '"https://shop.example", without /api/v1)'
+    ),
+    ("base_url", 'base_url = "shop.example"'): (
+        '2: stores.main.base_url: must be an address such as "https://shop.example"'
+    ),
+    ("base_url", 'base_url = "https://[::1"'): (
+        "2: stores.main.base_url: is not an address"
+    ),
+    ("base_url", 'base_url = "https://ann:canary-key@shop.example"'): (
+        "2: stores.main.base_url: must not hold a user name or password"
+    ),
+    ("base_url", 'base_url = "https://shop.example/?key=canary-key"'): (
+        "2: stores.main.base_url: must not hold a query, a fragment or blanks"
+    ),
+    ("api_key", ""): (
+        "1: stores.main.api_key: is missing (give api_key or api_key_file)"
+    ),
+    ("api_key", 'api_key = ""'): "3: stores.main.api_key: is empty",
+    ("api_key", 'api_key = "canary key"'): (
+        "3: stores.main.api_key: "
+        "holds a blank, a line break or a character outside ASCII"
+    ),
+    ("api_key", "api_key = 12345"): "3: stores.main.api_key: must be text in quotes",
+    ("webhook_secrets", 'webhook_secrets = "canary-hook"'): (
+        "4: stores.main.webhook_secrets: must be a list"
+    ),
+    ("webhook_secrets", "webhook_secrets = []"): (
+        "4: stores.main.webhook_secrets: must not be empty"
+    ),
+    ("webhook_secrets", 'webhook_secrets = ["canary-hook", ""]'): (
+        "4: stores.main.webhook_secrets: entry 2 is empty"
+    ),
+    ("webhook_secrets", 'webhook_secret = ["canary-hook"]'): (
+        "1: stores.main.webhook_secrets: is missing "
+        "(give webhook_secrets or webhook_secrets_file)",
+        "4: stores.main.webhook_secret: unknown setting "
+        "(did you mean webhook_secrets?)",
+    ),
+}
+
+WHOLE_FILES = {
+    "": ["backhaul.toml: stores: is missing (begin with a table [stores.main])"],
+    "[stores]": [
+        "backhaul.toml:1: stores: must not be empty (begin with a table [stores.main])"
+    ],
+    'stores = "canary-key"': ["backhaul.toml:1: stores: must be a table"],
+    "a = 1\nb = ": ["backhaul.toml: is not TOML: invalid value at the end of the file"],
+    "[log]\nlevel : 3": [
+        "backhaul.toml:2: is not TOML at column 7: expected '=' after a key in a "
+        "key/value pair"
+    ],
+    "[log]\n[log]": [
+        "backhaul.toml:2: is not TOML at column 5: cannot declare ('log',) twice"
+    ],
+    f"_env_file = 'x'\n{STORE}": ["backhaul.toml:1: _env_file: unknown setting"],
+    f"state_dir = 3\n{STORE}": ["backhaul.toml:1: state_dir: must be a path in quotes"],
+    f"state_dir = ''\n{STORE}": ["backhaul.toml:1: state_dir: must not be empty"],
+    f"log = {{ levl = 'INFO' }}\n{STORE}": [
+        "backhaul.toml:1: log.levl: unknown setting (did you mean level?)"
+    ],
+    f"log.levl = 'INFO'\n{STORE}": [
+        "backhaul.toml:1: log.levl: unknown setting (did you mean level?)"
+    ],
+}
+
+
+@pytest.mark.parametrize("addition", AFTER_A_STORE)
+def test_a_wrong_table(addition: str, tmp_path: Path) -> None:
+    found = complaints(tmp_path, STORE + addition)
+    place = "backhaul.toml:"
+    assert f"{place}{AFTER_A_STORE[addition]}" in found
+    assert addition.startswith(("[stores.Main]", "[connectors.x]")) or len(found) == 1
+
+
+@pytest.mark.parametrize(("key", "line"), IN_A_STORE)
+def test_a_wrong_store(key: str, line: str, tmp_path: Path) -> None:
+    lines = [line if old.startswith(key) else old for old in STORE.splitlines()]
+    expected = IN_A_STORE[key, line]
+    expected = (expected,) if isinstance(expected, str) else expected
+    found = complaints(tmp_path, "\n".join(lines))
+    assert found == [f"backhaul.toml:{each}" for each in expected]
+
+
+@pytest.mark.parametrize("text", WHOLE_FILES)
+def test_a_wrong_file(text: str, tmp_path: Path) -> None:
+    assert complaints(tmp_path, text) == WHOLE_FILES[text]
+
+
+def test_everything_is_found_at_once_and_no_value_is_quoted(tmp_path: Path) -> None:
+    everything = "\n".join(
+        [
+            STORE.replace("https://", "https://canary:canary@").rstrip(),
+            'api_kye = "canary-key"\n[stores.other]\napi_key = ["canary-key"]',
+            '[connectors.x]\ntype = "a"\n[log]\nlevel = "canary-level"',
+            '[public]\nport = "canary-port"',
+        ]
+    )
+    found = complaints(tmp_path, everything, {"BACKHAUL_PUSH": "canary-push"})
+    assert found == [
+        "backhaul.toml:13: public.port: must be a whole number",
+        "backhaul.toml:2: stores.main.base_url: must not hold a user name or password",
+        "backhaul.toml:5: stores.main.api_kye: unknown setting (did you mean api_key?)",
+        "backhaul.toml:6: stores.other.base_url: is missing (Address of the platform, "
+        'such as "https://shop.example", without /api/v1)',
+        "backhaul.toml:7: stores.other.api_key: must be text in quotes",
+        "backhaul.toml:6: stores.other.webhook_secrets: is missing "
+        "(give webhook_secrets or webhook_secrets_file)",
+        "BACKHAUL_PUSH: push: must be a table",
+        'backhaul.toml:11: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or '
+        '"ERROR"',
+        "backhaul.toml:8: connectors.x.store: is missing, as there are several "
+        "(known: main, other)",
+    ]
+    assert "canary" not in "".join(found)

@@ -1,0 +1,213 @@
+"""Where the configuration comes from, and which place is stronger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backhaul.errors import ConfigurationError, Finding
+from backhaul.settings import Connector, configuration_file, load_settings
+from settings.configurations import STORE, complaints, written
+
+VARIABLES = {
+    "BACKHAUL_STORES__MAIN__BASE_URL": "https://shop.example/",
+    "BACKHAUL_STORES__MAIN__API_KEY": "canary-key",
+    "BACKHAUL_STORES__MAIN__WEBHOOK_SECRETS": "canary-hook, canary-other",
+}
+
+
+def test_a_store_alone_is_enough(tmp_path: Path) -> None:
+    settings = load_settings(written(tmp_path, STORE), {})
+    assert settings.stores["main"].base_url == "https://shop.example"
+    assert settings.database_file == Path("/var/lib/backhaul/backhaul.db")
+    assert settings.jobs.push_fulfillments.every == 5.0
+    assert settings.connect.match_wait == 600.0
+
+
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [
+        ("", "state/backhaul.db"),
+        ("sqlite:////srv/b.db", "/srv/b.db"),
+        ("sqlite:///b.db", "b.db"),
+    ],
+)
+def test_the_database_is_in_the_state_folder_unless_named(
+    url: str, file: str, tmp_path: Path
+) -> None:
+    text = f'state_dir = "state"\n{STORE}[database]\nurl = "{url}"'
+    assert load_settings(written(tmp_path, text), {}).database_file == Path(file)
+
+
+def test_the_environment_alone_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = load_settings(None, VARIABLES).stores["main"]
+    assert store.base_url == "https://shop.example"
+    secrets = [secret.get_secret_value() for secret in store.webhook_secrets]
+    assert secrets == ["canary-hook", "canary-other"]
+
+
+def test_the_environment_is_stronger_than_the_file(tmp_path: Path) -> None:
+    environ = {
+        "BACKHAUL_STORES__MAIN__API_KEY": "from-environment",
+        "BACKHAUL_PUBLIC__PORT": "0",
+        "BACKHAUL_LOG__LEVEL": "debug",
+        "BACKHAUL_PUSH__EAGER": "false",
+        "BACKHAUL_JOBS__PUSH_ADJUSTMENTS__EVERY": "1m",
+        "PATH": "/bin",
+    }
+    text = f"{STORE}[public]\nport = 1\nhost = '::1'"
+    settings = load_settings(written(tmp_path, text), environ)
+    key = settings.stores["main"].api_key.get_secret_value()
+    assert (key, settings.public.port, settings.public.host) == (
+        "from-environment",
+        0,
+        "::1",
+    )
+    assert (settings.log.level, settings.push.eager) == ("DEBUG", False)
+    assert settings.jobs.push_adjustments.every == 60.0
+
+
+def test_lists_in_the_environment_may_be_json(tmp_path: Path) -> None:
+    environ = {
+        "BACKHAUL_STORES__MAIN__WEBHOOK_SECRETS": '["a,b"]',
+        "BACKHAUL_CONNECTORS__X__TYPE": "scanner",
+        "BACKHAUL_CONNECTORS__X__COLUMNS": '{"order": "Order No"}',
+        "BACKHAUL_CONNECTORS__X__PATH": "/srv/[in",
+        "BACKHAUL_CONNECTORS__X__PATTERN": "[broken",
+    }
+    settings = load_settings(written(tmp_path, STORE), environ)
+    secrets = settings.stores["main"].webhook_secrets
+    assert [secret.get_secret_value() for secret in secrets] == ["a,b"]
+    assert settings.connectors["x"].options == {
+        "columns": {"order": "Order No"},
+        "path": "/srv/[in",
+        "pattern": "[broken",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        (
+            "BACKHAUL_PUBLIC__PRT",
+            "1",
+            "BACKHAUL_PUBLIC__PRT: public.prt: unknown setting (did you mean port?)",
+        ),
+        (
+            "BACKHAUL_LOGS",
+            "x",
+            "BACKHAUL_LOGS: logs: unknown setting (did you mean log?)",
+        ),
+        (
+            "BACKHAUL_PUBLIC__PORT",
+            "",
+            "BACKHAUL_PUBLIC__PORT: public.port: must be a whole number",
+        ),
+        (
+            "BACKHAUL_STORES__MAIN__WEBHOOK_SECRETS",
+            "[canary",
+            "BACKHAUL_STORES__MAIN__WEBHOOK_SECRETS: stores.main.webhook_secrets: "
+            "must be a list",
+        ),
+        (
+            "BACKHAUL_PUBLIC__PORT__X",
+            "1",
+            "BACKHAUL_PUBLIC__PORT__X: public.port: must be a whole number",
+        ),
+    ],
+)
+def test_a_wrong_variable_is_named(
+    name: str, value: str, complaint: str, tmp_path: Path
+) -> None:
+    assert complaints(tmp_path, STORE, {name: value}) == [complaint]
+
+
+def test_a_variable_that_is_both_table_and_value_is_named(tmp_path: Path) -> None:
+    environ = {"BACKHAUL_LOG": "x", "BACKHAUL_LOG__LEVEL": "INFO"}
+    assert complaints(tmp_path, STORE, environ) == [
+        "BACKHAUL_LOG__LEVEL: log: needs a table, but has a value as well",
+        "BACKHAUL_LOG: log: must be a table",
+    ]
+
+
+def test_the_file_is_looked_for_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert configuration_file(None, {}) is None
+    written(tmp_path, STORE)
+    assert configuration_file(None, {}) == Path("backhaul.toml")
+    environ = {"BACKHAUL_CONFIG": "/srv/b.toml"}
+    assert configuration_file(None, environ) == Path("/srv/b.toml")
+    assert configuration_file(Path("c.toml"), environ) == Path("c.toml")
+
+
+def test_without_any_file_the_places_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(None, {"PATH": "/bin"})
+    assert str(caught.value) == (
+        "configuration: no file found (give --config or $BACKHAUL_CONFIG; looked for "
+        "backhaul.toml and /etc/backhaul/backhaul.toml)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "cannot be read: no such file or directory"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    content: bytes | None, problem: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "b.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(file, {})
+    assert str(caught.value) == f"{file}: {problem}"
+
+
+def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read: is a directory"):
+        load_settings(tmp_path, {})
+
+
+def test_connectors_keep_their_own_settings_and_find_the_only_store(
+    tmp_path: Path,
+) -> None:
+    text = f'{STORE}[connectors.drop]\ntype = "file_drop"\nevery = "1m"\noptions = 1'
+    connector = load_settings(written(tmp_path, text), {}).connectors["drop"]
+    assert (connector.store, connector.every) == ("main", 60.0)
+    assert connector.options == {"options": 1}
+
+
+def test_a_connector_checks_its_own_settings(tmp_path: Path) -> None:
+    seen: list[tuple[str, dict[str, object]]] = []
+
+    def validate(name: str, connector: Connector) -> list[Finding]:
+        seen.append((name, connector.options))
+        return [
+            Finding("", "path", "is missing"),
+            Finding("", "connectors.drop.path", "is odd as well"),
+            Finding("", "", "there is no such type"),
+            Finding("elsewhere", "path", "is odd", "mend it"),
+        ]
+
+    text = f'{STORE}api = 1\n[connectors.drop]\ntype = "file_drop"\npath = "x"'
+    assert complaints(tmp_path, text, validate_connector=validate) == [
+        "backhaul.toml:5: stores.main.api: unknown setting (did you mean api_key?)",
+        "backhaul.toml:8: connectors.drop.path: is missing",
+        "backhaul.toml:8: connectors.drop.path: is odd as well",
+        "backhaul.toml:6: connectors.drop: there is no such type",
+        "elsewhere: connectors.drop.path: is odd (mend it)",
+    ]
+    assert seen == [("drop", {"path": "x"})]
