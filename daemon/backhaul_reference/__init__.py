@@ -1,0 +1,1 @@
+"""Reference server: a complete, stateful implementation of the store platform."""

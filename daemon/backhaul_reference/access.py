@@ -1,0 +1,92 @@
+"""The data folder: secrets of its own, and access.json for scripts and tests."""
+
+import fcntl
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SECRET_MODE = 0o600
+
+
+class FolderInUseError(Exception):
+    """Another server works in the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a running server."""
+
+    public_url: str
+    control_url: str
+    control_token: str
+    subdomain: str
+    store_id: str
+    api_key: str
+
+    def document(self) -> dict[str, Any]:
+        store = {
+            "subdomain": self.subdomain,
+            "id": self.store_id,
+            "api_key": self.api_key,
+        }
+        return {
+            "public_url": self.public_url,
+            "control_url": self.control_url,
+            "control_token": self.control_token,
+            "stores": [store],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One data folder, held by one server at a time."""
+
+    path: Path
+
+    @property
+    def database(self) -> Path:
+        return self.path / "reference.db"
+
+    def lock(self) -> int:
+        """Hold the folder; the descriptor is closed to let it go."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, SECRET_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise FolderInUseError(str(self.path)) from error
+        return descriptor
+
+    def token_key(self) -> bytes:
+        """The key of all tracking tokens, made at the first start."""
+        path = self.path / "token.key"
+        if not path.exists():
+            write_private(path, secrets.token_bytes(32))
+        return path.read_bytes()
+
+    def read_access(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self.path / "access.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def write_access(self, access: Access) -> None:
+        text = json.dumps(access.document(), indent=1) + "\n"
+        write_private(self.path / "access.json", text.encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, readable by its owner only."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.unlink(missing_ok=True)
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

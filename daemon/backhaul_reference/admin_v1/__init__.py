@@ -1,0 +1,1 @@
+"""The keyed API, version 1: what back offices use."""

@@ -1,0 +1,138 @@
+"""Bodies that record, fulfill and cancel orders."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from backhaul_reference.state.cancellation import Cancel
+from backhaul_reference.state.customers import Contact
+from backhaul_reference.state.fulfillment import Dispatch
+from backhaul_reference.state.recorded_orders import SentLine, SentOrder
+from backhaul_reference.web.bodies import (
+    Body,
+    Country,
+    Email,
+    Identifier,
+    Instant,
+    LongText,
+    Money,
+    OptionalText,
+    Tags,
+    Text,
+    Upper,
+    Url,
+)
+
+Reason = Literal["CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER"]
+Behaviour = Literal["DECREMENT_OBEYING_POLICY", "DECREMENT_IGNORING_POLICY", "BYPASS"]
+
+
+class Item(Body):
+    product_id: Identifier | None = None
+    variant_id: Identifier | None = None
+    sku: Text | None = None
+    title: Text | None = None
+    quantity: Annotated[int, Field(ge=1, le=1_000_000)]
+    price: Money
+    discount: Money = 0
+
+    def line(self) -> SentLine:
+        return SentLine(**self.model_dump())
+
+
+class Customer(Body):
+    id: Identifier | None = None
+    name: OptionalText | None = None
+    email: Email | None = None
+    phone: OptionalText | None = None
+
+
+class Address(Body):
+    name: OptionalText | None = None
+    phone: OptionalText | None = None
+    address1: OptionalText | None = None
+    address2: OptionalText | None = None
+    city: OptionalText | None = None
+    province: OptionalText | None = None
+    country: Country | None = None
+    zip: OptionalText | None = None
+
+
+class SentTotals(Body):
+    discount: Money | None = None
+    shipping: Money | None = None
+    payment_fee: Money | None = None
+    tax: Money | None = None
+    total: Money | None = None
+
+
+class NewOrder(Body):
+    external_id: Text | None = None
+    items: Annotated[list[Item], Field(min_length=1, max_length=500)]
+    customer: Customer = Customer()
+    shipping_address: Address | None = None
+    totals: SentTotals = SentTotals()
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None = None
+    payment_method: Annotated[Literal["COD", "CUSTOM_QR", "OTHER"], Upper] | None = None
+    financial_status: Annotated[Literal["PENDING", "PAID"], Upper] = "PENDING"
+    discount_code: OptionalText | None = None
+    note: LongText | None = None
+    tags: Tags = Field(default_factory=list)
+    placed_at: Instant | None = None
+    inventory_behaviour: Annotated[Behaviour, Upper] = "DECREMENT_OBEYING_POLICY"
+    send_receipt: bool = False
+
+    def order(self) -> SentOrder:
+        who = self.customer
+        contact = Contact(
+            name=who.name or "", email=who.email, phone=who.phone, id=who.id
+        )
+        address = self.shipping_address
+        return SentOrder(
+            lines=[item.line() for item in self.items],
+            contact=contact,
+            address=address.model_dump() if address is not None else None,
+            totals=self.totals.model_dump(),
+            external_id=self.external_id,
+            payment_method=self.payment_method,
+            financial=self.financial_status,
+            discount_code=self.discount_code,
+            note=self.note,
+            tags=self.tags,
+            placed_ms=self.placed_at,
+            stock_behaviour=self.inventory_behaviour,
+        )
+
+
+class ShippedItem(Body):
+    line_item_id: Identifier
+    quantity: Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Fulfill(Body):
+    tracking_company: OptionalText | None = None
+    tracking_number: OptionalText | None = None
+    tracking_url: Url | None = None
+    items: Annotated[list[ShippedItem], Field(min_length=1, max_length=500)] | None = (
+        None
+    )
+    notify_customer: bool = True
+
+    def dispatch(self) -> Dispatch:
+        items = None
+        if self.items is not None:
+            items = tuple((item.line_item_id, item.quantity) for item in self.items)
+        return Dispatch(
+            self.tracking_company, self.tracking_number, self.tracking_url, items
+        )
+
+
+class CancelOrder(Body):
+    restock: bool = False
+    reason: Annotated[Reason, Upper] = "OTHER"
+    note: LongText | None = None
+    refund: bool = False
+    notify_customer: bool = True
+
+    def cancel(self) -> Cancel:
+        return Cancel(self.restock, self.refund, self.reason, self.note)

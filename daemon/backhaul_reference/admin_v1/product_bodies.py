@@ -1,0 +1,134 @@
+"""Bodies that create and change products."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from backhaul_reference.documents import Document
+from backhaul_reference.state.stock import MAX_STOCK
+from backhaul_reference.web.bodies import (
+    Body,
+    Identifier,
+    LongText,
+    Lower,
+    Money,
+    OptionalText,
+    Tags,
+    Text,
+    Upper,
+    Url,
+)
+
+Handle = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$", max_length=255)
+]
+ProductStatus = Annotated[Literal["active", "draft", "archived"], Lower]
+Policy = Annotated[Literal["DENY", "CONTINUE"], Upper]
+Stock = Annotated[int, Field(ge=0, le=MAX_STOCK)]
+Options = Annotated[dict[Text, Text], Field(max_length=10)]
+
+
+class Image(Body):
+    url: Url
+    alt: OptionalText | None = None
+
+
+class Option(Body):
+    name: Text
+    values: Annotated[list[Text], Field(max_length=100)]
+
+
+class VariantFields(Body):
+    title: OptionalText | None = None
+    sku: Text | None = None
+    barcode: OptionalText | None = None
+    compare_at_price: Money | None = None
+    track_inventory: bool | None = None
+    inventory_policy: Policy | None = None
+    options: Options | None = None
+    image_url: Url | None = None
+    weight_grams: Annotated[int, Field(ge=0, le=10**9)] | None = None
+
+
+class NewVariant(VariantFields):
+    price: Money
+    stock: Stock = 0
+
+
+class ChangedVariant(VariantFields):
+    id: Identifier | None = None
+    price: Money | None = None
+    stock: Any = None
+
+    @field_validator("stock", mode="before")
+    @classmethod
+    def _stock_is_read_only(cls, value: Any) -> Any:
+        raise read_only()
+
+    @model_validator(mode="after")
+    def _price_cannot_be_cleared(self) -> "ChangedVariant":
+        if "price" in self.model_fields_set and self.price is None:
+            raise PydanticCustomError("WRONG_TYPE", "price cannot be cleared")
+        return self
+
+
+class ProductFields(Body):
+    handle: Handle | None = None
+    description: LongText | None = None
+    vendor: OptionalText | None = None
+    product_type: OptionalText | None = None
+    tags: Tags | None = None
+    images: Annotated[list[Image], Field(max_length=50)] | None = None
+    options: Annotated[list[Option], Field(max_length=10)] | None = None
+    external_id: Text | None = None
+    seo_title: OptionalText | None = None
+    seo_description: LongText | None = None
+    collection_ids: Annotated[list[Identifier], Field(max_length=100)] | None = None
+
+
+class NewProduct(ProductFields):
+    title: Text
+    status: ProductStatus = "active"
+    variants: (
+        Annotated[list[NewVariant], Field(min_length=1, max_length=100)] | None
+    ) = None
+    price: Money | None = None
+    sku: Text | None = None
+    stock: Stock = 0
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> "NewProduct":
+        if self.variants is None and self.price is None:
+            raise PydanticCustomError("REQUIRED", "price or variants is required")
+        return self
+
+
+class ChangedProduct(ProductFields):
+    title: Text = ""
+    status: ProductStatus = "active"
+    variants: list[ChangedVariant] = Field(
+        default_factory=list, min_length=1, max_length=100
+    )
+    stock: Any = None
+
+    @field_validator("stock", mode="before")
+    @classmethod
+    def _stock_is_read_only(cls, value: Any) -> Any:
+        raise read_only()
+
+    @field_validator("handle")
+    @classmethod
+    def _handle_cannot_be_cleared(cls, value: str | None) -> str:
+        if value is None:
+            raise PydanticCustomError("WRONG_TYPE", "handle cannot be cleared")
+        return value
+
+
+def read_only() -> PydanticCustomError:
+    return PydanticCustomError("READ_ONLY", "stock changes through inventory only")
+
+
+def values_of(body: NewProduct | ChangedProduct) -> Document:
+    """The members that were sent, by their field names."""
+    return body.model_dump(exclude_unset=True)

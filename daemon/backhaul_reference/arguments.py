@@ -1,0 +1,106 @@
+"""The command line."""
+
+import argparse
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from backhaul_reference.fixtures.loading import FIXTURES
+from backhaul_reference.webhooks.schedule import Schedule, parse_schedule
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the server runs."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8760
+    control_port: int = 8761
+    control_host: str = "127.0.0.1"
+    fixture: str = "demo"
+    limits: bool = True
+    retry_schedule: Schedule = field(default_factory=Schedule)
+    allow_private_webhook_targets: bool = True
+    log_level: str = "info"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="backhaul reference",
+        description="A complete, stateful implementation of the store platform.",
+    )
+    add = made.add_argument
+    add(
+        "--data",
+        type=Path,
+        default=Path("reference-data"),
+        metavar="DIR",
+        help="where state, keys and access.json are kept",
+    )
+    add("--host", default="127.0.0.1", help="address of the public listener")
+    add("--port", type=_port, default=8760, help="public port; 0 means any free one")
+    add("--control-port", type=_port, default=8761, help="control port, on loopback")
+    add(
+        "--fixture",
+        choices=FIXTURES,
+        default="demo",
+        help="what a fresh DIR is filled with",
+    )
+    add("--limits", choices=("on", "off"), default="on", help="rate limits")
+    add(
+        "--retry-schedule",
+        type=_schedule,
+        default=Schedule(),
+        metavar="S,S,…",
+        help="seconds before each delivery attempt (default: 8 tries, 27 hours)",
+    )
+    add(
+        "--allow-private-webhook-targets",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="call private addresses (default: only when on loopback)",
+    )
+    add("--log-level", choices=LOG_LEVELS, default="info")
+    return made  # fmt: skip
+
+
+def parse(arguments: list[str] | None = None) -> Options:
+    given = parser().parse_args(arguments)
+    allow = given.allow_private_webhook_targets
+    return Options(
+        data=given.data,
+        host=given.host,
+        port=given.port,
+        control_port=given.control_port,
+        fixture=given.fixture,
+        limits=given.limits == "on",
+        retry_schedule=given.retry_schedule,
+        allow_private_webhook_targets=is_loopback(given.host)
+        if allow is None
+        else allow,
+        log_level=given.log_level,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError("must be 0 to 65535")
+    return port
+
+
+def _schedule(text: str) -> Schedule:
+    try:
+        return parse_schedule(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not a schedule: {error}") from error

@@ -1,0 +1,73 @@
+"""The context: the parts that every surface works with."""
+
+import base64
+import hashlib
+import hmac
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from aiohttp import web
+
+from backhaul_reference.clock import Clock
+from backhaul_reference.identifiers import IdSource, sha256_hex
+from backhaul_reference.state.database import Rows, open_reader
+from backhaul_reference.state.writer import Writer
+from backhaul_reference.web.limits import Limits
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingTokens:
+    """Makes the buyer's token of an order; the key alone can make it again."""
+
+    key: bytes
+
+    def token(self, order_id: str) -> str:
+        digest = hmac.digest(self.key, order_id.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    def hash_of(self, token: str) -> str:
+        return sha256_hex(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads committed state, each time at one moment."""
+
+    connection: sqlite3.Connection
+
+    def read(self, question: Callable[[Rows], T]) -> T:
+        self.connection.execute("BEGIN")
+        try:
+            return question(Rows(self.connection))
+        finally:
+            self.connection.execute("ROLLBACK")
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What the handlers need; built once, by the server."""
+
+    clock: Clock
+    ids: IdSource
+    database: Path
+    writer: Writer
+    reader: Reader
+    tokens: TrackingTokens
+    limits: Limits
+    allow_private_targets: bool
+    wake_dispatcher: Callable[[], None]
+
+    @contextmanager
+    def open_rows(self) -> Iterator[Rows]:
+        """A reader of one's own, for use in another thread."""
+        with closing(open_reader(self.database)) as connection:
+            yield Rows(connection)
+
+
+PLATFORM = web.AppKey("platform", Platform)

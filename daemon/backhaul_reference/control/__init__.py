@@ -1,0 +1,1 @@
+"""The control API: the merchant's dashboard, as JSON."""

@@ -1,0 +1,35 @@
+"""Who may use the control API: the holder of the control token."""
+
+import hmac
+
+from aiohttp import web
+
+from backhaul_reference.context import PLATFORM, Platform
+from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state import stock, stores
+from backhaul_reference.web.endpoint import Caller, Endpoint
+
+CONTROL_TOKEN = web.AppKey("control_token", str)
+
+
+def check_token(request: web.Request) -> Platform:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    expected = request.app[CONTROL_TOKEN].encode()
+    right = hmac.compare_digest(token.strip().encode(), expected)
+    if scheme.lower() != "bearer" or not right:
+        raise Problem(
+            401,
+            "CONTROL_TOKEN_INVALID",
+            "the control token is required",
+            headers={"WWW-Authenticate": 'Bearer realm="control"'},
+        )
+    return request.app[PLATFORM]
+
+
+def admit(request: web.Request, endpoint: Endpoint) -> Caller:
+    platform = check_token(request)
+    subdomain = request.match_info["subdomain"]
+    store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
+    if store is None:
+        raise not_found("STORE")
+    return Caller(store, "dashboard", stock.DASHBOARD)

@@ -1,0 +1,97 @@
+"""Bodies of the control API."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from backhaul_reference.documents import Document
+from backhaul_reference.state.stores import PAYMENT_OFF
+from backhaul_reference.web.bodies import (
+    Body,
+    Country,
+    LongText,
+    Money,
+    OptionalText,
+    Text,
+    Upper,
+)
+
+Scope = Literal[
+    "orders:read",
+    "orders:write",
+    "products:read",
+    "products:write",
+    "inventory:read",
+    "inventory:write",
+    "customers:read",
+    "customers:write",
+    "store:read",
+]
+Subdomain = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
+]
+Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+
+
+class Payment(Body):
+    enabled: bool = False
+    fee: Money = 0
+    instructions: LongText | None = None
+
+    def stored(self) -> Document:
+        return {**PAYMENT_OFF, **self.model_dump()}
+
+
+class QrPayment(Payment):
+    qr: LongText | None = None
+
+
+class PaymentSettings(Body):
+    cod: Payment | None = None
+    custom_qr: QrPayment | None = None
+
+
+class CustomerAccounts(Body):
+    mode: Annotated[Literal["OPTIONAL", "REQUIRED", "GUEST_ONLY"], Upper]
+
+
+class StoreSettings(Body):
+    store_name: Text | None = None
+    active: bool | None = None
+    cod_confirmation: bool | None = None
+    payment_settings: PaymentSettings | None = None
+    customer_accounts: CustomerAccounts | None = None
+    timezone: Text | None = None
+    locale: Text | None = None
+    country: Country | None = None
+    logo: OptionalText | None = None
+    seo_title: OptionalText | None = None
+    seo_description: LongText | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """The members sent, as the store's columns; null leaves a column alone."""
+        sent = self.model_dump(
+            exclude_none=True, exclude={"payment_settings", "customer_accounts"}
+        )
+        columns: dict[str, Any] = {
+            "name" if name == "store_name" else name: value
+            for name, value in sent.items()
+        }
+        if self.customer_accounts is not None:
+            columns["account_mode"] = self.customer_accounts.mode
+        payment = self.payment_settings or PaymentSettings()
+        if payment.cod is not None:
+            columns["cod"] = payment.cod.stored()
+        if payment.custom_qr is not None:
+            columns["custom_qr"] = payment.custom_qr.stored()
+        return columns
+
+
+class NewStore(StoreSettings):
+    subdomain: Subdomain
+    currency: Currency = "INR"
+
+
+class NewKey(Body):
+    name: Text = "key"
+    scopes: Annotated[list[Scope], Field(max_length=9)] | None = None

@@ -1,0 +1,32 @@
+"""Every operation of the control API."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from backhaul_reference.control import store_work, stores
+from backhaul_reference.control.admission import admit, check_token
+from backhaul_reference.web.answers import data_answer, json_answer
+from backhaul_reference.web.endpoint import mount
+
+Reset = Callable[[], Awaitable[None]]
+RESET: web.AppKey[Reset] = web.AppKey("reset")
+
+
+async def health(request: web.Request) -> web.Response:
+    return json_answer({"status": "ok"})
+
+
+async def reset(request: web.Request) -> web.Response:
+    """Back to the fixture; store id, key and tokens stay what they were."""
+    check_token(request)
+    await request.app[RESET]()
+    return data_answer({"reset": True})
+
+
+def add_routes(app: web.Application) -> None:
+    app.router.add_get("/_control/healthz", health)
+    app.router.add_post("/_control/reset", reset)
+    app.router.add_get("/_control/stores", stores.list_stores)
+    app.router.add_post("/_control/stores", stores.create_store)
+    mount(app, (*stores.ENDPOINTS, *store_work.ENDPOINTS), admit)

@@ -1,0 +1,85 @@
+"""Stores, their settings and their keys."""
+
+import sqlite3
+
+from aiohttp import web
+
+from backhaul_reference import documents, money
+from backhaul_reference.control.admission import check_token
+from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
+from backhaul_reference.problems import Problem
+from backhaul_reference.state import keys, stores
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+from backhaul_reference.web import bodies
+from backhaul_reference.web.answers import data_answer
+from backhaul_reference.web.endpoint import Answer, Call, Endpoint, read_raw
+
+ONE = "/_control/stores/{subdomain}"
+
+
+async def list_stores(request: web.Request) -> web.Response:
+    platform = check_token(request)
+    found = platform.reader.read(stores.every)
+    return data_answer([stores.control_view(store) for store in found])
+
+
+async def create_store(request: web.Request) -> web.Response:
+    platform = check_token(request)
+    document = documents.decode_object(await read_raw(request))
+    exponent = money.exponent_of(str(document.get("currency", "INR")))
+    body = bodies.parse(NewStore, document, exponent)
+    created = await platform.writer.run(lambda tx: _create(tx, body))
+    return data_answer(stores.control_view(created), 201)
+
+
+def _create(tx: Tx, body: NewStore) -> Store:
+    values = {"name": body.subdomain, **body.columns()}
+    try:
+        return stores.create(tx, values)
+    except sqlite3.IntegrityError as error:
+        raise Problem(409, "SUBDOMAIN_TAKEN", "another store has it") from error
+
+
+async def get_store(call: Call) -> web.Response:
+    return data_answer(stores.control_view(call.store))
+
+
+async def change_settings(call: Call) -> web.Response:
+    columns = call.body.columns()
+
+    def change(tx: Tx) -> Answer:
+        stores.change(tx, call.store.id, columns)
+        changed = stores.by_id(tx, call.store.id) or call.store
+        return Answer(stores.control_view(changed))
+
+    return await call.mutate(change)
+
+
+async def create_key(call: Call) -> web.Response:
+    secret = call.platform.ids.api_key()
+    body: NewKey = call.body
+    scopes = keys.SCOPES if body.scopes is None else body.scopes
+    return await call.mutate(
+        lambda tx: Answer(
+            keys.add(tx, call.store.id, secret, name=body.name, scopes=scopes), 201
+        )
+    )
+
+
+async def revoke_key(call: Call) -> web.Response:
+    key_id = call.path("key_id")
+
+    def revoke(tx: Tx) -> Answer:
+        keys.revoke(tx, call.store.id, key_id)
+        return Answer({"id": key_id, "revoked": True})
+
+    return await call.mutate(revoke)
+
+
+ENDPOINTS = (
+    Endpoint("GET", ONE, get_store),
+    Endpoint("PUT", ONE + "/settings", change_settings, body=StoreSettings),
+    Endpoint("POST", ONE + "/keys", create_key, body=NewKey, body_optional=True),
+    Endpoint("DELETE", ONE + "/keys/{key_id}", revoke_key),
+)

@@ -1,0 +1,46 @@
+"""Money: integer minor units inside, decimal text with the currency's exponent."""
+
+import re
+from decimal import Decimal
+
+DEFAULT_EXPONENT = 2
+EXPONENTS = {
+    **dict.fromkeys(
+        ("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF"), 0
+    ),
+    **dict.fromkeys(("UGX", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
+    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
+}
+MAX_MINOR = 10**15
+PLAIN_DECIMAL = re.compile(r"[0-9]{1,16}(?:\.([0-9]{1,6}))?", re.ASCII)
+
+
+def exponent_of(currency: str) -> int:
+    return EXPONENTS.get(currency, DEFAULT_EXPONENT)
+
+
+def to_minor(value: object, exponent: int) -> int:
+    """Read a decimal string or JSON number; ValueError says what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, Decimal)):
+        raise ValueError("must be a decimal string or a number")
+    found = PLAIN_DECIMAL.fullmatch(str(value))
+    if found is None:
+        raise ValueError("must be a plain non-negative decimal")
+    if len(found.group(1) or "") > exponent:
+        raise ValueError(f"has more than {exponent} fraction digits")
+    minor = int(Decimal(str(value)).scaleb(exponent))
+    if minor > MAX_MINOR:
+        raise ValueError("is too large")
+    return minor
+
+
+def to_text(minor: int, exponent: int) -> str:
+    if exponent == 0:
+        return str(minor)
+    sign = "-" if minor < 0 else ""
+    whole, fraction = divmod(abs(minor), 10**exponent)
+    return f"{sign}{whole}.{fraction:0{exponent}d}"
+
+
+def to_text_or_none(minor: int | None, exponent: int) -> str | None:
+    return None if minor is None else to_text(minor, exponent)

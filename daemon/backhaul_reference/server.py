@@ -1,0 +1,183 @@
+"""The server: builds each part once, owns the order of start and stop."""
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+
+from backhaul_reference import listening
+from backhaul_reference.access import Access, Folder
+from backhaul_reference.arguments import Options
+from backhaul_reference.clock import Clock, SystemClock
+from backhaul_reference.context import PLATFORM, Platform, Reader, TrackingTokens
+from backhaul_reference.control import routes as control_routes
+from backhaul_reference.control.admission import CONTROL_TOKEN
+from backhaul_reference.fixtures import loading
+from backhaul_reference.fixtures.loading import Identity
+from backhaul_reference.identifiers import IdSource, RandomBytes
+from backhaul_reference.public import public_app
+from backhaul_reference.state import keys, stores
+from backhaul_reference.state.database import open_reader, open_writer
+from backhaul_reference.state.writer import Tx, Writer
+from backhaul_reference.web.endpoint import MAX_BODY_BYTES
+from backhaul_reference.web.limits import Limits
+from backhaul_reference.web.middleware import answer_problems
+from backhaul_reference.webhooks.dispatcher import Dispatcher
+from backhaul_reference.webhooks.sender import Sender
+from backhaul_reference.webhooks.targets import PublicResolver
+
+MAX_CONNECTIONS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a simulation replaces: time and chance."""
+
+    clock: Clock
+    random_bytes: RandomBytes
+    chance: Callable[[], float]
+
+
+def real_world() -> World:
+    return World(SystemClock(), secrets.token_bytes, random.SystemRandom().random)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A started server."""
+
+    access: Access
+    platform: Platform
+    stack: AsyncExitStack
+
+    async def stop(self) -> None:
+        await self.stack.aclose()
+
+
+async def start(options: Options, world: World | None = None) -> Running:
+    """Bind, open the state, serve; raises before anything is served."""
+    async with AsyncExitStack() as stack:
+        return await _start(options, world or real_world(), stack)
+
+
+async def _start(options: Options, world: World, stack: AsyncExitStack) -> Running:
+    folder = Folder(options.data)
+    stack.callback(listening.close_descriptor, folder.lock())
+    public = listening.bind(options.host, options.port)
+    stack.callback(public.close)
+    control = listening.bind(options.control_host, options.control_port)
+    stack.callback(control.close)
+    ids = IdSource(world.clock, world.random_bytes)
+    writer = Writer(open_writer(folder.database), ids)
+    stack.callback(writer.close)
+    reader = Reader(open_reader(folder.database))
+    stack.callback(reader.connection.close)
+    dispatcher = await _dispatcher(options, world, writer, reader, stack)
+    platform = Platform(
+        clock=world.clock,
+        ids=ids,
+        database=folder.database,
+        writer=writer,
+        reader=reader,
+        tokens=TrackingTokens(folder.token_key()),
+        limits=Limits(world.clock, enabled=options.limits),
+        allow_private_targets=options.allow_private_webhook_targets,
+        wake_dispatcher=dispatcher.wake,
+    )
+    identity = await writer.run(lambda tx: _settle(tx, options.fixture, folder, ids))
+    token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
+    await _serve(public_app(platform), public, stack)
+    control_app = _control_app(platform, token, options.fixture, identity)
+    await _serve(control_app, control, stack)
+    access = Access(
+        public_url=listening.url_of(public),
+        control_url=listening.url_of(control),
+        control_token=token,
+        subdomain=loading.SUBDOMAIN,
+        store_id=identity.store_id,
+        api_key=identity.api_key,
+    )
+    folder.write_access(access)
+    return Running(access, platform, stack.pop_all())
+
+
+async def _dispatcher(
+    options: Options,
+    world: World,
+    writer: Writer,
+    reader: Reader,
+    stack: AsyncExitStack,
+) -> Dispatcher:
+    session = await stack.enter_async_context(_session(options))
+    sender = Sender(
+        session=session,
+        clock=world.clock,
+        schedule=options.retry_schedule,
+        chance=world.chance,
+        allow_private=options.allow_private_webhook_targets,
+    )
+    dispatcher = Dispatcher(writer, reader, world.clock, sender)
+    task = asyncio.create_task(dispatcher.run())
+    stack.push_async_callback(_stop, task, dispatcher)
+    return dispatcher
+
+
+def _session(options: Options) -> aiohttp.ClientSession:
+    inner = aiohttp.ThreadedResolver()
+    allowed = options.allow_private_webhook_targets
+    connector = aiohttp.TCPConnector(
+        limit=MAX_CONNECTIONS, resolver=inner if allowed else PublicResolver(inner)
+    )
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+    )
+
+
+async def _stop(task: asyncio.Task[None], dispatcher: Dispatcher) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await dispatcher.stop()
+
+
+def _settle(tx: Tx, fixture: str, folder: Folder, ids: IdSource) -> Identity:
+    """The fixture's store, loaded now or found as it was left."""
+    listed: list[dict[str, str]] = folder.read_access().get("stores") or [{}]
+    known = listed[0]
+    store = stores.by_subdomain(tx, loading.SUBDOMAIN)
+    api_key: str = known.get("api_key") or ids.api_key()
+    if store is None:
+        identity = Identity(ids.new("sto"), api_key)
+        loading.load(tx, fixture, identity)
+        return identity
+    if keys.find(tx, api_key) is None:
+        api_key = ids.api_key()
+        keys.add(tx, store.id, api_key, name="fixture")
+    return Identity(store.id, api_key)
+
+
+def _control_app(
+    platform: Platform, token: str, fixture: str, identity: Identity
+) -> web.Application:
+    async def reset() -> None:
+        await platform.writer.run(lambda tx: loading.reload(tx, fixture, identity))
+
+    app = web.Application(middlewares=[answer_problems], client_max_size=MAX_BODY_BYTES)
+    app[PLATFORM] = platform
+    app[CONTROL_TOKEN] = token
+    app[control_routes.RESET] = reset
+    control_routes.add_routes(app)
+    return app
+
+
+async def _serve(
+    app: web.Application, listener: listening.Listener, stack: AsyncExitStack
+) -> None:
+    runner = listening.runner(app)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    await web.SockSite(runner, listener.socket).start()

@@ -1,0 +1,1 @@
+"""State: everything kept in SQLite."""

@@ -1,0 +1,106 @@
+"""Cancelling orders, with stock and money given back at most once."""
+
+from dataclasses import dataclass
+
+from backhaul_reference import lifecycle
+from backhaul_reference.documents import Document, encode_text
+from backhaul_reference.state import (
+    customers,
+    events,
+    order_changes,
+    order_views,
+    stock,
+)
+from backhaul_reference.state.database import Row
+from backhaul_reference.state.stock import Cause, Moved, Source
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+
+REASONS = ("CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER")
+GATE = "UPDATE orders SET cancelled_ms = ? WHERE id = ? AND cancelled_ms IS NULL"
+RESTOCK = """UPDATE order_item SET restocked = quantity
+WHERE seq = ? AND restocked = 0 AND taken RETURNING variant_id, quantity"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A cancellation asked for."""
+
+    restock: bool = False
+    refund: bool = False
+    reason: str = "OTHER"
+    note: str | None = None
+
+
+def cancel(
+    tx: Tx, store: Store, source: Source, order_id: str, wanted: Cancel
+) -> Document:
+    row = order_views.find(tx, store, order_id)
+    before = order_views.view(tx, store, order_id)
+    at_ms = tx.tick(store.id)
+    if not tx.run(GATE, (at_ms, order_id)):
+        return _repeat(row, before, wanted)
+    skipped: list[str] = []
+    if wanted.restock:
+        cause = Cause(
+            tx.ids.new("adj"), "ORDER_CANCELLED", source, at_ms, order_id=order_id
+        )
+        skipped = _restock(tx, store, order_id, cause)
+    order_changes.touch(tx, order_id, at_ms, _columns(row, wanted, skipped))
+    customers.give_back(tx, row["customer_id"], row["total"])
+    after = order_views.view(tx, store, order_id)
+    events.emit(tx, store.id, "orders/cancelled", {**after, "trigger": "CANCEL"})
+    order_changes.announce_update(tx, store, before, after)
+    return after
+
+
+def _repeat(row: Row, before: Document, wanted: Cancel) -> Document:
+    same = (wanted.restock, wanted.refund) == (
+        bool(row["cancel_restock"]),
+        bool(row["cancel_refund"]),
+    )
+    if same:
+        return before
+    raise order_changes.refusal(
+        "ORDER_ALREADY_CANCELLED", "it is cancelled with other choices", row
+    )
+
+
+def _columns(row: Row, wanted: Cancel, skipped: list[str]) -> Document:
+    trigger = "cancel_refund" if wanted.refund else "cancel"
+    money = lifecycle.financial_move(row["financial"], trigger, cancelled=False)
+    goods = "cancel_restock" if wanted.restock else "cancel"
+    return {
+        "financial": money.to,
+        "fulfillment": lifecycle.fulfillment_after(row["fulfillment"], goods),
+        "cancel_reason": wanted.reason,
+        "cancel_note": wanted.note,
+        "cancel_restock": wanted.restock,
+        "cancel_refund": wanted.refund,
+        "cancel_skipped": encode_text(skipped),
+    }
+
+
+def _restock(tx: Tx, store: Store, order_id: str, cause: Cause) -> list[str]:
+    """Put every line's quantity back; answers the lines that have no place to go."""
+    lines = tx.all(
+        "SELECT seq, id, variant_id, taken FROM order_item WHERE order_id = ?"
+        " ORDER BY seq",
+        (order_id,),
+    )
+    back: dict[str, int] = {}
+    skipped = []
+    for line in lines:
+        if line["variant_id"] is None or not line["taken"]:
+            skipped.append(line["id"])
+            continue
+        row = tx.one(RESTOCK, (line["seq"],))
+        if row is not None:
+            back[row["variant_id"]] = back.get(row["variant_id"], 0) + row["quantity"]
+    found = [
+        stock.move(tx, store.id, variant_id, count, cause)
+        for variant_id, count in sorted(back.items())
+    ]
+    moved: list[Moved] = [one for one in found if one is not None]
+    stock.announce(tx, store.id, cause, moved)
+    return skipped

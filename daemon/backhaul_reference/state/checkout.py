@@ -1,0 +1,167 @@
+"""A shopper's order: what the catalogue, the zones and the settings make of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backhaul_reference.documents import Document, encode_text
+from backhaul_reference.problems import Flaw, Problem, invalid
+from backhaul_reference.state import placing, shipping, stock
+from backhaul_reference.state.customers import Contact
+from backhaul_reference.state.database import Row, Rows, marks
+from backhaul_reference.state.placing import Draft, Line, Totals
+from backhaul_reference.state.shipping import Destination
+from backhaul_reference.state.stores import METHODS, Store
+from backhaul_reference.state.writer import Tx
+
+SELLABLE = """SELECT v.*, p.title AS product_title,
+  json_extract(p.images, '$[0].url') AS product_image, p.status AS product_status
+FROM variant v JOIN product p ON p.id = v.product_id
+WHERE v.store_id = ? AND v.product_id IN ({}) ORDER BY v.position"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One line of a shopper's cart."""
+
+    product_id: str
+    variant_id: str | None
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cart:
+    """A shopper's whole request, checked for its form only."""
+
+    payment_method: str
+    wishes: Sequence[Wish]
+    contact: Contact
+    address: Document
+    discount_code: str | None
+    note: str | None
+
+
+def check_out(
+    tx: Tx, store: Store, cart: Cart, order_id: str, token_hash: str
+) -> Document:
+    """Place the order at catalogue prices, or refuse it whole."""
+    _check_method(store, cart.payment_method)
+    lines = _lines(tx, store, cart.wishes)
+    if cart.discount_code is not None:
+        raise unknown_discount()
+    columns: dict[str, Any] = {
+        "source": "STOREFRONT",
+        "payment_method": cart.payment_method,
+        "confirmation_required": store.cod_confirmation
+        and cart.payment_method == "COD",
+        "address": encode_text(cart.address),
+        "note": cart.note,
+        "token_hash": token_hash,
+    }
+    draft = Draft(
+        lines=lines,
+        totals=_totals(tx, store, cart, lines),
+        contact=cart.contact,
+        source=stock.STOREFRONT,
+        columns=columns,
+        order_id=order_id,
+    )
+    return placing.place(tx, store, draft)
+
+
+def _check_method(store: Store, method: str) -> None:
+    accepted = store.accepted_methods()
+    if method not in accepted:
+        raise Problem(
+            409,
+            "PAYMENT_METHOD_UNAVAILABLE",
+            "the store does not take this payment method",
+            acceptedMethods=accepted,
+        )
+
+
+def unknown_discount() -> Problem:
+    return Problem(
+        400,
+        "DISCOUNT_NOT_FOUND",
+        "there is no such discount code",
+        reason="NOT_FOUND",
+        valid=False,
+    )
+
+
+def _lines(rows: Rows, store: Store, wishes: Sequence[Wish]) -> list[Line]:
+    product_ids = sorted({wish.product_id for wish in wishes})
+    sql = SELLABLE.format(marks(product_ids))
+    on_sale: dict[str, list[Row]] = {}
+    for row in rows.all(sql, (store.id, *product_ids)):
+        if row["product_status"] == "active":
+            on_sale.setdefault(row["product_id"], []).append(row)
+    _check_choices(wishes, on_sale)
+    chosen = [_choose(wish, on_sale.get(wish.product_id, [])) for wish in wishes]
+    _check_available(wishes, chosen)
+    return [
+        placing.line_of(f"/items/{n}", variant, wish.quantity, variant["price"])
+        for n, (wish, variant) in enumerate(zip(wishes, chosen, strict=True))
+        if variant is not None
+    ]
+
+
+def _choose(wish: Wish, variants: Sequence[Row]) -> Row | None:
+    if wish.variant_id is None:
+        return variants[0] if variants else None
+    return next((row for row in variants if row["id"] == wish.variant_id), None)
+
+
+def _check_choices(wishes: Sequence[Wish], on_sale: dict[str, list[Row]]) -> None:
+    open_choices = [
+        Flaw(f"/items/{n}/variantId", "VARIANT_REQUIRED", "the product has several")
+        for n, wish in enumerate(wishes)
+        if wish.variant_id is None and len(on_sale.get(wish.product_id, ())) > 1
+    ]
+    if open_choices:
+        problem = invalid(open_choices)
+        problem.code = "VARIANT_REQUIRED"
+        raise problem
+
+
+def _check_available(wishes: Sequence[Wish], chosen: Sequence[Row | None]) -> None:
+    missing = [
+        {
+            "pointer": f"/items/{n}",
+            "productId": wish.product_id,
+            "variantId": wish.variant_id,
+            "requested": wish.quantity,
+            "available": 0,
+        }
+        for n, (wish, variant) in enumerate(zip(wishes, chosen, strict=True))
+        if variant is None
+    ]
+    if missing:
+        raise Problem(
+            409, "PRODUCT_UNAVAILABLE", "a product is not on sale", items=missing
+        )
+
+
+def _totals(rows: Rows, store: Store, cart: Cart, lines: Sequence[Line]) -> Totals:
+    subtotal = sum(line.total for line in lines)
+    freight = shipping.quote(rows, store.id, destination(cart.address), subtotal)
+    if freight is None:
+        raise Problem(
+            409, "SHIPPING_UNAVAILABLE", "no shipping zone covers the address"
+        )
+    fee: int = getattr(store, METHODS[cart.payment_method])["fee"]
+    return Totals(
+        subtotal=subtotal,
+        discount=0,
+        shipping=freight,
+        payment_fee=fee,
+        tax=0,
+        total=subtotal + freight + fee,
+    )
+
+
+def destination(address: Document) -> Destination:
+    return Destination(
+        address["country"], address["province"], address["city"], address["zip"]
+    )

@@ -1,0 +1,120 @@
+"""Customers: found or made from orders, and read."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from backhaul_reference import instants
+from backhaul_reference.documents import Document, decode_stored
+from backhaul_reference.problems import not_found
+from backhaul_reference.state import events
+from backhaul_reference.state.database import Row, Rows
+from backhaul_reference.state.paging import Listing, Window, listing
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+
+COUNT = """UPDATE customer SET orders_count = orders_count + 1,
+total_spent = total_spent + ? WHERE id = ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Who an order is for, as its snapshot keeps it."""
+
+    name: str = ""
+    email: str | None = None
+    phone: str | None = None
+    id: str | None = None
+    accepts_marketing: bool = False
+
+
+def of_order(tx: Tx, store: Store, contact: Contact, total: int) -> str | None:
+    """The customer behind an order: known by email, else registered now."""
+    if contact.email is None:
+        return contact.id
+    key = contact.email.casefold()
+    customer_id: str | None = contact.id or tx.value(
+        "SELECT id FROM customer WHERE store_id = ? AND email_key = ?", (store.id, key)
+    )
+    if customer_id is None:
+        return _register(tx, store, contact, total)
+    tx.run(COUNT, (total, customer_id))
+    return customer_id
+
+
+def _register(tx: Tx, store: Store, contact: Contact, total: int) -> str:
+    at_ms = tx.tick(store.id)
+    customer_id = tx.ids.new("cus")
+    columns: dict[str, Any] = {
+        "id": customer_id,
+        "store_id": store.id,
+        "email": contact.email,
+        "email_key": (contact.email or "").casefold() or None,
+        "phone": contact.phone,
+        "name": contact.name,
+        "tags": "[]",
+        "accepts_marketing": contact.accepts_marketing,
+        "addresses": "[]",
+        "orders_count": 1,
+        "total_spent": total,
+        "version": 1,
+        "created_ms": at_ms,
+        "updated_ms": at_ms,
+    }
+    tx.insert("customer", columns)
+    events.emit(tx, store.id, "customers/create", view(tx, store, customer_id))
+    return customer_id
+
+
+def give_back(tx: Tx, customer_id: str | None, total: int) -> None:
+    """A cancelled order no longer counts as money spent."""
+    tx.run(
+        "UPDATE customer SET total_spent = total_spent - ? WHERE id = ?",
+        (total, customer_id),
+    )
+
+
+def find(rows: Rows, store: Store, customer_id: str) -> sqlite3.Row:
+    row = rows.one(
+        "SELECT * FROM customer WHERE id = ? AND store_id = ?", (customer_id, store.id)
+    )
+    if row is None:
+        raise not_found("CUSTOMER")
+    return row
+
+
+def view(rows: Rows, store: Store, customer_id: str) -> Document:
+    return customer_view(store, find(rows, store, customer_id))
+
+
+def page(rows: Rows, store: Store, window: Window) -> Listing:
+    found = listing(rows, "customer", store.id, {}, window)
+    return Listing([customer_view(store, row) for row in found.rows], found.total)
+
+
+def every(rows: Rows, store: Store) -> list[Document]:
+    found = rows.all(
+        "SELECT * FROM customer WHERE store_id = ? ORDER BY created_ms, id", (store.id,)
+    )
+    return [customer_view(store, row) for row in found]
+
+
+def customer_view(store: Store, row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "email": row["email"],
+        "phone": row["phone"],
+        "firstName": row["first_name"],
+        "lastName": row["last_name"],
+        "name": row["name"],
+        "tags": decode_stored(row["tags"]),
+        "note": row["note"],
+        "acceptsMarketing": bool(row["accepts_marketing"]),
+        "addresses": decode_stored(row["addresses"]),
+        "ordersCount": row["orders_count"],
+        "totalSpent": store.money(row["total_spent"]),
+        "externalId": row["external_id"],
+        "createdAt": instants.to_text(row["created_ms"]),
+        "updatedAt": instants.to_text(row["updated_ms"]),
+        "version": row["version"],
+    }

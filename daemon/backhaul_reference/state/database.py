@@ -1,0 +1,63 @@
+"""Connections: one that writes, others that only read."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backhaul_reference.state.schema import migrate
+
+Row = sqlite3.Row
+Params = Sequence[Any] | Mapping[str, Any]
+
+
+class Rows:
+    """The few ways in which the state is asked."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def one(self, sql: str, params: Params = ()) -> Row | None:
+        row: Row | None = self.connection.execute(sql, params).fetchone()
+        return row
+
+    def all(self, sql: str, params: Params = ()) -> list[Row]:
+        return self.connection.execute(sql, params).fetchall()
+
+    def value(self, sql: str, params: Params = ()) -> Any:
+        row = self.connection.execute(sql, params).fetchone()
+        return None if row is None else row[0]
+
+
+def marks(values: Sequence[Any]) -> str:
+    """Placeholders for an IN list."""
+    return ",".join("?" * len(values))
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The one connection that writes; it also brings the tables up to date."""
+    connection = _connect(path)
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    migrate(connection)
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    connection = _connect(path)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=512
+    )
+    connection.row_factory = Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA busy_timeout = 2000")
+    return connection

@@ -1,0 +1,223 @@
+"""Deliveries: what is due, who holds it, how each attempt ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backhaul_reference import instants
+from backhaul_reference.documents import Document
+from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state.database import Row, Rows, marks
+from backhaul_reference.state.paging import Listing, Window
+from backhaul_reference.state.writer import Tx
+
+STATUSES = ("PENDING", "DELIVERED", "FAILED", "HELD")
+DISABLE_AFTER_MS = 5 * 24 * 3600 * 1000
+DISABLE_AFTER_FAILURES = 10
+
+DUE = """SELECT subscription_id, MIN(next_ms) AS next_ms FROM delivery
+WHERE status = 'PENDING' AND lease_ms IS NULL GROUP BY subscription_id"""
+CLAIM = """UPDATE delivery SET lease_ms = :now WHERE seq IN (
+  SELECT seq FROM delivery WHERE status = 'PENDING' AND lease_ms IS NULL
+    AND subscription_id = :subscription AND next_ms <= :now
+  ORDER BY next_ms, seq LIMIT :limit)
+RETURNING seq"""
+CLAIMED = """SELECT d.seq, d.id, d.attempts, d.series_start, d.subscription_id,
+  s.address, s.secret, s.previous_secret, s.previous_until_ms, e.id AS event_id,
+  e.topic, e.body, e.created_ms, st.subdomain
+FROM delivery d JOIN subscription s ON s.id = d.subscription_id
+JOIN event e ON e.seq = d.event_seq JOIN store st ON st.id = e.store_id
+WHERE d.seq IN ({}) ORDER BY d.seq"""
+# A retry of a subscription that was paused or disabled during the attempt.
+HOLD_INACTIVE = """UPDATE delivery SET status = 'HELD', next_ms = NULL WHERE seq = ?
+  AND (SELECT status FROM subscription WHERE id = subscription_id) <> 'ACTIVE'"""
+LIST = """SELECT d.*, e.id AS event_id, e.topic FROM delivery d
+JOIN event e ON e.seq = d.event_seq WHERE d.subscription_id = ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How one attempt ended, and what follows from it."""
+
+    delivery_seq: int
+    subscription_id: str
+    number: int
+    at_ms: int
+    duration_ms: int
+    status_code: int | None
+    error: str | None
+    delivered: bool
+    next_ms: int | None
+    gone: bool
+
+
+def clear_leases(tx: Tx) -> None:
+    """After a start nobody holds anything; what was in flight is due again."""
+    tx.run("UPDATE delivery SET lease_ms = NULL WHERE lease_ms IS NOT NULL")
+
+
+def due(rows: Rows) -> list[tuple[str, int]]:
+    """Each subscription with something pending, and when its first is due."""
+    return [(row["subscription_id"], row["next_ms"]) for row in rows.all(DUE)]
+
+
+def claim(tx: Tx, subscription_id: str, limit: int) -> list[Row]:
+    """Take due deliveries of one subscription, oldest first."""
+    params = {"now": tx.now_ms(), "subscription": subscription_id, "limit": limit}
+    taken = [row["seq"] for row in tx.connection.execute(CLAIM, params).fetchall()]
+    return tx.all(CLAIMED.format(marks(taken)), taken) if taken else []
+
+
+def record(tx: Tx, attempts: Sequence[Attempt]) -> None:
+    for attempt in attempts:
+        _record_one(tx, attempt)
+
+
+def _record_one(tx: Tx, attempt: Attempt) -> None:
+    status = "DELIVERED" if attempt.delivered else "FAILED"
+    if not attempt.delivered and attempt.next_ms is not None:
+        status = "PENDING"
+    known = tx.run(
+        "UPDATE delivery SET status = ?, attempts = ?, next_ms = ?, lease_ms = NULL"
+        " WHERE seq = ?",
+        (status, attempt.number, attempt.next_ms, attempt.delivery_seq),
+    )
+    if not known:
+        return  # the subscription was deleted meanwhile
+    if status == "PENDING":
+        tx.run(HOLD_INACTIVE, (attempt.delivery_seq,))
+    tx.insert(
+        "delivery_attempt",
+        {
+            "delivery_seq": attempt.delivery_seq,
+            "number": attempt.number,
+            "at_ms": attempt.at_ms,
+            "status_code": attempt.status_code,
+            "error": attempt.error,
+            "duration_ms": attempt.duration_ms,
+        },
+    )
+    if attempt.delivered:
+        _succeeded(tx, attempt)
+    else:
+        _failed(tx, attempt)
+
+
+def _succeeded(tx: Tx, attempt: Attempt) -> None:
+    tx.run(
+        "UPDATE subscription SET consecutive_failures = 0, failing_since_ms = NULL,"
+        " last_success_ms = ? WHERE id = ?",
+        (attempt.at_ms, attempt.subscription_id),
+    )
+
+
+def _failed(tx: Tx, attempt: Attempt) -> None:
+    row = tx.one(
+        "UPDATE subscription SET consecutive_failures = consecutive_failures + 1,"
+        " failing_since_ms = COALESCE(failing_since_ms, :at), last_failure_ms = :at"
+        " WHERE id = :id RETURNING consecutive_failures, failing_since_ms",
+        {"at": attempt.at_ms, "id": attempt.subscription_id},
+    )
+    if row is None:
+        return
+    long = attempt.at_ms - row["failing_since_ms"] >= DISABLE_AFTER_MS
+    if attempt.gone:
+        disable(tx, attempt.subscription_id, "GONE")
+    elif long and row["consecutive_failures"] >= DISABLE_AFTER_FAILURES:
+        disable(tx, attempt.subscription_id, "FAILING")
+
+
+def disable(tx: Tx, subscription_id: str, reason: str) -> None:
+    """Stop sending; what is not delivered yet is held, not lost."""
+    tx.run(
+        "UPDATE subscription SET status = 'DISABLED', disabled_reason = ?,"
+        " updated_ms = ? WHERE id = ? AND status <> 'DISABLED'",
+        (reason, tx.now_ms(), subscription_id),
+    )
+    hold(tx, subscription_id)
+
+
+def hold(tx: Tx, subscription_id: str) -> None:
+    tx.run(
+        "UPDATE delivery SET status = 'HELD', next_ms = NULL, lease_ms = NULL"
+        " WHERE subscription_id = ? AND status = 'PENDING'",
+        (subscription_id,),
+    )
+
+
+def redeliver(tx: Tx, subscription: Row, delivery_id: str) -> Document:
+    """Begin a new series of attempts on the same delivery, same event, same bytes."""
+    row = _find(tx, subscription["id"], delivery_id)
+    if subscription["status"] == "DISABLED":
+        raise Problem(409, "WEBHOOK_DISABLED", "the subscription is disabled")
+    tx.run(
+        "UPDATE delivery SET status = 'PENDING', series_start = attempts, next_ms = ?"
+        " WHERE seq = ? AND lease_ms IS NULL",
+        (tx.now_ms(), row["seq"]),
+    )
+    return view(tx, subscription["id"], delivery_id)
+
+
+def _find(rows: Rows, subscription_id: str, delivery_id: str) -> Row:
+    row = rows.one(LIST + " AND d.id = ?", (subscription_id, delivery_id))
+    if row is None:
+        raise not_found("DELIVERY")
+    return row
+
+
+def view(rows: Rows, subscription_id: str, delivery_id: str) -> Document:
+    return _views(rows, [_find(rows, subscription_id, delivery_id)])[0]
+
+
+def page(rows: Rows, subscription_id: str, window: Window) -> Listing:
+    total = rows.value(
+        "SELECT COUNT(*) FROM delivery WHERE subscription_id = ?", (subscription_id,)
+    )
+    found = rows.all(
+        LIST + " ORDER BY d.seq DESC LIMIT ? OFFSET ?",
+        (subscription_id, window.limit, window.offset),
+    )
+    return Listing(_views(rows, found), total)
+
+
+def _views(rows: Rows, found: Sequence[Row]) -> list[Document]:
+    seqs = [row["seq"] for row in found]
+    attempts: dict[int, list[Document]] = {seq: [] for seq in seqs}
+    for row in rows.all(
+        f"SELECT * FROM delivery_attempt WHERE delivery_seq IN ({marks(seqs)})"  # noqa: S608  - placeholders only
+        " ORDER BY seq",
+        seqs,
+    ):
+        attempts[row["delivery_seq"]].append(_attempt_view(row))
+    return [_view(row, attempts[row["seq"]]) for row in found]
+
+
+def _view(row: Row, attempts: list[Document]) -> Document:
+    return {
+        "id": row["id"],
+        "eventId": row["event_id"],
+        "topic": row["topic"],
+        "status": row["status"],
+        "attempts": attempts,
+        "nextAttemptAt": instants.to_text_or_none(row["next_ms"]),
+        "createdAt": instants.to_text(row["created_ms"]),
+    }
+
+
+def _attempt_view(row: Row) -> Document:
+    return {
+        "number": row["number"],
+        "at": instants.to_text(row["at_ms"]),
+        "statusCode": row["status_code"],
+        "error": row["error"],
+        "durationMs": row["duration_ms"],
+    }
+
+
+def counts(rows: Rows, store_id: str) -> dict[str, int]:
+    found = rows.all(
+        "SELECT d.status, COUNT(*) AS n FROM delivery d"
+        " JOIN subscription s ON s.id = d.subscription_id"
+        " WHERE s.store_id = ? GROUP BY d.status",
+        (store_id,),
+    )
+    return dict.fromkeys(STATUSES, 0) | {row["status"]: row["n"] for row in found}

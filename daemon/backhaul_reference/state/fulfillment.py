@@ -1,0 +1,136 @@
+"""Fulfilling orders, whole or in part."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backhaul_reference import lifecycle
+from backhaul_reference.documents import Document, decode_stored, encode_text
+from backhaul_reference.problems import Flaw, invalid
+from backhaul_reference.state import events, order_changes, order_views
+from backhaul_reference.state.database import Row
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+
+SHIP = """UPDATE order_item SET fulfilled = fulfilled + :n
+WHERE order_id = :order_id AND id = :id AND fulfilled + :n <= quantity"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A shipment asked for; without items it carries everything that is left."""
+
+    company: str | None = None
+    number: str | None = None
+    url: str | None = None
+    items: tuple[tuple[str, int], ...] | None = None
+
+    def same_tracking(self, shipment: Row) -> bool:
+        given = (self.company, self.number, self.url)
+        return given == (shipment["company"], shipment["number"], shipment["url"])
+
+
+def fulfill(tx: Tx, store: Store, order_id: str, wanted: Dispatch) -> Document:
+    row = order_views.find(tx, store, order_id)
+    lines = tx.all("SELECT * FROM order_item WHERE order_id = ?", (order_id,))
+    _check_lines(wanted, lines)
+    if row["confirmation_required"] and row["confirmed_ms"] is None:
+        raise order_changes.refusal(
+            "ORDER_AWAITING_CONFIRMATION", "the merchant has not confirmed it yet", row
+        )
+    left = {line["id"]: line["quantity"] - line["fulfilled"] for line in lines}
+    if not any(left.values()):
+        return _repeat(tx, store, row, wanted)
+    parcel = _parcel(wanted, left)
+    return _ship(tx, store, row, wanted, parcel, left)
+
+
+def _check_lines(wanted: Dispatch, lines: Sequence[Row]) -> None:
+    known = {line["id"] for line in lines}
+    flaws = [
+        Flaw(f"/items/{n}/lineItemId", "NOT_FOUND", "the order has no such line")
+        for n, (line_id, _) in enumerate(wanted.items or ())
+        if line_id not in known
+    ]
+    if flaws:
+        raise invalid(flaws)
+
+
+def _repeat(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
+    """Everything is shipped: the same request again is fine, another is not."""
+    shipments = tx.all("SELECT * FROM shipment WHERE order_id = ?", (row["id"],))
+    if any(_is_repeat(wanted, shipment) for shipment in shipments):
+        return order_views.view(tx, store, row["id"])
+    raise order_changes.refusal(
+        "ORDER_ALREADY_FULFILLED", "it is fulfilled with other tracking", row
+    )
+
+
+def _is_repeat(wanted: Dispatch, shipment: Row) -> bool:
+    if not wanted.same_tracking(shipment):
+        return False
+    if wanted.items is None:
+        return True
+    shipped = {
+        (item["lineItemId"], item["quantity"])
+        for item in decode_stored(shipment["items"])
+    }
+    return set(wanted.items) == shipped
+
+
+def _parcel(wanted: Dispatch, left: dict[str, int]) -> dict[str, int]:
+    if wanted.items is None:
+        return {line_id: count for line_id, count in left.items() if count}
+    parcel: dict[str, int] = {}
+    for line_id, count in wanted.items:
+        parcel[line_id] = parcel.get(line_id, 0) + count
+    return parcel
+
+
+def _ship(
+    tx: Tx,
+    store: Store,
+    row: Row,
+    wanted: Dispatch,
+    parcel: dict[str, int],
+    left: dict[str, int],
+) -> Document:
+    order_id = row["id"]
+    before = order_views.view(tx, store, order_id)
+    for line_id, count in parcel.items():
+        if not tx.connection.execute(
+            SHIP, {"n": count, "order_id": order_id, "id": line_id}
+        ).rowcount:
+            raise order_changes.refusal(
+                "QUANTITY_NOT_FULFILLABLE", "fewer are left than asked for", row
+            )
+    at_ms = tx.tick(store.id)
+    _add_shipment(tx, order_id, wanted, parcel, at_ms)
+    rest = sum(left.values()) - sum(parcel.values())
+    trigger = "some" if rest else "all"
+    fulfillment = lifecycle.fulfillment_after(row["fulfillment"], trigger)
+    order_changes.touch(tx, order_id, at_ms, {"fulfillment": fulfillment})
+    after = order_views.view(tx, store, order_id)
+    data = {**after, "shipment": after["shipments"][-1]}
+    events.emit(tx, store.id, "orders/fulfilled", data)
+    order_changes.announce_update(tx, store, before, after)
+    return after
+
+
+def _add_shipment(
+    tx: Tx, order_id: str, wanted: Dispatch, parcel: dict[str, int], at_ms: int
+) -> None:
+    items = [
+        {"lineItemId": line_id, "quantity": count} for line_id, count in parcel.items()
+    ]
+    tx.insert(
+        "shipment",
+        {
+            "id": tx.ids.new("shp"),
+            "order_id": order_id,
+            "company": wanted.company,
+            "number": wanted.number,
+            "url": wanted.url,
+            "items": encode_text(items),
+            "shipped_ms": at_ms,
+        },
+    )

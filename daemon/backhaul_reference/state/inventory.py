@@ -1,0 +1,193 @@
+"""Inventory: levels, history, and the adjustments a client asks for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from backhaul_reference import instants
+from backhaul_reference.documents import Document
+from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state import stock
+from backhaul_reference.state.database import Row, Rows
+from backhaul_reference.state.paging import Listing, Window, listing
+from backhaul_reference.state.stock import Cause, Moved, Source
+from backhaul_reference.state.writer import Tx
+
+CLIENT_REASONS = (
+    "MANUAL_ADJUSTMENT",
+    "CORRECTION",
+    "STOCK_COUNT",
+    "RECEIVED",
+    "RESTOCK",
+    "RETURN",
+    "DAMAGED",
+    "SHRINKAGE",
+    "PROMOTION",
+    "OTHER",
+)
+REASONS = (*CLIENT_REASONS, "ORDER_PLACED", "ORDER_CANCELLED", "INITIAL_STOCK")
+
+LEVELS = """SELECT v.*, p.title AS product_title FROM variant v
+JOIN product p ON p.id = v.product_id WHERE v.store_id = ?"""
+NEWEST_LEVELS = " ORDER BY p.created_ms DESC, p.id DESC, v.position"
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A change asked for: a signed amount, or the stock to end with."""
+
+    product_id: str
+    variant_id: str | None
+    amount: int
+    absolute: bool
+    reason: str
+    note: str | None
+    expected: int | None
+
+
+def adjust(tx: Tx, store_id: str, source: Source, wanted: Adjustment) -> Document:
+    """Apply an adjustment to every addressed variant, or to none."""
+    targets = addressed(tx, store_id, wanted)
+    _check_expected(wanted, targets)
+    at_ms = tx.tick(store_id)
+    adjustment_id = tx.ids.new("adj")
+    cause = Cause(adjustment_id, wanted.reason, source, at_ms, wanted.note)
+    moved = [_apply(tx, store_id, target, wanted, cause) for target in targets]
+    stock.announce(tx, store_id, cause, [one for one in moved if one.change])
+    return {
+        "adjustmentId": adjustment_id,
+        "productId": wanted.product_id,
+        "reason": wanted.reason,
+        "levels": [one.level() for one in moved],
+        "createdAt": instants.to_text(at_ms),
+    }
+
+
+def addressed(tx: Tx, store_id: str, wanted: Adjustment) -> list[Row]:
+    """Every variant of the product, or the one that was named.
+
+    The reading of "synchronised across variants" lives here and nowhere else.
+    """
+    variants = tx.all(
+        "SELECT id, product_id, sku, stock FROM variant"
+        " WHERE product_id = ? AND store_id = ? ORDER BY position",
+        (wanted.product_id, store_id),
+    )
+    if not variants:
+        raise not_found("PRODUCT")
+    if wanted.variant_id is None:
+        return variants
+    named = [row for row in variants if row["id"] == wanted.variant_id]
+    if not named:
+        raise not_found("VARIANT")
+    return named
+
+
+def _check_expected(wanted: Adjustment, targets: list[Row]) -> None:
+    if wanted.expected is None:
+        return
+    other = [row for row in targets if row["stock"] != wanted.expected]
+    if other:
+        raise Problem(
+            409,
+            "STOCK_CHANGED",
+            "the stock is not what was expected",
+            items=[_item(row, wanted.expected) for row in other],
+        )
+
+
+def _apply(
+    tx: Tx, store_id: str, target: Row, wanted: Adjustment, cause: Cause
+) -> Moved:
+    change = wanted.amount - target["stock"] if wanted.absolute else wanted.amount
+    if change == 0:
+        now = target["stock"]
+        return Moved(target["product_id"], target["id"], target["sku"], now, 0, now)
+    moved = stock.move(tx, store_id, target["id"], change, cause)
+    if moved is None:
+        raise Problem(
+            409,
+            "INSUFFICIENT_STOCK" if change < 0 else "STOCK_LIMIT_EXCEEDED",
+            "the stock would leave its bounds",
+            items=[_item(target, change)],
+        )
+    return moved
+
+
+def _item(row: Row, requested: int) -> Document:
+    return {
+        "pointer": "/adjustment",
+        "productId": row["product_id"],
+        "variantId": row["id"],
+        "requested": requested,
+        "available": row["stock"],
+    }
+
+
+def level_view(row: Row) -> Document:
+    return {
+        "productId": row["product_id"],
+        "variantId": row["id"],
+        "sku": row["sku"],
+        "productTitle": row["product_title"],
+        "variantTitle": row["title"],
+        "stock": row["stock"],
+        "trackInventory": bool(row["tracked"]),
+        "inventoryPolicy": row["policy"],
+        "updatedAt": instants.to_text(row["stock_ms"]),
+    }
+
+
+def levels(rows: Rows, store_id: str, window: Window) -> Listing:
+    total = rows.value("SELECT COUNT(*) FROM variant WHERE store_id = ?", (store_id,))
+    found = rows.all(
+        LEVELS + NEWEST_LEVELS + " LIMIT ? OFFSET ?",
+        (store_id, window.limit, window.offset),
+    )
+    return Listing([level_view(row) for row in found], total)
+
+
+def every_level(rows: Rows, store_id: str) -> list[Document]:
+    found = rows.all(LEVELS + NEWEST_LEVELS, (store_id,))
+    return [level_view(row) for row in found]
+
+
+def product_levels(rows: Rows, store_id: str, product_id: str) -> list[Document]:
+    found = rows.all(
+        LEVELS + " AND v.product_id = ? ORDER BY v.position", (store_id, product_id)
+    )
+    if not found:
+        raise not_found("PRODUCT")
+    return [level_view(row) for row in found]
+
+
+def history_view(row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "adjustmentId": row["adjustment_id"],
+        "productId": row["product_id"],
+        "variantId": row["variant_id"],
+        "sku": row["sku"],
+        "adjustment": row["adjustment"],
+        "stockBefore": row["stock_before"],
+        "stockAfter": row["stock_after"],
+        "reason": row["reason"],
+        "note": row["note"],
+        "source": {"type": row["source_type"], "id": row["source_id"]},
+        "orderId": row["order_id"],
+        "createdAt": instants.to_text(row["created_ms"]),
+    }
+
+
+def history(
+    rows: Rows, store_id: str, filters: dict[str, Any], window: Window
+) -> Listing:
+    """Newest first; filters name columns of the history."""
+    found = listing(rows, "history", store_id, filters, window, newest="seq DESC")
+    return Listing([history_view(row) for row in found.rows], found.total)
+
+
+def every_history(rows: Rows, store_id: str) -> list[Document]:
+    found = rows.all(
+        "SELECT * FROM history WHERE store_id = ? ORDER BY seq", (store_id,)
+    )
+    return [history_view(row) for row in found]

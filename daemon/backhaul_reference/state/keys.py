@@ -1,0 +1,81 @@
+"""API keys: only their hashes are kept."""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backhaul_reference import instants
+from backhaul_reference.documents import Document, decode_stored, encode_text
+from backhaul_reference.identifiers import sha256_hex
+from backhaul_reference.problems import not_found
+from backhaul_reference.state.database import Rows
+from backhaul_reference.state.writer import Tx
+
+SCOPES = (
+    "orders:read",
+    "orders:write",
+    "products:read",
+    "products:write",
+    "inventory:read",
+    "inventory:write",
+    "customers:read",
+    "customers:write",
+    "store:read",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A live key."""
+
+    id: str
+    store_id: str
+    scopes: frozenset[str]
+
+
+def find(rows: Rows, presented: str) -> ApiKey | None:
+    digest = sha256_hex(presented)
+    row = rows.one(
+        "SELECT id, store_id, hash, scopes FROM api_key"
+        " WHERE hash = ? AND revoked_ms IS NULL",
+        (digest,),
+    )
+    if row is None or not hmac.compare_digest(row["hash"], digest):
+        return None
+    scopes = frozenset(decode_stored(row["scopes"]))
+    return ApiKey(row["id"], row["store_id"], scopes)
+
+
+def add(
+    tx: Tx, store_id: str, secret: str, *, name: str, scopes: Sequence[str] = SCOPES
+) -> Document:
+    """Record a key; its text is in the answer and nowhere else."""
+    created_ms = tx.now_ms()
+    values = {
+        "id": tx.ids.new("key"),
+        "store_id": store_id,
+        "hash": sha256_hex(secret),
+        "last4": secret[-4:],
+        "name": name,
+        "scopes": encode_text(sorted(scopes)),
+        "created_ms": created_ms,
+    }
+    tx.insert("api_key", values)
+    return {
+        "id": values["id"],
+        "key": secret,
+        "name": name,
+        "last4": secret[-4:],
+        "scopes": sorted(scopes),
+        "createdAt": instants.to_text(created_ms),
+    }
+
+
+def revoke(tx: Tx, store_id: str, key_id: str) -> None:
+    changed = tx.run(
+        "UPDATE api_key SET revoked_ms = ?"
+        " WHERE id = ? AND store_id = ? AND revoked_ms IS NULL",
+        (tx.now_ms(), key_id, store_id),
+    )
+    if not changed:
+        raise not_found("KEY")

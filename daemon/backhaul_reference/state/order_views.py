@@ -1,0 +1,237 @@
+"""Orders as merchants and as buyers see them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from backhaul_reference import instants
+from backhaul_reference.documents import Document, decode_stored
+from backhaul_reference.lifecycle import Standing, status_of
+from backhaul_reference.problems import not_found
+from backhaul_reference.state.database import Row, Rows, marks
+from backhaul_reference.state.paging import Listing, Window, listing
+from backhaul_reference.state.stores import Store
+
+CHILDREN = ("order_item", "shipment", "payment_report")
+TOTALS = {
+    "subtotal": "subtotal",
+    "discount": "discount",
+    "shipping": "shipping",
+    "paymentFee": "payment_fee",
+    "tax": "tax",
+    "total": "total",
+}
+Children = dict[str, dict[str, list[Row]]]
+
+
+def find(rows: Rows, store: Store, order_id: str) -> Row:
+    row = rows.one(
+        "SELECT * FROM orders WHERE id = ? AND store_id = ?", (order_id, store.id)
+    )
+    if row is None:
+        raise not_found("ORDER")
+    return row
+
+
+def view(rows: Rows, store: Store, order_id: str) -> Document:
+    return views(rows, store, [find(rows, store, order_id)])[0]
+
+
+def page(
+    rows: Rows, store: Store, filters: dict[str, str | None], window: Window
+) -> Listing:
+    found = listing(rows, "orders", store.id, filters, window)
+    return Listing(views(rows, store, found.rows), found.total)
+
+
+def every(rows: Rows, store: Store) -> list[Document]:
+    found = rows.all(
+        "SELECT * FROM orders WHERE store_id = ? ORDER BY number", (store.id,)
+    )
+    batches = [found[start : start + 500] for start in range(0, len(found), 500)]
+    return [order for batch in batches for order in views(rows, store, batch)]
+
+
+def views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+    children = _children(rows, [row["id"] for row in found])
+    return [_order(store, row, children) for row in found]
+
+
+def _children(rows: Rows, order_ids: Sequence[str]) -> Children:
+    found: Children = {}
+    for table in CHILDREN:
+        by_order: dict[str, list[Row]] = defaultdict(list)
+        sql = (
+            f"SELECT * FROM {table} WHERE order_id IN ({marks(order_ids)}) ORDER BY seq"  # noqa: S608  - literals and placeholders only
+        )
+        for row in rows.all(sql, order_ids):
+            by_order[row["order_id"]].append(row)
+        found[table] = by_order
+    return found
+
+
+def status(row: Row) -> str:
+    return status_of(
+        Standing(
+            row["financial"],
+            row["fulfillment"],
+            row["confirmed_ms"] is not None,
+            row["cancelled_ms"] is not None,
+        )
+    )
+
+
+def standing_view(row: Row) -> Document:
+    """The three statuses, as a refusal quotes them."""
+    return {
+        "status": status(row),
+        "financialStatus": row["financial"],
+        "fulfillmentStatus": row["fulfillment"],
+    }
+
+
+def amount_due(row: Row) -> int:
+    unpaid = row["financial"] == "PENDING" and row["cancelled_ms"] is None
+    return row["total"] if unpaid else 0
+
+
+def _order(store: Store, row: Row, children: Children) -> Document:
+    order_id = row["id"]
+    return {
+        "id": order_id,
+        "number": row["number"],
+        "name": f"#{row['number']}",
+        "externalId": row["external_id"],
+        "source": row["source"],
+        **standing_view(row),
+        "confirmation": {
+            "required": bool(row["confirmation_required"]),
+            "confirmedAt": instants.to_text_or_none(row["confirmed_ms"]),
+        },
+        "currency": row["currency"],
+        "paymentMethod": row["payment_method"],
+        "customer": {
+            "id": row["customer_id"],
+            "name": row["customer_name"],
+            "email": row["customer_email"],
+            "phone": row["customer_phone"],
+        },
+        "items": [_item(store, item) for item in children["order_item"][order_id]],
+        "totals": _totals(store, row),
+        "discountCode": row["discount_code"],
+        "shippingAddress": row["address"] and decode_stored(row["address"]),
+        "payment": _payment(store, row, children["payment_report"][order_id]),
+        "shipments": [_shipment(one) for one in children["shipment"][order_id]],
+        "cancellation": _cancellation(row),
+        "note": row["note"],
+        "tags": decode_stored(row["tags"]),
+        "placedAt": instants.to_text(row["placed_ms"]),
+        "createdAt": instants.to_text(row["created_ms"]),
+        "updatedAt": instants.to_text(row["updated_ms"]),
+        "version": row["version"],
+    }
+
+
+def _totals(store: Store, row: Row) -> Document:
+    return {name: store.money(row[column]) for name, column in TOTALS.items()}
+
+
+def _item(store: Store, row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "productId": row["product_id"],
+        "variantId": row["variant_id"],
+        "sku": row["sku"],
+        "title": row["title"],
+        "variantTitle": row["variant_title"],
+        "options": decode_stored(row["options"]),
+        "imageUrl": row["image_url"],
+        "quantity": row["quantity"],
+        "fulfilledQuantity": row["fulfilled"],
+        "restockedQuantity": row["restocked"],
+        "unitPrice": store.money(row["unit_price"]),
+        "discount": store.money(row["discount"]),
+        "total": store.money(row["total"]),
+    }
+
+
+def _payment(store: Store, row: Row, reports: Sequence[Row]) -> Document:
+    last = reports[-1] if reports else None
+    return {
+        "method": row["payment_method"],
+        "paidAt": instants.to_text_or_none(row["paid_ms"]),
+        "amountDue": store.money(amount_due(row)),
+        "report": last
+        and {
+            "transactionId": last["transaction_id"],
+            "payerName": last["payer_name"],
+            "reportedAt": instants.to_text(last["reported_ms"]),
+            "duplicateOf": last["duplicate_of"],
+        },
+    }
+
+
+def _shipment(row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "trackingCompany": row["company"],
+        "trackingNumber": row["number"],
+        "trackingUrl": row["url"],
+        "items": decode_stored(row["items"]),
+        "shippedAt": instants.to_text(row["shipped_ms"]),
+    }
+
+
+def _cancellation(row: Row) -> Document | None:
+    if row["cancelled_ms"] is None:
+        return None
+    return {
+        "reason": row["cancel_reason"],
+        "note": row["cancel_note"],
+        "restocked": bool(row["cancel_restock"]),
+        "refunded": bool(row["cancel_refund"]),
+        "skippedItems": decode_stored(row["cancel_skipped"]),
+        "cancelledAt": instants.to_text(row["cancelled_ms"]),
+    }
+
+
+def tracking_view(rows: Rows, store: Store, row: Row) -> Document:
+    """What anyone with the link may see: no address, no contact, no ids."""
+    order = views(rows, store, [row])[0]
+    names = ("number", "name", "status", "financialStatus", "fulfillmentStatus")
+    required = row["confirmation_required"] and row["cancelled_ms"] is None
+    return {
+        **{name: order[name] for name in names},
+        "awaitingConfirmation": bool(required) and row["confirmed_ms"] is None,
+        "placedAt": order["placedAt"],
+        "cancelledAt": instants.to_text_or_none(row["cancelled_ms"]),
+        "currency": order["currency"],
+        "items": [_tracked_item(item) for item in order["items"]],
+        "totals": order["totals"],
+        "shipments": [_tracked_shipment(one) for one in order["shipments"]],
+        "payment": _tracked_payment(store, row, order["payment"]),
+    }
+
+
+def _tracked_item(item: Document) -> Document:
+    names = ("title", "variantTitle", "imageUrl", "quantity", "unitPrice")
+    return {name: item[name] for name in (*names, "discount", "total")}
+
+
+def _tracked_shipment(shipment: Document) -> Document:
+    names = ("trackingCompany", "trackingNumber", "trackingUrl", "shippedAt")
+    return {name: shipment[name] for name in names}
+
+
+def _tracked_payment(store: Store, row: Row, payment: Document) -> Document | None:
+    if row["payment_method"] != "CUSTOM_QR" or amount_due(row) == 0:
+        return None
+    report = payment["report"]
+    return {
+        "method": "CUSTOM_QR",
+        "qr": store.custom_qr.get("qr"),
+        "amountDue": payment["amountDue"],
+        "currency": row["currency"],
+        "instructions": store.custom_qr["instructions"],
+        "report": report
+        and {name: report[name] for name in ("transactionId", "reportedAt")},
+    }

@@ -1,0 +1,214 @@
+"""Products: reading them, creating, merging changes into them, deleting them."""
+
+import re
+import sqlite3
+import unicodedata
+from typing import Any
+
+from backhaul_reference import instants
+from backhaul_reference.documents import Document, encode_text
+from backhaul_reference.problems import Flaw, Problem, invalid, not_found
+from backhaul_reference.state import events, product_views, unlinking, variants
+from backhaul_reference.state.database import Row, Rows
+from backhaul_reference.state.paging import Listing, Window, listing
+from backhaul_reference.state.stock import Source
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+
+AS_JSON = ("tags", "images", "options")
+EMPTY: Document = {"tags": [], "images": [], "options": []}
+COLUMNS = (
+    "title",
+    "handle",
+    "description",
+    "vendor",
+    "product_type",
+    "status",
+    "external_id",
+    "seo_title",
+    "seo_description",
+    *AS_JSON,
+)
+
+
+def page(rows: Rows, store: Store, filters: dict[str, Any], window: Window) -> Listing:
+    """v1 products, newest first; `search` must be case-folded already."""
+    found = listing(rows, "product", store.id, filters, window)
+    return Listing(product_views.v1_views(rows, store, found.rows), found.total)
+
+
+def visible_page(
+    rows: Rows, store: Store, filters: dict[str, Any], window: Window
+) -> Listing:
+    visible = {**filters, "status": "active"}
+    found = listing(rows, "product", store.id, visible, window)
+    return Listing(product_views.storefront_views(rows, store, found.rows), found.total)
+
+
+def every(rows: Rows, store: Store) -> list[Document]:
+    found = rows.all(
+        "SELECT * FROM product WHERE store_id = ? ORDER BY created_ms, id", (store.id,)
+    )
+    return [
+        view for row in found for view in product_views.v1_views(rows, store, [row])
+    ]
+
+
+def view(rows: Rows, store: Store, product_id: str) -> Document:
+    return product_views.v1_views(rows, store, [_row(rows, store, product_id)])[0]
+
+
+def visible_view(rows: Rows, store: Store, handle_or_id: str) -> Document:
+    row = rows.one(
+        "SELECT * FROM product WHERE store_id = ? AND status = 'active'"
+        " AND (id = ? OR handle = ?)",
+        (store.id, handle_or_id, handle_or_id),
+    )
+    if row is None:
+        raise not_found("PRODUCT")
+    shown = product_views.storefront_views(rows, store, [row])[0]
+    return {**shown, "collections": []}
+
+
+def _row(rows: Rows, store: Store, product_id: str) -> Row:
+    row = rows.one(
+        "SELECT * FROM product WHERE id = ? AND store_id = ?", (product_id, store.id)
+    )
+    if row is None:
+        raise not_found("PRODUCT")
+    return row
+
+
+def create(tx: Tx, store: Store, source: Source, values: Document) -> Document:
+    """Create a product with its variants; opening stock is logged."""
+    _refuse_collections(values)
+    at_ms = tx.tick(store.id)
+    product_id = tx.ids.new("prod")
+    handle = values.get("handle") or free_handle(tx, store, values["title"])
+    known = {name: values[name] for name in COLUMNS if name in values}
+    merged = {"status": "active", **EMPTY, **known, "handle": handle}
+    columns: Document = _stored(merged)
+    columns["published_ms"] = at_ms if merged["status"] == "active" else None
+    columns |= {"id": product_id, "store_id": store.id, "search": "", "version": 1}
+    columns |= {"created_ms": at_ms, "updated_ms": at_ms}
+    _insert(tx, store, columns)
+    variants.add_all(tx, store, source, product_id, variants.wanted(values), at_ms)
+    _index_search(tx, product_id)
+    created = view(tx, store, product_id)
+    events.emit(tx, store.id, "products/create", created)
+    return created
+
+
+def update(
+    tx: Tx, store: Store, source: Source, product_id: str, values: Document
+) -> Document:
+    """Merge a change; an event and a new version only if something differs."""
+    before = view(tx, store, product_id)
+    _refuse_collections(values)
+    at_ms = tx.tick(store.id)
+    columns = _stored({name: values[name] for name in COLUMNS if name in values})
+    if values.get("status") == "active" and before["publishedAt"] is None:
+        columns["published_ms"] = at_ms
+    if columns:
+        _update(tx, store, product_id, columns)
+    if "variants" in values:
+        variants.replace(tx, store, source, product_id, values["variants"], at_ms)
+    after = view(tx, store, product_id)
+    if after == before:
+        return before
+    _index_search(tx, product_id)
+    tx.run(
+        "UPDATE product SET version = version + 1, updated_ms = ? WHERE id = ?",
+        (at_ms, product_id),
+    )
+    changed = view(tx, store, product_id)
+    events.emit(tx, store.id, "products/update", changed)
+    return changed
+
+
+def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
+    """Delete a product and its variants; orders keep what they snapshot."""
+    last = view(tx, store, product_id)
+    at_ms = tx.tick(store.id)
+    unlinking.unlink_product(tx, store.id, product_id)
+    variants.remove(tx, store, source, last["variants"], at_ms)
+    tx.run("DELETE FROM product WHERE id = ?", (product_id,))
+    data = {name: last[name] for name in ("id", "handle", "title", "externalId")}
+    data["variants"] = [{"id": v["id"], "sku": v["sku"]} for v in last["variants"]]
+    data["deletedAt"] = instants.to_text(at_ms)
+    events.emit(tx, store.id, "products/delete", data)
+    return {"id": product_id, "deleted": True}
+
+
+def free_handle(tx: Tx, store: Store, title: str) -> str:
+    """A handle made from the title, with a number behind it when it is taken."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
+    stem = "-".join(re.findall(r"[a-z0-9]+", plain.lower()))[:200].strip("-")
+    stem = stem or "product"
+    taken = {
+        row["handle"]
+        for row in tx.all(
+            "SELECT handle FROM product WHERE store_id = ?"
+            " AND (handle = ? OR handle GLOB ?)",
+            (store.id, stem, f"{stem}-[0-9]*"),
+        )
+    }
+    numbered = (f"{stem}-{n}" for n in range(1, len(taken) + 2))
+    return next(name for name in (stem, *numbered) if name not in taken)
+
+
+def _refuse_collections(values: Document) -> None:
+    wanted = values.get("collection_ids") or ()
+    flaws = [
+        Flaw(f"/collectionIds/{n}", "NOT_FOUND", "there is no such collection")
+        for n, _ in enumerate(wanted)
+    ]
+    if flaws:
+        raise invalid(flaws)
+
+
+def _stored(values: Document) -> Document:
+    return {
+        name: encode_text(value or []) if name in AS_JSON else value
+        for name, value in values.items()
+    }
+
+
+def _insert(tx: Tx, store: Store, columns: Document) -> None:
+    try:
+        tx.insert("product", columns)
+    except sqlite3.IntegrityError as error:
+        raise _taken(tx, store, columns, error) from error
+
+
+def _update(tx: Tx, store: Store, product_id: str, columns: Document) -> None:
+    try:
+        tx.update("product", product_id, columns)
+    except sqlite3.IntegrityError as error:
+        raise _taken(tx, store, columns, error) from error
+
+
+def _taken(
+    tx: Tx, store: Store, columns: Document, error: sqlite3.IntegrityError
+) -> Exception:
+    if "product.handle" in str(error):
+        column, code = "handle", "HANDLE_TAKEN"
+    elif "product.external_id" in str(error):
+        column, code = "external_id", "DUPLICATE_EXTERNAL_ID"
+    else:
+        return error
+    existing = tx.value(
+        f"SELECT id FROM product WHERE store_id = ? AND {column} = ?",  # noqa: S608  - one of two literals above
+        (store.id, columns[column]),
+    )
+    return Problem(409, code, "another product has it", existingId=existing)
+
+
+def _index_search(tx: Tx, product_id: str) -> None:
+    row = tx.one(
+        "SELECT p.title, p.handle, p.tags, GROUP_CONCAT(v.sku, char(10)) AS skus"
+        " FROM product p LEFT JOIN variant v ON v.product_id = p.id WHERE p.id = ?",
+        (product_id,),
+    )
+    text = "\n".join(part or "" for part in row or ()).casefold()
+    tx.update("product", product_id, {"search": text})

@@ -1,0 +1,166 @@
+"""Variants of a product: adding, replacing the full list, removing."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from backhaul_reference.documents import Document, encode_text
+from backhaul_reference.problems import Flaw, Problem, invalid
+from backhaul_reference.state import stock, unlinking
+from backhaul_reference.state.stock import Cause, Source
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+
+COLUMNS = {
+    "title": "title",
+    "sku": "sku",
+    "barcode": "barcode",
+    "price": "price",
+    "compare_at_price": "compare_at",
+    "track_inventory": "tracked",
+    "inventory_policy": "policy",
+    "image_url": "image_url",
+    "weight_grams": "weight_grams",
+}
+DEFAULTS = {"title": "Default", "tracked": True, "policy": "DENY"}
+
+
+def wanted(values: Document) -> list[Document]:
+    """The variants of a create request; without a list it means one default variant."""
+    if values.get("variants"):
+        listed: list[Document] = values["variants"]
+        return listed
+    names = ("price", "sku", "stock")
+    return [{name: values[name] for name in names if name in values}]
+
+
+def add_all(
+    tx: Tx,
+    store: Store,
+    source: Source,
+    product_id: str,
+    listed: Sequence[Document],
+    at_ms: int,
+) -> None:
+    adjustment_id = tx.ids.new("adj")
+    cause = Cause(adjustment_id, "INITIAL_STOCK", source, at_ms)
+    for position, values in enumerate(listed, start=1):
+        variant_id = _add(tx, store, product_id, position, values, at_ms)
+        if values.get("stock"):
+            stock.move(tx, store.id, variant_id, values["stock"], cause)
+
+
+def _add(
+    tx: Tx, store: Store, product_id: str, position: int, values: Document, at_ms: int
+) -> str:
+    columns = {**DEFAULTS, **_columns(values)}
+    columns["title"] = columns["title"] or _titled(values)
+    columns |= {"id": tx.ids.new("var"), "store_id": store.id}
+    columns |= {"product_id": product_id, "position": position}
+    columns |= {"options": encode_text(values.get("options") or {})}
+    columns |= {"created_ms": at_ms, "updated_ms": at_ms, "stock_ms": at_ms}
+    try:
+        tx.insert("variant", columns)
+    except sqlite3.IntegrityError as error:
+        raise _sku_taken(tx, store, values) from error
+    variant_id: str = columns["id"]
+    return variant_id
+
+
+def replace(
+    tx: Tx,
+    store: Store,
+    source: Source,
+    product_id: str,
+    listed: Sequence[Document],
+    at_ms: int,
+) -> None:
+    """Make the list the product's variants: change, add, remove."""
+    existing = {
+        row["id"]: row
+        for row in tx.all("SELECT * FROM variant WHERE product_id = ?", (product_id,))
+    }
+    _check_known(listed, set(existing))
+    kept = {values["id"] for values in listed if values.get("id")}
+    gone = [
+        {"id": row["id"], "stock": row["stock"]}
+        for row in existing.values()
+        if row["id"] not in kept
+    ]
+    unlinking.unlink_variants(tx, store.id, [row["id"] for row in gone])
+    remove(tx, store, source, gone, at_ms)
+    for position, values in enumerate(listed, start=1):
+        if values.get("id"):
+            _change(tx, store, values["id"], position, values, at_ms)
+        else:
+            _add(tx, store, product_id, position, values, at_ms)
+
+
+def _check_known(listed: Sequence[Document], known: set[str]) -> None:
+    flaws = [
+        Flaw(f"/variants/{n}/id", "NOT_FOUND", "the product has no such variant")
+        for n, values in enumerate(listed)
+        if values.get("id") and values["id"] not in known
+    ]
+    if not listed:
+        flaws.append(Flaw("/variants", "TOO_SHORT", "at least one variant stays"))
+    ids = [values["id"] for values in listed if values.get("id")]
+    if len(ids) != len(set(ids)):
+        flaws.append(Flaw("/variants", "DUPLICATE", "a variant is listed twice"))
+    flaws += [
+        Flaw(f"/variants/{n}/price", "REQUIRED", "is required")
+        for n, values in enumerate(listed)
+        if not values.get("id") and values.get("price") is None
+    ]
+    if flaws:
+        raise invalid(flaws)
+
+
+def _change(
+    tx: Tx, store: Store, variant_id: str, position: int, values: Document, at_ms: int
+) -> None:
+    columns: Document = {**_columns(values), "position": position}
+    if "options" in values:
+        columns["options"] = encode_text(values["options"] or {})
+    before = tx.one("SELECT * FROM variant WHERE id = ?", (variant_id,))
+    assert before is not None  # noqa: S101  - its id was checked against the list
+    if all(before[name] == value for name, value in columns.items()):
+        return
+    try:
+        tx.update("variant", variant_id, {**columns, "updated_ms": at_ms})
+    except sqlite3.IntegrityError as error:
+        raise _sku_taken(tx, store, values) from error
+
+
+def remove(
+    tx: Tx, store: Store, source: Source, gone: Sequence[Document], at_ms: int
+) -> None:
+    """Delete variants; what stock they had leaves through the ledger."""
+    note = "variant deleted"
+    cause = Cause(tx.ids.new("adj"), "OTHER", source, at_ms, note)
+    for variant in gone:
+        if variant["stock"]:
+            stock.move(
+                tx, store.id, variant["id"], -variant["stock"], cause, force=True
+            )
+        tx.run("DELETE FROM variant WHERE id = ?", (variant["id"],))
+
+
+def _columns(values: Document) -> Document:
+    found = {column: values[name] for name, column in COLUMNS.items() if name in values}
+    # Null clears where there is something to clear to: the default.
+    for name in ("tracked", "policy"):
+        if name in found and found[name] is None:
+            found[name] = DEFAULTS[name]
+    return found
+
+
+def _titled(values: Document) -> str:
+    return " / ".join((values.get("options") or {}).values()) or "Default"
+
+
+def _sku_taken(tx: Tx, store: Store, values: Document) -> Problem:
+    existing = tx.value(
+        "SELECT product_id FROM variant WHERE store_id = ? AND sku = ?",
+        (store.id, values.get("sku")),
+    )
+    return Problem(409, "SKU_TAKEN", "another variant has it", existingId=existing)

@@ -1,0 +1,67 @@
+"""/storefront/orders: placing an order and following it."""
+
+from aiohttp import web
+
+from backhaul_reference.documents import Document
+from backhaul_reference.problems import not_found
+from backhaul_reference.state import checkout, order_views
+from backhaul_reference.state.database import Rows
+from backhaul_reference.state.writer import Tx
+from backhaul_reference.storefront.admission import guests_may_order
+from backhaul_reference.storefront.order_bodies import PlaceOrder
+from backhaul_reference.web.answers import data_answer
+from backhaul_reference.web.endpoint import Answer, Call, Endpoint
+
+PRIVATE = {
+    "Cache-Control": "no-store",
+    "X-Robots-Tag": "noindex, nofollow",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+async def place_order(call: Call) -> web.Response:
+    cart = call.body.cart()
+    tokens = call.platform.tokens
+
+    def place(tx: Tx) -> Answer:
+        order_id = tx.ids.new("ord")
+        token_hash = tokens.hash_of(tokens.token(order_id))
+        order = checkout.check_out(tx, call.store, cart, order_id, token_hash)
+        row = order_views.find(tx, call.store, order_id)
+        # The token itself is rendered when the answer is sent, never stored.
+        data = {"id": order["id"], "trackingToken": None}
+        tracked = order_views.tracking_view(tx, call.store, row)
+        return Answer({**data, **tracked}, 201, token_order_id=order_id)
+
+    answer = await call.mutate(place)
+    answer.headers.update(PRIVATE)
+    return answer
+
+
+async def track_order(call: Call) -> web.Response:
+    token_hash = call.platform.tokens.hash_of(call.path("token"))
+
+    def find(rows: Rows) -> Document:
+        row = rows.one(
+            "SELECT * FROM orders WHERE token_hash = ? AND store_id = ?",
+            (token_hash, call.store.id),
+        )
+        if row is None:
+            raise not_found("ORDER")
+        return order_views.tracking_view(rows, call.store, row)
+
+    answer = data_answer(call.read(find))
+    answer.headers.update(PRIVATE)
+    return answer
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/storefront/orders",
+        place_order,
+        body=PlaceOrder,
+        gate=guests_may_order,
+    ),
+    Endpoint("GET", "/storefront/orders/track/{token}", track_order),
+)

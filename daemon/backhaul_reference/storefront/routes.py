@@ -1,0 +1,51 @@
+"""Every operation of the storefront, and what browsers need to reach it."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from backhaul_reference.storefront import catalogue, orders
+from backhaul_reference.storefront.admission import admit
+from backhaul_reference.web.endpoint import mount
+
+ENDPOINTS = (*catalogue.ENDPOINTS, *orders.ENDPOINTS)
+OPEN_PREFIXES = ("/storefront/", "/api/shipping/")
+CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": (
+        "Link, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
+    ),
+}
+PREFLIGHT = {
+    **CORS,
+    "Access-Control-Allow-Headers": "x-subdomain, content-type, idempotency-key",
+    "Access-Control-Max-Age": "86400",
+}
+Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def add_routes(app: web.Application) -> None:
+    mount(app, ENDPOINTS, admit)
+    for path in sorted({endpoint.path for endpoint in ENDPOINTS}):
+        methods = {one.method for one in ENDPOINTS if one.path == path}
+        app.router.add_route("OPTIONS", path, preflight(methods))
+
+
+def preflight(
+    methods: set[str],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    headers = {**PREFLIGHT, "Access-Control-Allow-Methods": ", ".join(sorted(methods))}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=204, headers=headers)
+
+    return answer
+
+
+@web.middleware
+async def allow_browsers(request: web.Request, handler: Next) -> web.StreamResponse:
+    response = await handler(request)
+    if request.path.startswith(OPEN_PREFIXES):
+        for name, value in CORS.items():
+            response.headers.setdefault(name, value)
+    return response

@@ -1,0 +1,1 @@
+"""The HTTP layer that every surface shares."""

@@ -1,0 +1,26 @@
+"""The access log: route templates only, because paths hold tracking tokens."""
+
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
+
+
+def template_of(request: web.BaseRequest) -> str:
+    """The route's template, or a dash where no route answered."""
+    match = getattr(request, "match_info", None)
+    resource = match.route.resource if match is not None else None
+    return resource.canonical if resource is not None else "-"
+
+
+class TemplateAccessLogger(AbstractAccessLogger):
+    """One line for each answer: method, template, status, milliseconds."""
+
+    def log(
+        self, request: web.BaseRequest, response: web.StreamResponse, time: float
+    ) -> None:
+        self.logger.info(
+            "request method=%s route=%s status=%d ms=%.1f",
+            request.method,
+            template_of(request),
+            response.status,
+            time * 1000,
+        )

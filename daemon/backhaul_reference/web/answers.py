@@ -1,0 +1,73 @@
+"""Answers: the data envelope, pages with their links, problems."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+from yarl import URL
+
+from backhaul_reference.documents import Document, encode
+from backhaul_reference.problems import Problem
+from backhaul_reference.state.paging import Listing, Window
+
+
+def json_answer(
+    document: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    return raw_answer(encode(document), status, headers)
+
+
+def raw_answer(
+    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    return web.Response(
+        body=body, status=status, headers=headers, content_type="application/json"
+    )
+
+
+def data_answer(data: Any, status: int = 200) -> web.Response:
+    return json_answer({"data": data}, status)
+
+
+def page_answer(request: web.Request, listing: Listing, window: Window) -> web.Response:
+    document = {"data": listing.rows, "meta": meta(listing.total, window)}
+    links = link_header(request.rel_url, listing.total, window)
+    return json_answer(document, headers={"Link": links})
+
+
+def last_page(total: int, window: Window) -> int:
+    return max(1, -(-total // window.limit))
+
+
+def meta(total: int, window: Window) -> Document:
+    return {
+        "page": window.page,
+        "limit": window.limit,
+        "total": total,
+        "totalPages": -(-total // window.limit),
+        "hasMore": window.page * window.limit < total,
+    }
+
+
+def link_header(url: URL, total: int, window: Window) -> str:
+    """RFC 8288 links, relative to the request."""
+    last = last_page(total, window)
+    targets = {"first": 1, "last": last}
+    if window.page > 1:
+        targets["prev"] = min(window.page - 1, last)
+    if window.page < last:
+        targets["next"] = window.page + 1
+    return ", ".join(
+        f'<{url.update_query(page=number, limit=window.limit)}>; rel="{name}"'
+        for name, number in targets.items()
+    )
+
+
+def problem_answer(problem: Problem, template: str, request_id: str) -> web.Response:
+    document = problem.document(instance=template, request_id=request_id)
+    return web.Response(
+        body=encode(document),
+        status=problem.status,
+        headers=problem.headers,
+        content_type="application/problem+json",
+    )

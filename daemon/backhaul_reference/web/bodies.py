@@ -1,0 +1,134 @@
+"""Request bodies: their schema, and every flaw of a body told at once."""
+
+import re
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from backhaul_reference import instants, money
+from backhaul_reference.documents import Document
+from backhaul_reference.problems import Flaw, invalid
+
+B = TypeVar("B", bound="Body")
+MAX_FLAWS = 100
+EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)+")
+
+CODES = {
+    "missing": "REQUIRED",
+    "string_type": "WRONG_TYPE",
+    "int_type": "WRONG_TYPE",
+    "bool_type": "WRONG_TYPE",
+    "list_type": "WRONG_TYPE",
+    "tuple_type": "WRONG_TYPE",
+    "dict_type": "WRONG_TYPE",
+    "model_type": "WRONG_TYPE",
+    "string_too_short": "TOO_SHORT",
+    "too_short": "TOO_SHORT",
+    "string_too_long": "TOO_LONG",
+    "too_long": "TOO_LONG",
+    "greater_than": "TOO_SMALL",
+    "greater_than_equal": "TOO_SMALL",
+    "less_than": "TOO_BIG",
+    "less_than_equal": "TOO_BIG",
+    "string_pattern_mismatch": "BAD_FORMAT",
+    "literal_error": "NOT_ALLOWED",
+}
+
+
+class Body(BaseModel):
+    """A JSON object; members it does not name are ignored."""
+
+    model_config = ConfigDict(
+        strict=True, extra="ignore", alias_generator=to_camel, frozen=True
+    )
+
+
+def parse(model: type[B], document: Document, exponent: int = 2) -> B:
+    """Check a document against its schema; 422 with every flaw."""
+    try:
+        return model.model_validate(document, context={"exponent": exponent})
+    except ValidationError as error:
+        raise invalid([_flaw(one) for one in _details(error)]) from None
+
+
+def _details(error: ValidationError) -> list[Any]:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return found[:MAX_FLAWS]
+
+
+def _flaw(detail: Any) -> Flaw:
+    kind = detail["type"]
+    code = kind if kind.isupper() else CODES.get(kind, "INVALID")
+    return Flaw(pointer(detail["loc"]), code, detail["msg"])
+
+
+def pointer(path: tuple[int | str, ...]) -> str:
+    """The JSON pointer (RFC 6901) of a path."""
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    return "".join(f"/{part}" for part in parts)
+
+
+def _printable(text: str) -> str:
+    if "\x00" in text:
+        raise PydanticCustomError("BAD_FORMAT", "must not hold a null character")
+    return text
+
+
+def _minor(value: Any, info: ValidationInfo) -> int:
+    exponent = (info.context or {}).get("exponent", money.DEFAULT_EXPONENT)
+    try:
+        return money.to_minor(value, exponent)
+    except ValueError as error:
+        message = str(error).replace("{", "").replace("}", "")
+        raise PydanticCustomError("BAD_MONEY", "{why}", {"why": message}) from None
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _email(text: str) -> str:
+    if not EMAIL.fullmatch(text):
+        raise PydanticCustomError("BAD_FORMAT", "must be an email address")
+    return text
+
+
+def _instant(value: Any) -> int:
+    try:
+        return instants.from_text(value if isinstance(value, str) else "")
+    except ValueError:
+        message = "must be an RFC 3339 instant"
+        raise PydanticCustomError("BAD_FORMAT", message) from None
+
+
+Printable = AfterValidator(_printable)
+Upper = BeforeValidator(_upper)
+Lower = BeforeValidator(_lower)
+Text = Annotated[str, StringConstraints(min_length=1, max_length=255), Printable]
+OptionalText = Annotated[str, StringConstraints(max_length=255), Printable]
+LongText = Annotated[str, StringConstraints(max_length=20_000), Printable]
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64), Printable]
+Url = Annotated[
+    str, StringConstraints(max_length=2048, pattern=r"^https?://[^\s]+$"), Printable
+]
+Email = Annotated[str, StringConstraints(max_length=254), AfterValidator(_email)]
+Phone = Annotated[str, StringConstraints(pattern=r"^[+0-9 ()./-]{3,32}$")]
+Country = Annotated[str, Upper, StringConstraints(pattern=r"^[A-Z]{2}$")]
+Money = Annotated[int, BeforeValidator(_minor)]
+Instant = Annotated[int, BeforeValidator(_instant)]
+Tags = Annotated[list[Text], Field(max_length=100)]

@@ -1,0 +1,117 @@
+"""The dispatcher: claims due deliveries, sends many at once, records the ends."""
+
+import asyncio
+import logging
+from collections import Counter
+from functools import partial
+
+from backhaul_reference.clock import Clock
+from backhaul_reference.context import Reader
+from backhaul_reference.problems import Problem
+from backhaul_reference.state import deliveries
+from backhaul_reference.state.database import Row
+from backhaul_reference.state.writer import Writer
+from backhaul_reference.webhooks.sender import Sender
+
+PER_SUBSCRIPTION = 64
+IDLE_SECONDS = 60.0
+PAUSE_SECONDS = 1.0
+log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Runs until stopped; a wake makes it look for what is due now."""
+
+    def __init__(
+        self, writer: Writer, reader: Reader, clock: Clock, sender: Sender
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+        self._sender = sender
+        self._wake = asyncio.Event()
+        self._busy: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended: list[deliveries.Attempt] = []
+        self._recorder: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        await self._writer.run(deliveries.clear_leases)
+        while True:
+            self._wake.clear()
+            try:
+                wait = await self._dispatch_due()
+            except Problem as problem:
+                log.warning("dispatch paused code=%s", problem.code)
+                wait = PAUSE_SECONDS
+            except Exception:
+                log.exception("dispatch failed")
+                wait = PAUSE_SECONDS
+            await self._rest(wait)
+
+    async def stop(self) -> None:
+        """Give up what is in flight; after the next start it is sent again."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._recorder is not None:
+            await asyncio.gather(self._recorder, return_exceptions=True)
+
+    async def _dispatch_due(self) -> float:
+        """Start what is due; answers how long until the next one is."""
+        wait = IDLE_SECONDS
+        for subscription_id, next_ms in self._reader.read(deliveries.due):
+            delay = (next_ms - self._clock.now_ms()) / 1000
+            free = PER_SUBSCRIPTION - self._busy[subscription_id]
+            if delay > 0:
+                wait = min(wait, delay)
+            elif free > 0:
+                await self._start(subscription_id, free)
+        return wait
+
+    async def _start(self, subscription_id: str, free: int) -> None:
+        claimed = await self._writer.run(
+            lambda tx: deliveries.claim(tx, subscription_id, free)
+        )
+        for row in claimed:
+            self._busy[subscription_id] += 1
+            task = asyncio.create_task(self._deliver(row))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if len(claimed) == free:
+            self._wake.set()
+
+    async def _deliver(self, row: Row) -> None:
+        try:
+            attempt = await self._sender.attempt(row)
+        finally:
+            self._busy[row["subscription_id"]] -= 1
+        self._ended.append(attempt)
+        if self._recorder is None or self._recorder.done():
+            self._recorder = asyncio.create_task(self._record_ended())
+        self._wake.set()
+
+    async def _record_ended(self) -> None:
+        """Write down what ended, everything that waits in one go."""
+        while self._ended:
+            ended, self._ended = self._ended, []
+            try:
+                await self._writer.run(partial(deliveries.record, attempts=ended))
+            except Problem as problem:
+                log.warning("attempts kept code=%s", problem.code)
+                self._ended = ended + self._ended
+                await self._clock.sleep(PAUSE_SECONDS)
+        self._wake.set()
+
+    async def _rest(self, seconds: float) -> None:
+        woken = asyncio.create_task(self._wake.wait())
+        slept = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait({woken, slept}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            slept.cancel()

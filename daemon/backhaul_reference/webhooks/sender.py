@@ -1,0 +1,112 @@
+"""One attempt: the frozen bytes go out, and what came back is judged."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from backhaul_reference.clock import Clock
+from backhaul_reference.state.database import Row
+from backhaul_reference.state.deliveries import Attempt
+from backhaul_reference.webhooks import targets
+from backhaul_reference.webhooks.schedule import Schedule, retry_after_seconds
+from backhaul_reference.webhooks.signing import Envelope, headers
+
+TIMEOUT = aiohttp.ClientTimeout(total=15, connect=5)
+GONE = 410
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an attempt brought back."""
+
+    status: int | None = None
+    error: str | None = None
+    retry_after_seconds: float | None = None
+
+    @property
+    def delivered(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Sends deliveries over one client session."""
+
+    session: aiohttp.ClientSession
+    clock: Clock
+    schedule: Schedule
+    chance: Callable[[], float]
+    allow_private: bool
+
+    async def attempt(self, row: Row) -> Attempt:
+        """Send one claimed delivery and decide what follows."""
+        number = row["attempts"] + 1
+        at_ms = self.clock.now_ms()
+        started = time.perf_counter()
+        reply = await self._send(row, number, at_ms)
+        next_ms = None
+        if not reply.delivered and reply.status != GONE:
+            next_ms = self.schedule.next_ms(
+                number - row["series_start"],
+                self.clock.now_ms(),
+                self.chance,
+                reply.retry_after_seconds,
+            )
+        return Attempt(
+            delivery_seq=row["seq"],
+            subscription_id=row["subscription_id"],
+            number=number,
+            at_ms=at_ms,
+            duration_ms=round((time.perf_counter() - started) * 1000),
+            status_code=reply.status,
+            error=reply.error,
+            delivered=reply.delivered,
+            next_ms=next_ms,
+            gone=reply.status == GONE,
+        )
+
+    async def _send(self, row: Row, number: int, at_ms: int) -> Reply:
+        url = URL(row["address"])
+        if not self.allow_private and targets.is_private_host(url.host or ""):
+            return Reply(error="private address")
+        signed = headers(_envelope(row), _secrets(row, at_ms), number, at_ms)
+        try:
+            return await self._post(url, row["body"], signed, at_ms)
+        except TimeoutError:
+            return Reply(error="timeout")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Reply(error=type(error).__name__)
+
+    async def _post(
+        self, url: URL, body: bytes, signed: dict[str, str], at_ms: int
+    ) -> Reply:
+        async with self.session.post(
+            url, data=body, headers=signed, timeout=TIMEOUT, allow_redirects=False
+        ) as response:
+            wait = retry_after_seconds(response.status, response.headers, at_ms)
+            # A small body is read so that the connection can be used again.
+            if (response.content_length or 0) <= 65536:
+                await response.content.read(65536)
+            return Reply(response.status, None, wait)
+
+
+def _envelope(row: Row) -> Envelope:
+    return Envelope(
+        event_id=row["event_id"],
+        delivery_id=row["id"],
+        subscription_id=row["subscription_id"],
+        subdomain=row["subdomain"],
+        topic=row["topic"],
+        triggered_ms=row["created_ms"],
+        body=row["body"],
+    )
+
+
+def _secrets(row: Row, now_ms: int) -> list[str]:
+    secrets = [row["secret"]]
+    if row["previous_secret"] and now_ms < (row["previous_until_ms"] or 0):
+        secrets.append(row["previous_secret"])
+    return secrets

@@ -1,0 +1,75 @@
+"""Which addresses may be called: never the inside of a network, unless allowed."""
+
+import ipaddress
+from typing import Any
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+LOCAL_NAMES = ("localhost", ".localhost", ".local", ".internal")
+# NAT64: such an address reaches any IPv4 address behind the translator.
+TRANSLATED = (
+    ipaddress.IPv6Network("64:ff9b::/96"),
+    ipaddress.IPv6Network("64:ff9b:1::/48"),
+)
+
+
+class PrivateTargetError(OSError):
+    """The name leads to an address that may not be called."""
+
+
+def refusal(address: str, *, allow_private: bool) -> str | None:
+    """Why an address cannot be subscribed, or None."""
+    try:
+        url = URL(address)
+        host, port = url.host, url.port
+    except ValueError:
+        return "must be a URL"
+    if url.scheme not in {"http", "https"} or not host or port is None:
+        return "must be an http or https URL"
+    if url.user is not None or url.password is not None:
+        return "must not hold credentials"
+    if any(char.isspace() or ord(char) < 32 for char in address):
+        return "must not hold white space"
+    if not allow_private and is_private_host(host):
+        return "must be a public address"
+    return None
+
+
+def is_private_host(host: str) -> bool:
+    name = host.lower().rstrip(".")
+    try:
+        return not is_public_ip(name)
+    except ValueError:
+        return name == LOCAL_NAMES[0] or name.endswith(LOCAL_NAMES[1:])
+
+
+def is_public_ip(text: str) -> bool:
+    """Whether an address is on the open internet; ValueError if it is no address."""
+    ip = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        if any(ip in network for network in TRANSLATED):
+            return False
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo and ip.teredo[1])
+        if inner:
+            return is_public_ip(str(inner))
+    return ip.is_global and not ip.is_multicast
+
+
+class PublicResolver(AbstractResolver):
+    """Resolves names and drops every private address, at each connect."""
+
+    def __init__(self, inner: AbstractResolver) -> None:
+        self._inner = inner
+
+    async def resolve(
+        self, host: str, port: int = 0, family: Any = 0
+    ) -> list[ResolveResult]:
+        found = await self._inner.resolve(host, port, family)
+        public = [one for one in found if is_public_ip(one["host"])]
+        if not public:
+            raise PrivateTargetError(None, "the name leads to a private address")
+        return public
+
+    async def close(self) -> None:
+        await self._inner.close()

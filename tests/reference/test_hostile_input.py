@@ -1,0 +1,135 @@
+"""What fuzzers send: each gets a plain refusal, never a failure of the server."""
+
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_reference import instants, money
+from backhaul_reference.documents import decode_object, encode
+from backhaul_reference.problems import Problem
+from support.reference_shop import Shop, cart
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"", 400),
+        (b"[]", 400),
+        (b"null", 400),
+        (b'{"a":NaN}', 400),
+        (b'{"a":Infinity}', 400),
+        (b'{"title":"\\ud800"}', 400),
+        (b'{"title":"\xff"}', 400),
+        (b'{"a":' * 3000 + b"1" + b"}" * 3000, 400),
+        (b'{"a":' * 70 + b"1" + b"}" * 70, 400),
+        (b'{"title":"a\\u0000b","price":"1"}', 422),
+        (b'{"title":"T","price":"1","stock":99999999999999999999999}', 422),
+        (b'{"title":"T","price":"1","stock":1e400}', 422),
+        (b'{"title":"T","price":"1","stock":true}', 422),
+        (b'{"title":"T","price":' + b"9" * 4000 + b"}", 422),
+        (b'{"title":1.5,"price":"1"}', 422),
+        (b'{"title":"' + b"x" * (1024 * 1024) + b'"}', 413),
+    ],
+)
+async def test_broken_bodies(shop: Shop, raw: bytes, status: int) -> None:
+    reply = await shop.v1("POST", "/products", data=BytesIO(raw), headers=JSON)
+    assert reply.status == status
+    assert reply.headers["Content-Type"].startswith("application/problem+json")
+    assert reply.body["requestId"] == reply.headers["X-Request-Id"]
+    assert reply.body["status"] == status
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "page=0",
+        "page=-1",
+        "page=1000000000",
+        "page=" + "9" * 400,
+        "page=1.0",
+        "page=%D9%A3",
+        "page=",
+        "limit=101",
+        "limit=0",
+        "updatedSince=yesterday",
+        "updatedSince=0001-01-01T00:00:00%2B14:00",
+        "updatedSince=9999-12-31T23:59:59-14:00",
+        "updatedSince=2024-01-01",
+        "sort=price",
+        "search=" + "x" * 201,
+    ],
+)
+async def test_broken_queries(shop: Shop, query: str) -> None:
+    reply = await shop.v1("GET", f"/products?{query}")
+    assert (reply.status, reply.code) == (422, "VALIDATION_ERROR")
+
+
+async def test_odd_but_harmless_queries(shop: Shop) -> None:
+    for query in (
+        "page=1&page=2",
+        "unknown=1",
+        "search=%00",
+        "search=%FF",
+        "page=1000000",
+    ):
+        assert (await shop.v1("GET", f"/products?{query}")).status == 200
+
+
+@pytest.mark.parametrize("name", ["a%2Fb", "%00", "%FF", "x" * 3000, "'", "%", "ord_%"])
+async def test_odd_ids_are_unknown(shop: Shop, name: str) -> None:
+    for path in ("/products/", "/orders/", "/inventory/", "/customers/", "/webhooks/"):
+        assert (await shop.v1("GET", path + name)).status == 404
+
+
+async def test_encoded_bodies_are_not_unpacked(shop: Shop) -> None:
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    reply = await shop.v1("POST", "/products", data=b"\x1f\x8b", headers=headers)
+    assert reply.status == 415
+
+
+@pytest.mark.parametrize("member", ["items", "customer", "shippingAddress"])
+@pytest.mark.parametrize("value", [None, True, 1, "x", [], {}, [None], [[]]])
+async def test_wrong_types_in_orders(shop: Shop, member: str, value: Any) -> None:
+    body = cart({"id": "p", "variants": [{"id": "v"}]})
+    reply = await shop.shopper("POST", "/orders", {**body, member: value})
+    assert reply.status == 422
+    assert all(one["pointer"].startswith(f"/{member}") for one in reply.body["errors"])
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.binary() | json_values.map(lambda value: repr(value).encode()))
+def test_reading_json_never_fails_otherwise(raw: bytes) -> None:
+    with suppress(Problem):
+        assert isinstance(decode_object(raw), dict)
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers(-(2**63), 2**63 - 1)))
+def test_what_is_written_reads_back(document: dict[str, Any]) -> None:
+    assert decode_object(encode(document)) == document
+
+
+@given(st.integers(0, money.MAX_MINOR), st.sampled_from([0, 2, 3]))
+def test_money_round_trip(minor: int, exponent: int) -> None:
+    assert money.to_minor(money.to_text(minor, exponent), exponent) == minor
+
+
+@given(st.text() | st.integers() | st.decimals() | st.booleans())
+def test_money_is_read_or_refused(value: Any) -> None:
+    with suppress(ValueError):
+        assert 0 <= money.to_minor(value, 2) <= money.MAX_MINOR
+
+
+@given(st.integers(0, instants.MAX_MS))
+def test_instants_round_trip(ms: int) -> None:
+    assert instants.from_text(instants.to_text(ms)) == ms

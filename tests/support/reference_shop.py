@@ -1,0 +1,198 @@
+"""The reference server in this process, a shopper, a back office, a receiver."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from backhaul_reference.arguments import Options
+from backhaul_reference.server import Running, World, start
+from backhaul_reference.state.events import TOPICS
+from backhaul_reference.webhooks.schedule import Schedule
+from support import session as test_session
+
+ADDRESS = {"address1": "12 MG Road", "city": "Pune", "country": "IN", "zip": "411001"}
+CUSTOMER = {"name": "Asha Rao", "email": "asha@example.com"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, read."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def data(self) -> Any:
+        assert self.status < 300, self.body
+        return self.body["data"]
+
+    @property
+    def code(self) -> str:
+        return str(self.body["code"])
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A running server and one client for all its surfaces."""
+
+    running: Running
+    session: aiohttp.ClientSession
+
+    async def ask(
+        self, method: str, url: str, headers: Mapping[str, str], **sent: Any
+    ) -> Reply:
+        async with self.session.request(method, url, headers=headers, **sent) as reply:
+            test_session.issued_in(await reply.read())
+            is_json = "json" in reply.content_type
+            body = await (reply.json(content_type=None) if is_json else reply.text())
+            return Reply(reply.status, reply.headers, body)
+
+    async def v1(
+        self, method: str, path: str, json: Any = None, key: str = "", **sent: Any
+    ) -> Reply:
+        headers = {"Authorization": f"Bearer {key or self.running.access.api_key}"}
+        url = f"{self.running.access.public_url}/api/v1{path}"
+        headers |= sent.pop("headers", {})
+        return await self.ask(method, url, headers, json=json, **sent)
+
+    async def shopper(
+        self, method: str, path: str, json: Any = None, store: str = "demo", **sent: Any
+    ) -> Reply:
+        headers = {"x-subdomain": store} | sent.pop("headers", {})
+        url = f"{self.running.access.public_url}/storefront{path}"
+        return await self.ask(method, url, headers, json=json, **sent)
+
+    async def control(self, method: str, path: str, json: Any = None) -> Reply:
+        headers = {"Authorization": f"Bearer {self.running.access.control_token}"}
+        url = f"{self.running.access.control_url}/_control{path}"
+        return await self.ask(method, url, headers, json=json)
+
+    async def state(self) -> Any:
+        return (await self.control("GET", "/stores/demo/state")).body
+
+    async def settings(self, **values: Any) -> None:
+        reply = await self.control("PUT", "/stores/demo/settings", values)
+        assert reply.status == 200, reply.body
+
+    async def product(self, stock: int = 10, **values: Any) -> Any:
+        body = {"title": "Lamp", "price": "100.00", "stock": stock, **values}
+        return (await self.v1("POST", "/products", body)).data
+
+    async def order(self, product: Any, quantity: int = 1) -> Any:
+        """Place an order as a shopper and answer it as v1 shows it."""
+        placed = await self.shopper("POST", "/orders", cart(product, quantity))
+        return (await self.v1("GET", f"/orders/{placed.data['id']}")).data
+
+    async def topics_since(self, sequence: int) -> list[str]:
+        """The topics of the events recorded after a sequence number."""
+        rows = self.running.platform.reader.read(
+            lambda rows: rows.all(
+                "SELECT topic FROM event WHERE sequence > ? ORDER BY sequence",
+                (sequence,),
+            )
+        )
+        return [row["topic"] for row in rows]
+
+    async def sequence(self) -> int:
+        return int((await self.state())["sequence"])
+
+
+def cart(product: Any, quantity: int = 1, **values: Any) -> dict[str, Any]:
+    variant = product["variants"][0]["id"]
+    item = {"productId": product["id"], "variantId": variant, "quantity": quantity}
+    return {
+        "paymentMethod": "COD",
+        "items": [item],
+        "customer": CUSTOMER,
+        "shippingAddress": ADDRESS,
+        **values,
+    }
+
+
+@asynccontextmanager
+async def open_shop(
+    data: Path,
+    *,
+    fixture: str = "empty",
+    limits: bool = False,
+    delays: tuple[float, ...] = (0.0, 0.05, 0.05, 0.05),
+    private: bool = True,
+    world: World | None = None,
+) -> AsyncIterator[Shop]:
+    options = Options(
+        data=data,
+        port=0,
+        control_port=0,
+        fixture=fixture,
+        limits=limits,
+        retry_schedule=Schedule(delays),
+        allow_private_webhook_targets=private,
+    )
+    running = await start(options, world)
+    test_session.issued(running.access.api_key, running.access.control_token)
+    try:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield Shop(running, session)
+    finally:
+        await running.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One delivery as it arrived."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Receiver:
+    """A webhook receiver; `answers` are given in turn, then 200."""
+
+    url: str = ""
+    received: list[Received] = field(default_factory=list)
+    answers: list[web.Response] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    _more: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        async with self._more:
+            self.received.append(Received(request.headers.copy(), body))
+            self._more.notify_all()
+        if self.gate is not None:
+            await self.gate.wait()
+        return self.answers.pop(0) if self.answers else web.Response()
+
+    async def until(self, count: int) -> list[Received]:
+        async with asyncio.timeout(20), self._more:
+            await self._more.wait_for(lambda: len(self.received) >= count)
+        return self.received
+
+
+@asynccontextmanager
+async def open_receiver() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    app = web.Application()
+    app.router.add_post("/hook", receiver.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    try:
+        yield receiver
+    finally:
+        await runner.cleanup()
+
+
+async def subscribe(shop: Shop, receiver: Receiver, *topics: str) -> Any:
+    body = {"address": receiver.url, "topics": list(topics or TOPICS)}
+    return (await shop.v1("POST", "/webhooks", body)).data
