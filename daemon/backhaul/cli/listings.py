@@ -26,7 +26,7 @@ def list_events(
     """List events, the newest first."""
     with explainer(config) as known:
         rows = known.events(state, topic, limit)
-    columns = ("id", "received_at", "store", "topic", "state", "object_id", "detail")
+    columns = ("id", "received_at", "topic", "about", "state", "detail")
     _list(rows, columns, "no events", as_json)
 
 
@@ -58,7 +58,7 @@ def list_commands(
     with explainer(config) as known:
         rows = known.commands(state, kind, limit)
     shown = [{**row, "id": row["id"][:8]} for row in rows]
-    columns = ("id", "created_at", "kind", "target", "state", "attempts", "reason")
+    columns = ("id", "created_at", "kind", "about", "state", "reason")
     _list(rows if as_json else shown, columns, "no commands", as_json)
 
 

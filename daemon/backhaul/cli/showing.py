@@ -39,9 +39,38 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) 
         return
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        shown.add_column(column.replace("_", " "), overflow="fold")
+        heading = f"{column} (UTC)" if _is_time(column) else column
+        fixed = _is_time(column) or column == "id"
+        shown.add_column(heading.replace("_", " "), overflow="fold", no_wrap=fixed)
     for row in rows:
-        shown.add_row(*(_cell(row.get(column)) for column in columns))
+        shown.add_row(*(_cell(_short(column, row[column])) for column in columns))
+    console.print(shown)
+
+
+def _is_time(column: str) -> bool:
+    return column == "at" or column.endswith("_at")
+
+
+def _short(column: str, value: object) -> object:
+    """Leave out the year and what is below a second: a row should fit a terminal."""
+    if _is_time(column) and isinstance(value, str):
+        return value[5:19].replace("T", " ")
+    return value
+
+
+def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print what happened, a line each: when, what, and how it came out."""
+    console = Console(highlight=False)
+    shown = Table.grid(padding=(0, 2))
+    shown.add_column(no_wrap=True, style="dim")
+    shown.add_column(no_wrap=True)
+    shown.add_column(overflow="fold")
+    for row in rows:
+        outcome = _cell(row["state"], dim=False)
+        if row["detail"]:
+            outcome = outcome.append(f": {row['detail']}", style="not bold default")
+        when = str(row["at"])[5:23].replace("T", " ")
+        shown.add_row(when, f"{row['what']} {row['name']}", outcome)
     console.print(shown)
 
 

@@ -43,6 +43,6 @@ def why(
 
 
 def _print(kind: Kind, thing: dict[str, Any], life: list[dict[str, Any]]) -> None:
-    facts = [(key, value) for key, value in thing.items() if value is not None]
-    showing.record([(kind.value, thing["name"]), *facts])
-    showing.table(life, ("at", "what", "name", "state", "detail"), "no events")
+    facts = [(key, thing[key]) for key in thing if thing[key] is not None]
+    showing.record([(kind.value, thing["name"]), *facts[1:], ("times", "UTC")])
+    showing.timeline(life)

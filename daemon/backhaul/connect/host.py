@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 REOPEN_SECONDS = 5.0
 _WORDS = {
-    "accepted": "accepted: {}",
+    "accepted": "on its way to the store",
     "waiting": "kept: {}; it is tried again",
     "duplicate": "known already",
     "quarantined": "{}",

@@ -11,12 +11,12 @@ import msgspec
 from backhaul.core.clock import from_text
 from backhaul.core.identity import command_id
 from backhaul.store.contract import Matched, NewCommand, Unmatched
-from backhaul_sdk import Cancellation, Fulfillment, StockAdjustment
+from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.contract import MatchReader, OrderSummary, WaitingRecord
-    from backhaul_sdk import Line, Record
+    from backhaul_sdk import Record
 
 _TYPES = {"fulfill": Fulfillment, "cancel": Cancellation, "adjust": StockAdjustment}
 
@@ -83,9 +83,14 @@ def _match_fulfillment(
 ) -> Matched | Unmatched:
     if order.cancelled:
         return Unmatched(f"order {order.name} is cancelled", final=True)
-    lines: list[dict[str, Any]] = []
+    if any(line.quantity < 1 for line in record.lines):
+        return Unmatched("a line's quantity is below 1", final=True)
+    wanted: dict[str, int] = {}
     for line in record.lines:
-        found = _lines_of(order, line)
+        wanted[line.sku] = wanted.get(line.sku, 0) + line.quantity
+    lines: list[dict[str, Any]] = []
+    for sku, quantity in wanted.items():
+        found = _lines_of(order, Line(sku=sku, quantity=quantity))
         if isinstance(found, Unmatched):
             return found
         lines += found

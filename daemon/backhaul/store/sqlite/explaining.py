@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _EVENTS = """
-    SELECT id, received_at, store, source, topic, state, kind, object_id, detail
-    FROM events
+    SELECT id, received_at, store, source, topic, state, kind, object_id, coalesce(
+             (SELECT name FROM orders WHERE store = e.store AND id = e.object_id),
+             (SELECT title FROM products WHERE store = e.store AND id = e.object_id)
+           ) AS about, detail
+    FROM events e
 """
 _COMMANDS = """
-    SELECT id, store, kind, target, state, reason, attempts, instance, cause,
-           created_at, due_at, settled_at
-    FROM commands
+    SELECT id, store, kind, target, coalesce(
+             (SELECT name FROM orders WHERE store = c.store AND id = c.target),
+             (SELECT title FROM products WHERE store = c.store AND id = c.target)
+           ) AS about, state, reason, attempts, instance, cause, created_at, due_at,
+           settled_at
+    FROM commands c
 """
 _TIMELINE = """
     SELECT o.folded_at AS at, 'event ' || o.id AS what, o.topic AS name,
@@ -32,20 +38,29 @@ _TIMELINE = """
            nullif(r.locator, ''), r.key), r.state, r.reason
     FROM records r JOIN commands c ON c.id = r.command_id WHERE c.target = :id
     UNION ALL
-    SELECT created_at, 'command ' || substr(id, 1, 8), kind, 'planned', cause
+    SELECT created_at, kind, substr(id, 1, 8), 'planned', cause
     FROM commands WHERE target = :id
     UNION ALL
     SELECT coalesce(a.finished_at, a.started_at), 'attempt ' || a.number,
-           substr(a.command_id, 1, 8), coalesce(a.outcome, 'no answer'),
+           'of ' || substr(a.command_id, 1, 8), coalesce(a.outcome, 'no answer'),
            coalesce(a.reason, 'the program stopped while this was being sent')
     FROM attempts a JOIN commands c ON c.id = a.command_id WHERE c.target = :id
     UNION ALL
-    SELECT settled_at, 'command ' || substr(id, 1, 8), kind, state, reason
+    SELECT settled_at, kind, substr(id, 1, 8), state, reason
     FROM commands WHERE target = :id AND settled_at IS NOT NULL
     UNION ALL
-    SELECT at, 'stock', variant_id, printf('%+d', adjustment),
-           'now ' || stock_after || ', ' || reason || coalesce(' by ' || cause, '')
-    FROM stock_ledger
+    SELECT at, 'stock',
+           coalesce((SELECT sku FROM variants v WHERE v.store = l.store
+                     AND v.id = l.variant_id), variant_id),
+           printf('%+d', adjustment),
+           'now ' || stock_after || ', ' || reason || coalesce(' by ' || coalesce(
+             (SELECT 'order ' || name FROM orders o WHERE o.store = l.store
+              AND o.id = l.cause),
+             (SELECT 'command ' || substr(c.id, 1, 8) FROM commands c
+              WHERE c.target = l.product_id
+              AND json_extract(c.evidence, '$.adjustment_id') = l.adjustment_id),
+             cause), '')
+    FROM stock_ledger l
     WHERE product_id = :id OR variant_id = :id OR cause = :id
     ORDER BY 1
 """
@@ -143,17 +158,17 @@ class Explainer:
 
 _OBJECTS = {
     "order": """
-        SELECT store, id, coalesce(name, number, id) AS name, status,
+        SELECT coalesce(name, number, id) AS name, store, id, status,
                financial_status, fulfillment_status, awaiting_confirmation, updated_at
         FROM orders WHERE number = CAST(:number AS INTEGER) AND :number GLOB '[0-9]*'
            OR id = :name OR name = :name OR external_id = :name
     """,
     "product": """
-        SELECT store, id, title AS name, status, handle, updated_at, deleted_at
+        SELECT title AS name, store, id, status, handle, updated_at, deleted_at
         FROM products WHERE id = :name OR handle = :name OR external_id = :name
     """,
     "sku": """
-        SELECT v.store, v.id, coalesce(p.title || ' / ' || v.title, v.title) AS name,
+        SELECT coalesce(p.title || ' / ' || v.title, v.title) AS name, v.store, v.id,
                v.sku, l.stock, l.updated_at
         FROM variants v
         LEFT JOIN products p ON p.store = v.store AND p.id = v.product_id

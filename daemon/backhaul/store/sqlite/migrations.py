@@ -72,8 +72,8 @@ _VERSION = {
 
 
 @migrations()
-def m002_catalogue(db: Database) -> None:
-    """Products, variants, stock levels and their ledger."""
+def m002_products(db: Database) -> None:
+    """Products and their variants."""
     db.table("products").create(
         {
             "store": str,
@@ -107,6 +107,11 @@ def m002_catalogue(db: Database) -> None:
     )
     db.table("variants").create_index(["store", "sku"])
     db.table("variants").create_index(["store", "product_id"])
+
+
+@migrations()
+def m003_stock(db: Database) -> None:
+    """Stock levels and their ledger."""
     db.table("inventory_levels").create(
         {
             "store": str,
@@ -143,8 +148,8 @@ def m002_catalogue(db: Database) -> None:
 
 
 @migrations()
-def m003_orders(db: Database) -> None:
-    """Orders with lines and parcels, and customers."""
+def m004_orders(db: Database) -> None:
+    """Orders."""
     db.table("orders").create(
         {
             "store": str,
@@ -170,6 +175,11 @@ def m003_orders(db: Database) -> None:
     )
     db.table("orders").create_index(["store", "number"])
     db.table("orders").create_index(["store", "external_id"])
+
+
+@migrations()
+def m005_order_parts(db: Database) -> None:
+    """What hangs on an order: lines and parcels."""
     db.table("order_items").create(
         {
             "store": str,
@@ -200,6 +210,11 @@ def m003_orders(db: Database) -> None:
         not_null={"order_id"},
     )
     db.table("shipments").create_index(["store", "order_id"])
+
+
+@migrations()
+def m006_customers(db: Database) -> None:
+    """The people who order."""
     db.table("customers").create(
         {
             "store": str,
@@ -217,8 +232,8 @@ def m003_orders(db: Database) -> None:
 
 
 @migrations()
-def m004_commands(db: Database) -> None:
-    """Records from connectors, the commands they cause, and quarantine."""
+def m007_records(db: Database) -> None:
+    """Records from connectors, how far each was read, and quarantine."""
     db.execute(
         """
         CREATE TABLE records (
@@ -244,6 +259,11 @@ def m004_commands(db: Database) -> None:
             UNIQUE (source, name, key))
         """
     )
+
+
+@migrations()
+def m008_commands(db: Database) -> None:
+    """What is asked of the platform, and every attempt at it."""
     db.execute(
         """
         CREATE TABLE commands (

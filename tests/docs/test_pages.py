@@ -1,0 +1,47 @@
+"""What README and the other pages name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from backhaul.cli.root import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/**/*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    named = re.findall(r"(?:`|bin/)backhaul ([a-z][a-z-]*)", text)
+    known = set(get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
+    assert set(named) - known == set()
+
+
+def test_every_command_is_in_the_readme_or_its_changelog() -> None:
+    told = (ROOT / "README.md").read_text("utf-8")
+    told += (ROOT / "CHANGELOG.md").read_text("utf-8")
+    known = get_command(app).commands  # type: ignore[attr-defined]  # it is a group
+    assert [name for name in known if name not in told] == []
+
+
+def test_every_folder_of_the_daemon_is_on_the_map() -> None:
+    drawn = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    parts = [p for p in (ROOT / "daemon/backhaul").iterdir() if _is_part(p)]
+    assert [p.name for p in parts if p.name not in drawn] == []
+
+
+def _is_part(path: Path) -> bool:
+    if path.name.startswith("__") and path.name != "__main__.py":
+        return False
+    return path.is_dir() or path.suffix == ".py"
