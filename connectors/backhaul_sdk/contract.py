@@ -62,11 +62,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request to `/connect/{instance}/…`; header names are lower case."""
+    """A request to `/connect/{instance}/…`; header names are lower case.
+
+    Headers carry tokens, so a repr does not show them.
+    """
 
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     body: bytes
 
 

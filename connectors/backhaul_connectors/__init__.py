@@ -1,0 +1,1 @@
+"""The connectors that ship with Backhaul, found through entry points."""

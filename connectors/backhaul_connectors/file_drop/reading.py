@@ -1,0 +1,201 @@
+"""Reads a file in steps of bounded size: first to judge it, then to hand it over."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from backhaul_connectors.file_drop.csv_rows import (
+    BOM,
+    MAX_ROW_BYTES,
+    Position,
+    Row,
+    RowReader,
+    column_name,
+    first_row,
+    shown,
+    sniff_delimiter,
+)
+from backhaul_connectors.file_drop.parsing import Origin, Unusable, clean, key_of
+from backhaul_sdk import Bad
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import BinaryIO
+
+    from backhaul_connectors.file_drop.folder import Found
+    from backhaul_connectors.file_drop.settings import Settings
+    from backhaul_sdk import Record
+
+STEP_LINES = 20_000
+OTHER_FORMATS = {
+    b"\xff\xfe": "is UTF-16 text",
+    b"\xfe\xff": "is UTF-16 text",
+    b"PK\x03\x04": "is a spreadsheet",
+}
+
+
+class Unreadable(Exception):
+    """No row of the file can be used; the text says why and what to do."""
+
+
+@dataclass(slots=True)
+class Digest:
+    """The sha256 of a file and how its letters are stored, taken step by step."""
+
+    offset: int = 0
+    utf8_lines: int = 0
+    other_lines: int = 0
+    start: bytes = b""
+    _sha256: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+    @property
+    def encoding(self) -> str:
+        """UTF-8 with a mark, or if more lines with accents are UTF-8 than are not."""
+        marked = self.start.startswith(BOM)
+        return "utf-8" if marked or self.utf8_lines >= self.other_lines else "cp1252"
+
+    def step(self, file: Found) -> bool:
+        """Read on; tell whether there may be more."""
+        before = self.offset
+        with file.open() as stream:
+            stream.seek(before)
+            for line in islice(
+                iter(lambda: stream.readline(MAX_ROW_BYTES), b""), STEP_LINES
+            ):
+                self._take(line)
+        return self.offset > before
+
+    def _take(self, line: bytes) -> None:
+        self.start = self.start or line[:4]
+        self.offset += len(line)
+        self._sha256.update(line)
+        if line.isascii():
+            return
+        try:
+            line.decode("utf-8")
+            self.utf8_lines += 1
+        except UnicodeDecodeError:
+            self.other_lines += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a file is written: `places` are the cells' numbers by what they mean."""
+
+    encoding: str
+    delimiter: str
+    header: str
+    width: int
+    places: Mapping[str, int]
+    start: Position
+
+
+def layout_of(file: Found, digest: Digest, settings: Settings) -> Layout:
+    """Read the header. Raises Unreadable for a file without the columns it needs."""
+    for start, what in OTHER_FORMATS.items():
+        if digest.start.startswith(start):
+            raise Unreadable(f"the file {what}, not CSV; save it as CSV UTF-8")
+    encoding = digest.encoding if settings.encoding == "auto" else settings.encoding
+    with file.open() as stream:
+        delimiter: str = settings.delimiter
+        if delimiter == "auto":
+            known = set(map(column_name, file.form.columns.values()))
+            delimiter = sniff_delimiter(stream, encoding, known)
+        return _read_header(file, stream, encoding, delimiter)
+
+
+def _read_header(
+    file: Found, stream: BinaryIO, encoding: str, delimiter: str
+) -> Layout:
+    found = first_row(stream, encoding, delimiter)
+    if found is None:
+        raise Unreadable("the file has no rows, not even one with the columns' names")
+    header, start = found
+    if header.problem:
+        raise Unreadable(f"the columns' names cannot be read: {header.problem}")
+    named = [number for number, cell in enumerate(header.cells, 1) if cell.strip()]
+    return Layout(
+        encoding=encoding,
+        delimiter=delimiter,
+        header=shown(header.text),
+        width=named[-1],
+        places=_places(file, header.cells),
+        start=start,
+    )
+
+
+def _places(file: Found, header: tuple[str, ...]) -> dict[str, int]:
+    names = [column_name(cell) for cell in header]
+    wanted = {m: column_name(name) for m, name in file.form.columns.items()}
+    missing = [
+        name
+        for meaning, name in wanted.items()
+        if name not in names and meaning not in file.form.optional
+    ]
+    if missing:
+        shown_header = ", ".join(shown(cell).strip() for cell in header)
+        raise Unreadable(
+            f"column {', '.join(missing)} is missing; found: {shown_header}; "
+            f"expected: {', '.join(file.form.columns.values())}"
+        )
+    twice = [name for name in wanted.values() if names.count(name) > 1]
+    if twice:
+        raise Unreadable(f"column {', '.join(twice)} stands there more than once")
+    return {m: names.index(name) for m, name in wanted.items() if name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A file whose header was understood."""
+
+    file: Found
+    sha256: str
+    layout: Layout
+
+    def read(
+        self, position: Position, limit: int
+    ) -> tuple[list[Record | Bad], Position]:
+        """Return what the next `limit` rows become, and where to go on."""
+        with self.file.open() as stream:
+            reader = RowReader(
+                stream, self.layout.encoding, self.layout.delimiter, position
+            )
+            rows = islice(reader, limit)
+            records = [self._convert(row, reader.position.row) for row in rows]
+            return records, reader.position
+
+    def _convert(self, row: Row, number: int) -> Record | Bad:
+        origin = Origin(
+            file=self.sha256,
+            row=number,
+            locator=f"{self.file.name}:{row.line}",
+            raw=f"{self.layout.header}\n{shown(row.text)}",
+        )
+        try:
+            return self.file.form.build(self._cells(row), origin)
+        except Unusable as error:
+            # By place: a row that is still wrong in the next file is told again.
+            key = key_of("bad", [self.sha256, number])
+            return Bad(
+                key=key, raw=origin.raw, reason=str(error), locator=origin.locator
+            )
+
+    def _cells(self, row: Row) -> dict[str, str]:
+        width = self.layout.width
+        if row.problem:
+            raise Unusable(row.problem)
+        # Spreadsheets pad rows with empty cells.
+        if len(row.cells) < width or any(map(str.strip, row.cells[width:])):
+            raise Unusable(
+                f"the row has {len(row.cells)} cells where the header has {width}; "
+                f"a text that contains {self.layout.delimiter!r} needs quotation marks"
+            )
+        places = self.layout.places.items()
+        return {meaning: clean(row.cells[place]) for meaning, place in places}

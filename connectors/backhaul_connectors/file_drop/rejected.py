@@ -1,0 +1,181 @@
+"""`NAME.rejected.csv`: the rows that could not be used, each with its reason."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+import re
+import threading
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from backhaul_connectors.file_drop.csv_rows import (
+    Position,
+    Row,
+    RowReader,
+    column_name,
+    first_row,
+    sniff_delimiter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
+
+    from backhaul_sdk import Rejection
+
+MARK = "rejected_row"
+REASONS = ("reason", "rejection_reason")
+"""What the added column is called: the second where the file has its own reason."""
+
+_LOCATOR = re.compile(r"(?P<name>.+):(?P<line>\d+)", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """What a rejected file holds: rows by column, each named by its mark."""
+
+    delimiter: str
+    columns: tuple[str, ...]
+    rows: dict[str, dict[str, str]]
+
+
+class RejectedRows:
+    """Writes rejected files; one writer at a time, since each adds to what is there."""
+
+    def __init__(self, folder: Path, known_columns: Iterable[str]) -> None:
+        self._folder = folder
+        self._known = frozenset(map(column_name, known_columns))
+        self._lock = threading.Lock()
+
+    def write(self, rejections: Sequence[Rejection]) -> None:
+        """Add the rows to the files they came from; known ones are not added again.
+
+        A file that was held as a whole has its reason beside it instead.
+        """
+        by_file: dict[str, list[Rejection]] = defaultdict(list)
+        for rejection in rejections:
+            if found := _LOCATOR.fullmatch(rejection.locator):
+                # The name comes back from a database: it must not lead elsewhere.
+                by_file[PurePath(found["name"]).stem].append(rejection)
+        with self._lock:
+            for stem, group in by_file.items():
+                self._add(self._folder / f"{stem}.rejected.csv", group)
+
+    def _add(self, target: Path, rejections: Sequence[Rejection]) -> None:
+        incoming = [sheet_of(rejection, self._known) for rejection in rejections]
+        present = (
+            [read_sheet(target.read_bytes(), self._known)] if target.exists() else []
+        )
+        merged = merge([*present, *incoming])
+        if not present or merged.rows.keys() > present[0].rows.keys():
+            replace_file(target, to_csv(merged))
+
+
+def sheet_of(rejection: Rejection, known: Collection[str]) -> Sheet:
+    """Return the one rejected row under its columns.
+
+    `raw` is the header and the row as they stood in the file. A row that cannot be
+    split goes into the first column as it is.
+    """
+    delimiter, header, row = _split(rejection.raw, known)
+    columns = _distinct(header.cells)
+    cells = row.cells
+    if row.problem or any(map(str.strip, cells[len(columns) :])):
+        cells = (rejection.raw[len(header.text) + 1 :],)
+    reason = next(name for name in REASONS if name not in columns)
+    mark = _mark(rejection)
+    values = dict(zip(columns, cells, strict=False))
+    values |= {reason: rejection.reason, MARK: mark}
+    return Sheet(delimiter, (*columns, reason, MARK), {mark: values})
+
+
+def _split(raw: str, known: Collection[str]) -> tuple[str, Row, Row]:
+    stream = io.BytesIO(raw.encode("utf-8"))
+    delimiter = sniff_delimiter(stream, "utf-8", known)
+    nothing = Row(1, "")
+    header, start = first_row(stream, "utf-8", delimiter) or (nothing, Position())
+    row = next(iter(RowReader(stream, "utf-8", delimiter, start)), nothing)
+    return delimiter, header, row
+
+
+def _distinct(cells: Sequence[str]) -> tuple[str, ...]:
+    """Return column names of which none is empty, twice there, or our mark."""
+    names: list[str] = []
+    for number, cell in enumerate(cells or ("row",), 1):
+        name = cell.strip()
+        unusual = not name or name in names or name in (MARK, REASONS[-1])
+        names.append(f"{name or 'column'} ({number})" if unusual else name)
+    return tuple(names)
+
+
+def _mark(rejection: Rejection) -> str:
+    """Return what names the row for good: its line, and its key in short."""
+    line = rejection.locator.rpartition(":")[2]
+    return f"{line}-{hashlib.sha256(rejection.key.encode()).hexdigest()[:12]}"
+
+
+def read_sheet(content: bytes, known: Collection[str]) -> Sheet:
+    """Read a rejected file, also one that a person saved again in another form."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252", "replace")
+    stream = io.BytesIO(text.encode("utf-8"))
+    delimiter = sniff_delimiter(stream, "utf-8", {*known, MARK})
+    header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    sheet = Sheet(delimiter, tuple(header), {})
+    for number, cells in enumerate(rows):
+        values = dict(zip(header, cells, strict=False))
+        sheet.rows[values.get(MARK) or f"row {number}"] = values
+    return sheet
+
+
+def merge(sheets: Sequence[Sheet]) -> Sheet:
+    """Return all rows of all sheets; what was added by us stays at the end."""
+    columns = dict.fromkeys(name for sheet in sheets for name in sheet.columns)
+    reason = REASONS[-1] if REASONS[-1] in columns else REASONS[0]
+    own = (reason, MARK)
+    rows: dict[str, dict[str, str]] = {}
+    for sheet in sheets:
+        for mark, values in sheet.rows.items():
+            rows.setdefault(mark, values)
+    original = (name for name in columns if name not in own)
+    return Sheet(sheets[0].delimiter, (*original, *own), rows)
+
+
+def to_csv(sheet: Sheet) -> bytes:
+    """Return the file's content; with the mark that tells spreadsheets it is UTF-8."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, delimiter=sheet.delimiter)
+    writer.writerow(map(formula_safe, sheet.columns))
+    for row in sheet.rows.values():
+        writer.writerow(formula_safe(row.get(name, "")) for name in sheet.columns)
+    return out.getvalue().encode("utf-8-sig")
+
+
+def formula_safe(cell: str) -> str:
+    """Return the cell so that no spreadsheet runs it; numbers stay numbers."""
+    is_formula = cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{cell}" if is_formula and not _NUMBER.fullmatch(cell) else cell
+
+
+def replace_file(target: Path, content: bytes) -> None:
+    """Put the content there whole or not at all, also when the power goes."""
+    target.parent.mkdir(exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.tmp")
+    with unfinished.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    unfinished.replace(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,13 @@
+"""What the scanner says about itself."""
+
+from backhaul_connectors.scanner.settings import Settings
+from backhaul_sdk import Capability, Spec
+
+SPEC = Spec(
+    name="scanner",
+    version="1.0",
+    summary="Takes scans over HTTP: orders packed, goods received.",
+    capabilities=frozenset({Capability.LISTEN}),
+    settings=Settings,
+    secret_fields=frozenset({"devices"}),
+)

@@ -1,0 +1,55 @@
+"""Gives the same scan the same key, also when its device does not number its scans."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_connectors.scanner.parsing import Scan
+
+UNANSWERED_SECONDS = 600.0
+"""How long a scan is remembered that may or may not have been stored."""
+
+
+@dataclass(slots=True)
+class Known:
+    """A key given out, and until when it is given again."""
+
+    key: str
+    until: float
+
+
+class Repeats:
+    """Remembers the last scans; a number from the device makes that unnecessary."""
+
+    def __init__(self, dedupe_seconds: float, clock: Callable[[], float]) -> None:
+        self._dedupe_seconds = dedupe_seconds
+        self._clock = clock
+        self._known: dict[str, Known] = {}
+
+    def key_of(self, scan: Scan) -> str:
+        """Return the key of the scan.
+
+        What was scanned is part of it even with a number: a device that counts from
+        1 again after a reset must not have its new scans taken for old ones.
+        """
+        if scan.sequence is not None:
+            return f"scan:{scan.device}:{scan.sequence}:{scan.identity}"
+        now = self._clock()
+        self._known = {
+            i: known for i, known in self._known.items() if known.until > now
+        }
+        fresh = Known(f"scan:{scan.device}:{secrets.token_hex(16)}", 0.0)
+        known = self._known.setdefault(scan.identity, fresh)
+        if known is fresh:
+            known.until = now + UNANSWERED_SECONDS
+        return known.key
+
+    def answered(self, scan: Scan) -> None:
+        """Forget the scan when its time is over: its device knows what became of it."""
+        if known := self._known.get(scan.identity):
+            known.until = min(known.until, self._clock() + self._dedupe_seconds)

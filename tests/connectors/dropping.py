@@ -1,0 +1,78 @@
+"""A drop folder in a test: puts files there and runs the connector on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from backhaul_connectors.file_drop import FileDrop
+from backhaul_connectors.file_drop.settings import Settings
+from backhaul_sdk import Bad, Rejection
+from backhaul_sdk.testing import MemoryHost
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_sdk import Batch, Record
+
+FULFILLMENTS = "order,tracking_company,tracking_number\n"
+CANCELLATIONS = "order,restock,reason\n"
+STOCK_DELTAS = "sku,adjustment,reason\n"
+
+
+@dataclass(slots=True)
+class Drop:
+    """The folder, and the host that takes what is in it."""
+
+    path: Path
+    options: dict[str, Any] = field(default_factory=dict)
+    host: MemoryHost = field(default_factory=MemoryHost)
+    seconds: float = 0.0
+
+    def put(self, name: str, content: str | bytes) -> Path:
+        """Put a file there, whole, as a program that renames would."""
+        data = content.encode() if isinstance(content, str) else content
+        unfinished = self.path / f".{name}.tmp"
+        unfinished.write_bytes(data)
+        return unfinished.rename(self.path / name)
+
+    def connector(self) -> FileDrop:
+        """Return a new connector, as after a restart."""
+        options = {"path": self.path, "settle_seconds": 0, **self.options}
+        settings = Settings.model_validate(options)
+        return FileDrop("drop", settings, clock=lambda: self.seconds)
+
+    async def pull(self) -> MemoryHost:
+        """Take everything with a new connector."""
+        connector = self.connector()
+        await connector.open()
+        await self.host.pull(connector)
+        return self.host
+
+    async def batches(self) -> list[Batch]:
+        """Return what would be handed over, storing and acknowledging nothing."""
+        connector = self.connector()
+        await connector.open()
+        return [batch async for batch in connector.pull(self.host.cursor)]
+
+    async def report(self, *rejections: Rejection) -> None:
+        """Tell the connector of rejected rows; of all bad ones unless named."""
+        every = map(rejection_of, self.host.bad.values())
+        await self.connector().report(rejections or tuple(every))
+
+    def records(self) -> list[Record]:
+        return list(self.host.records.values())
+
+    def reasons(self) -> list[str]:
+        return [bad.reason for bad in self.host.bad.values()]
+
+    def files(self) -> set[str]:
+        """Return the paths of all files below the folder."""
+        paths = (path for path in self.path.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.path)) for path in paths}
+
+
+def rejection_of(record: Record | Bad, reason: str = "") -> Rejection:
+    """Return what the host makes of a bad row, or of a record it cannot match."""
+    said = record.reason if isinstance(record, Bad) else reason
+    return Rejection(record.key, record.raw, said, record.locator)

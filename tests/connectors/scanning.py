@@ -1,0 +1,54 @@
+"""A device in a test: posts scans to the scanner's route."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from backhaul_connectors.scanner import Scanner
+from backhaul_connectors.scanner.settings import Settings
+from backhaul_sdk import HttpRequest, HttpResponse
+from backhaul_sdk.testing import MemoryHost
+
+if TYPE_CHECKING:
+    from backhaul_sdk import Emit, Record
+
+TOKEN = "dock-token-0123456789abcdef"
+OTHER_TOKEN = "belt-token-0123456789abcdef"
+DEVICES = {"dock": TOKEN, "belt": OTHER_TOKEN}
+
+
+@dataclass(slots=True)
+class Dock:
+    """A scanner intake with its devices, and the host behind it."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    host: MemoryHost = field(default_factory=MemoryHost)
+    seconds: float = 0.0
+    emit: Emit | None = None
+    _scanner: Scanner | None = None
+
+    def scanner(self) -> Scanner:
+        """Return a new connector, as after a restart."""
+        settings = Settings.model_validate({"devices": DEVICES, **self.options})
+        self._scanner = Scanner("dock", settings, clock=lambda: self.seconds)
+        return self._scanner
+
+    async def scan(self, **members: object) -> HttpResponse:
+        """Post a scan as the device `dock`."""
+        return await self.post(json.dumps(members).encode())
+
+    async def post(
+        self, body: bytes, token: str | None = TOKEN, **headers: str
+    ) -> HttpResponse:
+        """Post a body with a device's token."""
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        request = HttpRequest("POST", "/scan", headers, body)
+        scanner = self._scanner or self.scanner()
+        (route,) = await scanner.listen(self.emit or self.host.emit)
+        return await route.handler(request)
+
+    def records(self) -> list[Record]:
+        return list(self.host.records.values())

@@ -1,0 +1,100 @@
+"""A scan that is sent twice counts once; two scans count twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from connectors.scanning import OTHER_TOKEN, Dock
+
+if TYPE_CHECKING:
+    from backhaul_sdk import Bad, Receipt, Record
+
+RECEIVE = {"mode": "receive", "code": "LS-S"}
+
+
+@pytest.fixture
+def dock() -> Dock:
+    return Dock()
+
+
+async def test_a_sequence_number_counts_once_for_ever(dock: Dock) -> None:
+    first = await dock.scan(**RECEIVE, sequence=7)
+    dock.seconds = 1e6
+    dock.scanner()
+    again = await dock.scan(**RECEIVE, sequence=7)
+    assert len(dock.records()) == 1
+    assert (first.status, again.status) == (200, 200)
+    assert "known already" in str(again.body["what"])
+
+
+async def test_each_sequence_number_is_a_scan(dock: Dock) -> None:
+    for number in (1, 2, "b7-1"):
+        await dock.scan(**RECEIVE, sequence=number)
+    await dock.post(b'{"mode": "receive", "code": "LS-S", "sequence": 1}', OTHER_TOKEN)
+    assert len(dock.records()) == 4
+
+
+async def test_numbers_that_begin_again_do_not_swallow_other_scans(dock: Dock) -> None:
+    await dock.scan(mode="receive", code="LS-S", sequence=1)
+    await dock.scan(mode="receive", code="LS-M", sequence=1)
+    assert len(dock.records()) == 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "counted"), [(0.0, 1), (9.9, 1), (10.0, 2), (3600.0, 2)]
+)
+async def test_without_number_the_same_scan_counts_once_in_a_while(
+    dock: Dock, seconds: float, counted: int
+) -> None:
+    await dock.scan(**RECEIVE)
+    dock.seconds = seconds
+    await dock.scan(**RECEIVE)
+    assert len(dock.records()) == counted
+
+
+async def test_the_while_begins_with_the_first_scan(dock: Dock) -> None:
+    for seconds in (0.0, 6.0, 12.0):
+        dock.seconds = seconds
+        await dock.scan(**RECEIVE)
+    assert len(dock.records()) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"code": "LS-M"},
+        {"mode": "pack"},
+        {"quantity": 2},
+        {"order": "1001"},
+        {"trackingNumber": "BD1"},
+    ],
+)
+async def test_a_different_scan_counts_at_once(
+    dock: Dock, other: dict[str, object]
+) -> None:
+    await dock.scan(**RECEIVE)
+    await dock.scan(**{**RECEIVE, **other})
+    assert len(dock.records()) == 2
+
+
+async def test_a_scan_that_failed_keeps_its_key_until_it_is_answered(
+    dock: Dock,
+) -> None:
+    async def stores_but_fails(record: Record | Bad) -> Receipt:
+        await dock.host.emit(record)
+        raise TimeoutError
+
+    dock.emit = stores_but_fails
+    assert (await dock.scan(**RECEIVE)).status == 503
+    dock.emit, dock.seconds = None, 300.0
+    assert (await dock.scan(**RECEIVE)).status == 200
+    assert len(dock.records()) == 1
+
+
+async def test_keys_do_not_repeat_after_a_restart(dock: Dock) -> None:
+    await dock.scan(**RECEIVE)
+    dock.scanner()
+    await dock.scan(**RECEIVE)
+    assert len(dock.records()) == 2
