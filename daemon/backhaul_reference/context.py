@@ -14,9 +14,9 @@ from aiohttp import web
 
 from backhaul_reference.clock import Clock
 from backhaul_reference.identifiers import IdSource, sha256_hex
+from backhaul_reference.limits import Limits
 from backhaul_reference.state.database import Rows, open_reader
 from backhaul_reference.state.writer import Writer
-from backhaul_reference.web.limits import Limits
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp import web
 
-from backhaul_reference import listening
+from backhaul_reference import listening, tasks
 from backhaul_reference.access import Access, Folder
 from backhaul_reference.arguments import Options
 from backhaul_reference.clock import Clock, SystemClock
@@ -20,12 +20,12 @@ from backhaul_reference.control.admission import CONTROL_TOKEN
 from backhaul_reference.fixtures import loading
 from backhaul_reference.fixtures.loading import Identity
 from backhaul_reference.identifiers import IdSource, RandomBytes
+from backhaul_reference.limits import Limits
 from backhaul_reference.public import public_app
 from backhaul_reference.state import keys, stores
 from backhaul_reference.state.database import open_reader, open_writer
 from backhaul_reference.state.writer import Tx, Writer
 from backhaul_reference.web.endpoint import MAX_BODY_BYTES
-from backhaul_reference.web.limits import Limits
 from backhaul_reference.web.middleware import answer_problems
 from backhaul_reference.webhooks.dispatcher import Dispatcher
 from backhaul_reference.webhooks.sender import Sender
@@ -122,7 +122,7 @@ async def _dispatcher(
         allow_private=options.allow_private_webhook_targets,
     )
     dispatcher = Dispatcher(writer, reader, world.clock, sender)
-    task = asyncio.create_task(dispatcher.run())
+    task = tasks.start(dispatcher.run())
     stack.push_async_callback(_stop, task, dispatcher)
     return dispatcher
 

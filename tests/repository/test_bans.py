@@ -12,7 +12,7 @@ from repository.tree import SOURCE_ROOTS, python_files, read
 CLOCKS = {"daemon/backhaul/core/clock.py", "daemon/backhaul_reference/clock.py"}
 # What is banned, and its home, at most one in each package.
 BANS: dict[str, set[str]] = {
-    r"asyncio\.(create_task|ensure_future)": {"daemon/backhaul/tasks.py"},
+    r"asyncio\.(create_task|ensure_future)": {"daemon/backhaul_reference/tasks.py"},
     r"datetime\.datetime\.(now|utcnow|today)|datetime\.date\.today": CLOCKS,
     r"time\.(time|time_ns)": CLOCKS,
     r"time\.sleep": CLOCKS,

@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from backhaul_reference.context import PLATFORM
+from backhaul_reference.limits import PER_KEY
 from backhaul_reference.problems import Problem
 from backhaul_reference.state import keys, stores
 from backhaul_reference.state.database import Rows
@@ -10,7 +11,6 @@ from backhaul_reference.state.keys import ApiKey
 from backhaul_reference.state.stock import Source
 from backhaul_reference.state.stores import Store
 from backhaul_reference.web.endpoint import Caller, Endpoint
-from backhaul_reference.web.limits import PER_KEY
 from backhaul_reference.web.middleware import EXTRA_HEADERS
 
 CHALLENGE = 'Bearer realm="v1"'

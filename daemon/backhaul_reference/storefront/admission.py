@@ -5,15 +5,15 @@ import re
 from aiohttp import web
 
 from backhaul_reference.context import PLATFORM
-from backhaul_reference.problems import Problem, not_found
-from backhaul_reference.state import stock, stores
-from backhaul_reference.web.endpoint import Caller, Endpoint
-from backhaul_reference.web.limits import (
+from backhaul_reference.limits import (
     STOREFRONT_ORDERS,
     STOREFRONT_READS,
     TRACKING,
     Policy,
 )
+from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state import stock, stores
+from backhaul_reference.web.endpoint import Caller, Endpoint
 from backhaul_reference.web.middleware import EXTRA_HEADERS
 
 SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from functools import partial
 
+from backhaul_reference import tasks
 from backhaul_reference.clock import Clock
 from backhaul_reference.context import Reader
 from backhaul_reference.problems import Problem
@@ -79,7 +80,7 @@ class Dispatcher:
         )
         for row in claimed:
             self._busy[subscription_id] += 1
-            task = asyncio.create_task(self._deliver(row))
+            task = tasks.start(self._deliver(row))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if len(claimed) == free:
@@ -92,7 +93,7 @@ class Dispatcher:
             self._busy[row["subscription_id"]] -= 1
         self._ended.append(attempt)
         if self._recorder is None or self._recorder.done():
-            self._recorder = asyncio.create_task(self._record_ended())
+            self._recorder = tasks.start(self._record_ended())
         self._wake.set()
 
     async def _record_ended(self) -> None:
@@ -108,8 +109,8 @@ class Dispatcher:
         self._wake.set()
 
     async def _rest(self, seconds: float) -> None:
-        woken = asyncio.create_task(self._wake.wait())
-        slept = asyncio.ensure_future(self._clock.sleep(seconds))
+        woken = tasks.start(self._wake.wait())
+        slept = tasks.start(self._clock.sleep(seconds))
         try:
             await asyncio.wait({woken, slept}, return_when=asyncio.FIRST_COMPLETED)
         finally:
