@@ -5,9 +5,11 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from backhaul_reference import quirks
 from backhaul_reference.fixtures.loading import FIXTURES
 from backhaul_reference.webhooks.schedule import Schedule, parse_schedule
 
+MAIL_FROM = "shop@backhaul.example"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -25,6 +27,9 @@ class Options:
     retry_schedule: Schedule = field(default_factory=Schedule)
     allow_private_webhook_targets: bool = True
     log_level: str = "info"
+    quirks: tuple[str, ...] = ()
+    smtp: tuple[str, int] | None = None
+    mail_from: str = MAIL_FROM
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,6 +68,21 @@ def parser() -> argparse.ArgumentParser:
         default=None,
         help="call private addresses (default: only when on loopback)",
     )
+    add(
+        "--quirk",
+        action="append",
+        type=_quirk,
+        default=[],
+        metavar="NAME",
+        help="another reading of the specification; may be given again",
+    )
+    add(
+        "--smtp",
+        type=_address,
+        metavar="HOST:PORT",
+        help="where mails go (default: files in DIR/mails)",
+    )
+    add("--mail-from", default=MAIL_FROM, metavar="ADDRESS", help="who sends mails")
     add("--log-level", choices=LOG_LEVELS, default="info")
     return made  # fmt: skip
 
@@ -82,6 +102,9 @@ def parse(arguments: list[str] | None = None) -> Options:
         if allow is None
         else allow,
         log_level=given.log_level,
+        quirks=tuple(given.quirk),
+        smtp=given.smtp,
+        mail_from=given.mail_from,
     )
 
 
@@ -97,6 +120,20 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65535:
         raise argparse.ArgumentTypeError("must be 0 to 65535")
     return port
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host:
+        raise argparse.ArgumentTypeError("must be HOST:PORT")
+    return host.strip("[]"), _port(port)
+
+
+def _quirk(text: str) -> str:
+    try:
+        return quirks.parse([text]).texts[0]
+    except quirks.UnknownQuirkError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _schedule(text: str) -> Schedule:

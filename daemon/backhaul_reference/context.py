@@ -13,8 +13,10 @@ from typing import TypeVar
 from aiohttp import web
 
 from backhaul_reference.clock import Clock
+from backhaul_reference.faults import Faults
 from backhaul_reference.identifiers import IdSource, sha256_hex
 from backhaul_reference.limits import Limits
+from backhaul_reference.quirks import Quirks
 from backhaul_reference.state.database import Rows, open_reader
 from backhaul_reference.state.writer import Writer
 
@@ -61,6 +63,8 @@ class Platform:
     tokens: TrackingTokens
     limits: Limits
     allow_private_targets: bool
+    quirks: Quirks
+    faults: Faults
     wake_dispatcher: Callable[[], None]
 
     @contextmanager

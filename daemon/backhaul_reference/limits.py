@@ -1,6 +1,7 @@
-"""Rate limits: token buckets on the monotonic clock."""
+"""Rate limits on the monotonic clock: token buckets, and logs of the last minute."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 from backhaul_reference.clock import Clock
@@ -8,6 +9,7 @@ from backhaul_reference.problems import Problem
 
 QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 MAX_BUCKETS = 10_000
+WINDOW_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,27 @@ class Policy:
         return f'"{self.name}";q={round(self.per_second * 60)};w=60'
 
 
+@dataclass(frozen=True, slots=True)
+class PerMinute:
+    """A named limit on any sixty seconds, wherever they begin."""
+
+    name: str
+    count: int
+
+    @property
+    def header(self) -> str:
+        return f'"{self.name}";q={self.count};w={WINDOW_SECONDS}'
+
+
 PER_KEY = Policy("key", 40, 4.0)
 STOREFRONT_READS = Policy("reads", 600, 10.0)
 STOREFRONT_ORDERS = Policy("orders", 30, 0.5)
 STOREFRONT_QUOTES = Policy("quotes", 120, 2.0)
+DISCOUNT_CHECKS = Policy("discounts", 30, 0.5)
 TRACKING = Policy("tracking", 60, 1.0)
+PAYMENT_REPORTS = PerMinute("reports", 5)
+PAYMENT_REPORTS_BY_ADDRESS = PerMinute("reports-address", 30)
+UNKNOWN_TOKENS = PerMinute("unknown-tokens", 20)
 
 
 @dataclass(slots=True)
@@ -45,6 +63,7 @@ class Limits:
         self._clock = clock
         self._enabled = enabled
         self._buckets: dict[tuple[str, str], Bucket] = {}
+        self._logs: dict[tuple[str, str], deque[float]] = {}
 
     def spend(self, policy: Policy, who: str) -> dict[str, str]:
         """Take one; answers the RateLimit headers, or raises 429 with them."""
@@ -55,6 +74,44 @@ class Limits:
             raise _exceeded(policy, bucket)
         bucket.left -= 1
         return _headers(policy, bucket)
+
+    def count(self, policy: PerMinute, who: str) -> dict[str, str]:
+        """Note one request; answers the RateLimit headers, or raises 429 with them."""
+        if not self._enabled:
+            return {}
+        now = self._clock.monotonic()
+        log = self._recent(policy, who, now)
+        if len(log) >= policy.count:
+            wait = math.ceil(log[0] + WINDOW_SECONDS - now)
+            raise _refused(policy, max(1, wait))
+        log.append(now)
+        wait = math.ceil(log[0] + WINDOW_SECONDS - now)
+        left = policy.count - len(log)
+        return {
+            "RateLimit-Policy": policy.header,
+            "RateLimit": f'"{policy.name}";r={left};t={wait}',
+        }
+
+    def _recent(self, policy: PerMinute, who: str, now: float) -> deque[float]:
+        if len(self._logs) >= MAX_BUCKETS:
+            self._forget_old(now)
+        log = self._logs.setdefault((policy.name, who), deque())
+        while log and log[0] <= now - WINDOW_SECONDS:
+            log.popleft()
+        return log
+
+    def _forget_old(self, now: float) -> None:
+        old = [
+            name
+            for name, log in self._logs.items()
+            if not log or log[-1] <= now - WINDOW_SECONDS
+        ]
+        for name in old or list(self._logs)[: MAX_BUCKETS // 2]:
+            del self._logs[name]
+
+    def forget(self) -> None:
+        """Everybody may begin anew."""
+        self._buckets.clear()
 
     def _refilled(self, policy: Policy, who: str) -> Bucket:
         now = self._clock.monotonic()
@@ -84,7 +141,10 @@ def _headers(policy: Policy, bucket: Bucket) -> dict[str, str]:
 
 
 def _exceeded(policy: Policy, bucket: Bucket) -> Problem:
-    wait = max(1, math.ceil((1 - bucket.left) / policy.per_second))
+    return _refused(policy, max(1, math.ceil((1 - bucket.left) / policy.per_second)))
+
+
+def _refused(policy: Policy | PerMinute, wait: int) -> Problem:
     headers = {
         "RateLimit-Policy": policy.header,
         "RateLimit": f'"{policy.name}";r=0;t={wait}',

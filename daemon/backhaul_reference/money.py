@@ -4,6 +4,7 @@ import re
 from decimal import Decimal
 
 DEFAULT_EXPONENT = 2
+MAX_EXPONENT = 3
 EXPONENTS = {
     **dict.fromkeys(
         ("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF"), 0

@@ -2,27 +2,42 @@
 
 from aiohttp import web
 
+from backhaul_reference import openapi
 from backhaul_reference.admin_v1 import routes as v1_routes
 from backhaul_reference.context import PLATFORM, Platform
 from backhaul_reference.storefront import routes as storefront_routes
 from backhaul_reference.web.answers import json_answer
 from backhaul_reference.web.endpoint import MAX_BODY_BYTES
+from backhaul_reference.web.faulty_answers import fail_as_asked
 from backhaul_reference.web.middleware import answer_problems
+from backhaul_reference.web.quirky_answers import LEVERS, answer_by_quirks
 
 ROBOTS = "User-agent: *\nDisallow: /storefront/orders/track/\n"
 
 
 def public_app(platform: Platform) -> web.Application:
     app = web.Application(
-        middlewares=[storefront_routes.allow_browsers, answer_problems],
+        middlewares=[
+            storefront_routes.allow_browsers,
+            fail_as_asked,
+            answer_by_quirks,
+            answer_problems,
+        ],
         client_max_size=MAX_BODY_BYTES,
     )
     app[PLATFORM] = platform
+    app[LEVERS] = True
+    app.router.add_get("/openapi.json", describe)
     app.router.add_get("/healthz", health)
     app.router.add_get("/robots.txt", robots)
     storefront_routes.add_routes(app)
     v1_routes.add_routes(app)
     return app
+
+
+async def describe(request: web.Request) -> web.Response:
+    offered = (*storefront_routes.ENDPOINTS, *v1_routes.ENDPOINTS)
+    return json_answer(openapi.document(offered))
 
 
 async def health(request: web.Request) -> web.Response:

@@ -5,29 +5,36 @@ import random
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 from aiohttp import web
 
-from backhaul_reference import listening, tasks
+from backhaul_reference import listening, quirks, tasks
 from backhaul_reference.access import Access, Folder
 from backhaul_reference.arguments import Options
 from backhaul_reference.clock import Clock, SystemClock
 from backhaul_reference.context import PLATFORM, Platform, Reader, TrackingTokens
 from backhaul_reference.control import routes as control_routes
 from backhaul_reference.control.admission import CONTROL_TOKEN
+from backhaul_reference.control.levers import CLOCK
+from backhaul_reference.faults import Faults
 from backhaul_reference.fixtures import loading
 from backhaul_reference.fixtures.loading import Identity
 from backhaul_reference.identifiers import IdSource, RandomBytes
 from backhaul_reference.limits import Limits
+from backhaul_reference.mail import opening
+from backhaul_reference.mail.courier import Courier, Office
+from backhaul_reference.mail.letters import Desk
 from backhaul_reference.public import public_app
 from backhaul_reference.state import keys, stores
 from backhaul_reference.state.database import open_reader, open_writer
 from backhaul_reference.state.writer import Tx, Writer
+from backhaul_reference.virtual_clock import VirtualClock
 from backhaul_reference.web.endpoint import MAX_BODY_BYTES
 from backhaul_reference.web.middleware import answer_problems
 from backhaul_reference.webhooks.dispatcher import Dispatcher
+from backhaul_reference.webhooks.mischief import Mischief
 from backhaul_reference.webhooks.sender import Sender
 from backhaul_reference.webhooks.targets import PublicResolver
 
@@ -66,6 +73,9 @@ async def start(options: Options, world: World | None = None) -> Running:
 
 
 async def _start(options: Options, world: World, stack: AsyncExitStack) -> Running:
+    clock = VirtualClock(world.clock)
+    world = replace(world, clock=clock)
+    words, faults = quirks.parse(options.quirks), Faults()
     folder = Folder(options.data)
     stack.callback(listening.close_descriptor, folder.lock())
     public = listening.bind(options.host, options.port)
@@ -77,22 +87,30 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
     stack.callback(writer.close)
     reader = Reader(open_reader(folder.database))
     stack.callback(reader.connection.close)
-    dispatcher = await _dispatcher(options, world, writer, reader, stack)
+    dispatcher = await _dispatcher(options, world, writer, reader, faults, stack)
+    tokens = TrackingTokens(folder.token_key())
+    desk = Desk(tokens, listening.url_of(public))
+    sink, sender = opening.sink_of(options), options.mail_from
+    office = Office(writer, reader, world.clock, desk, sink, sender)
+    courier = await opening.start_courier(office, stack)
     platform = Platform(
         clock=world.clock,
         ids=ids,
         database=folder.database,
         writer=writer,
         reader=reader,
-        tokens=TrackingTokens(folder.token_key()),
+        tokens=tokens,
         limits=Limits(world.clock, enabled=options.limits),
         allow_private_targets=options.allow_private_webhook_targets,
-        wake_dispatcher=dispatcher.wake,
+        quirks=words,
+        faults=faults,
+        wake_dispatcher=lambda: _wake(dispatcher, courier),
     )
-    identity = await writer.run(lambda tx: _settle(tx, options.fixture, folder, ids))
+    identity = await writer.run(lambda tx: _settle(tx, options, folder, ids))
     token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
     await _serve(public_app(platform), public, stack)
     control_app = _control_app(platform, token, options.fixture, identity)
+    control_app[CLOCK] = clock
     await _serve(control_app, control, stack)
     access = Access(
         public_url=listening.url_of(public),
@@ -106,11 +124,17 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
     return Running(access, platform, stack.pop_all())
 
 
+def _wake(dispatcher: Dispatcher, courier: Courier) -> None:
+    dispatcher.wake()
+    courier.wake()
+
+
 async def _dispatcher(
     options: Options,
     world: World,
     writer: Writer,
     reader: Reader,
+    faults: Faults,
     stack: AsyncExitStack,
 ) -> Dispatcher:
     session = await stack.enter_async_context(_session(options))
@@ -120,6 +144,7 @@ async def _dispatcher(
         schedule=options.retry_schedule,
         chance=world.chance,
         allow_private=options.allow_private_webhook_targets,
+        mischief=Mischief(faults, world.clock),
     )
     dispatcher = Dispatcher(writer, reader, world.clock, sender)
     task = tasks.start(dispatcher.run())
@@ -144,15 +169,18 @@ async def _stop(task: asyncio.Task[None], dispatcher: Dispatcher) -> None:
     await dispatcher.stop()
 
 
-def _settle(tx: Tx, fixture: str, folder: Folder, ids: IdSource) -> Identity:
+def _settle(tx: Tx, options: Options, folder: Folder, ids: IdSource) -> Identity:
     """The fixture's store, loaded now or found as it was left."""
     listed: list[dict[str, str]] = folder.read_access().get("stores") or [{}]
     known = listed[0]
+    words = quirks.parse(options.quirks)
+    if words:
+        stores.change_all(tx, {"quirks": list(words.texts)})
     store = stores.by_subdomain(tx, loading.SUBDOMAIN)
     api_key: str = known.get("api_key") or ids.api_key()
     if store is None:
         identity = Identity(ids.new("sto"), api_key)
-        loading.load(tx, fixture, identity)
+        loading.load(tx, options.fixture, identity, words)
         return identity
     if keys.find(tx, api_key) is None:
         api_key = ids.api_key()
@@ -164,7 +192,10 @@ def _control_app(
     platform: Platform, token: str, fixture: str, identity: Identity
 ) -> web.Application:
     async def reset() -> None:
-        await platform.writer.run(lambda tx: loading.reload(tx, fixture, identity))
+        await platform.writer.run(
+            lambda tx: loading.reload(tx, fixture, identity, platform.quirks)
+        )
+        platform.faults.by_store.clear()
 
     app = web.Application(middlewares=[answer_problems], client_max_size=MAX_BODY_BYTES)
     app[PLATFORM] = platform

@@ -125,6 +125,7 @@ async def open_shop(
     delays: tuple[float, ...] = (0.0, 0.05, 0.05, 0.05),
     private: bool = True,
     world: World | None = None,
+    smtp_port: int | None = None,
 ) -> AsyncIterator[Shop]:
     options = Options(
         data=data,
@@ -134,6 +135,7 @@ async def open_shop(
         limits=limits,
         retry_schedule=Schedule(delays),
         allow_private_webhook_targets=private,
+        smtp=None if smtp_port is None else ("127.0.0.1", smtp_port),
     )
     running = await start(options, world)
     test_session.issued(running.access.api_key, running.access.control_token)

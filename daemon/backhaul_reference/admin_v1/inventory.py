@@ -64,13 +64,13 @@ class SetStock(StockChange):
 
 
 async def list_levels(call: Call) -> web.Response:
-    window = queries.window(call.request.query)
+    window = queries.window(call.query)
     listing = call.read(lambda rows: inventory.levels(rows, call.store.id, window))
     return page_answer(call.request, listing, window)
 
 
 async def list_history(call: Call) -> web.Response:
-    query = call.request.query
+    query = call.query
     window = queries.window(query)
     filters = {
         "product_id": queries.text(query, "productId"),
@@ -102,9 +102,9 @@ async def set_stock(call: Call) -> web.Response:
 
 
 async def _change(call: Call, wanted: Adjustment) -> web.Response:
-    store_id, source = call.store.id, call.caller.source
+    store, source = call.store, call.caller.source
     return await call.mutate(
-        lambda tx: Answer(inventory.adjust(tx, store_id, source, wanted))
+        lambda tx: Answer(inventory.adjust(tx, store, source, wanted))
     )
 
 

@@ -101,6 +101,7 @@ class NewOrder(Body):
             tags=self.tags,
             placed_ms=self.placed_at,
             stock_behaviour=self.inventory_behaviour,
+            send_receipt=self.send_receipt,
         )
 
 
@@ -123,7 +124,11 @@ class Fulfill(Body):
         if self.items is not None:
             items = tuple((item.line_item_id, item.quantity) for item in self.items)
         return Dispatch(
-            self.tracking_company, self.tracking_number, self.tracking_url, items
+            self.tracking_company,
+            self.tracking_number,
+            self.tracking_url,
+            items,
+            self.notify_customer,
         )
 
 
@@ -135,4 +140,6 @@ class CancelOrder(Body):
     notify_customer: bool = True
 
     def cancel(self) -> Cancel:
-        return Cancel(self.restock, self.refund, self.reason, self.note)
+        return Cancel(
+            self.restock, self.refund, self.reason, self.note, self.notify_customer
+        )

@@ -1,5 +1,7 @@
 """/api/v1/orders."""
 
+from dataclasses import replace
+
 from aiohttp import web
 
 from backhaul_reference.admin_v1.order_bodies import CancelOrder, Fulfill, NewOrder
@@ -16,14 +18,16 @@ from backhaul_reference.state import (
     recorded_orders,
 )
 from backhaul_reference.state.writer import Tx
-from backhaul_reference.web import queries
+from backhaul_reference.web import queries, quirky_requests
 from backhaul_reference.web.answers import data_answer, page_answer
 from backhaul_reference.web.endpoint import Answer, Call, Endpoint
 
 
 async def list_orders(call: Call) -> web.Response:
-    query = call.request.query
+    query = call.query
     window = queries.window(query, sortable=True)
+    if quirky_requests.ignores_pages(call.store.quirks, PATH):
+        window = replace(window, limit=queries.MAX_PAGE)
     filters = {
         "status": queries.choice(query, "status", STATUSES),
         "fulfillment": queries.choice(query, "fulfillmentStatus", FULFILLMENT_STATUSES),

@@ -19,7 +19,7 @@ STATUSES = ("active", "draft", "archived")
 
 
 async def list_products(call: Call) -> web.Response:
-    query = call.request.query
+    query = call.query
     window = queries.window(query, sortable=True)
     filters: dict[str, Any] = {
         "search": queries.search(query),

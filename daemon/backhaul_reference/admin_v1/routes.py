@@ -2,7 +2,15 @@
 
 from aiohttp import web
 
-from backhaul_reference.admin_v1 import inventory, orders, products, store, webhooks
+from backhaul_reference.admin_v1 import (
+    customers,
+    inventory,
+    orders,
+    products,
+    store,
+    webhook_care,
+    webhooks,
+)
 from backhaul_reference.admin_v1.admission import admit
 from backhaul_reference.web.endpoint import mount
 
@@ -10,8 +18,10 @@ ENDPOINTS = (
     *products.ENDPOINTS,
     *orders.ENDPOINTS,
     *inventory.ENDPOINTS,
+    *customers.ENDPOINTS,
     *store.ENDPOINTS,
     *webhooks.ENDPOINTS,
+    *webhook_care.ENDPOINTS,
 )
 
 

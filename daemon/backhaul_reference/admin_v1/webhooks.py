@@ -64,7 +64,7 @@ def _checked(call: Call) -> Document:
 
 
 async def list_webhooks(call: Call) -> web.Response:
-    window = queries.window(call.request.query)
+    window = queries.window(call.query)
     listing = call.read(lambda rows: subscriptions.page(rows, call.store.id, window))
     return page_answer(call.request, listing, window)
 
@@ -93,6 +93,8 @@ async def get_webhook(call: Call) -> web.Response:
 
 
 async def update_webhook(call: Call) -> web.Response:
+    # A new address would receive all that the topics carry.
+    readable(call)
     values = _checked(call)
 
     def update(tx: Tx) -> Answer:
@@ -110,29 +112,7 @@ async def delete_webhook(call: Call) -> web.Response:
     )
 
 
-async def list_deliveries(call: Call) -> web.Response:
-    window = queries.window(call.request.query)
-    row = _readable(call)
-    listing = call.read(lambda rows: deliveries.page(rows, row["id"], window))
-    return page_answer(call.request, listing, window)
-
-
-async def get_delivery(call: Call) -> web.Response:
-    row = _readable(call)
-    delivery_id = call.path("delivery_id")
-    found = call.read(lambda rows: deliveries.view(rows, row["id"], delivery_id))
-    return data_answer(found)
-
-
-async def redeliver(call: Call) -> web.Response:
-    row = _readable(call)
-    delivery_id = call.path("delivery_id")
-    return await call.mutate(
-        lambda tx: Answer(deliveries.redeliver(tx, row, delivery_id), 202)
-    )
-
-
-def _readable(call: Call) -> Row:
+def readable(call: Call) -> Row:
     """The subscription in the path, if the key may read all that it carries."""
     row = call.read(
         lambda rows: subscriptions.find(rows, call.store.id, call.path("id"))
@@ -143,14 +123,10 @@ def _readable(call: Call) -> Row:
 
 PATH = "/api/v1/webhooks"
 ONE = PATH + "/{id}"
-DELIVERY = ONE + "/deliveries/{delivery_id}"
 ENDPOINTS = (
     Endpoint("GET", PATH, list_webhooks),
     Endpoint("POST", PATH, create_webhook, body=NewWebhook),
     Endpoint("GET", ONE, get_webhook),
     Endpoint("PUT", ONE, update_webhook, body=ChangedWebhook),
     Endpoint("DELETE", ONE, delete_webhook),
-    Endpoint("GET", ONE + "/deliveries", list_deliveries),
-    Endpoint("GET", DELIVERY, get_delivery),
-    Endpoint("POST", DELIVERY + "/redeliver", redeliver),
 )

@@ -9,9 +9,11 @@ from backhaul_reference.state.stores import PAYMENT_OFF
 from backhaul_reference.web.bodies import (
     Body,
     Country,
+    Email,
     LongText,
     Money,
     OptionalText,
+    Printable,
     Text,
     Upper,
 )
@@ -30,6 +32,16 @@ Scope = Literal[
 Subdomain = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
 ]
+Picture = Annotated[
+    str,
+    StringConstraints(
+        max_length=200_000, pattern=r"^(?:https?://\S+|data:image/[a-z.+-]+[;,]\S+)$"
+    ),
+    Printable,
+]
+TrackingPage = Annotated[
+    str, StringConstraints(max_length=2048, pattern=r"^https?://\S*\{token\}\S*$")
+]
 Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
 
 
@@ -43,7 +55,7 @@ class Payment(Body):
 
 
 class QrPayment(Payment):
-    qr: LongText | None = None
+    qr: Picture | None = None
 
 
 class PaymentSettings(Body):
@@ -67,6 +79,8 @@ class StoreSettings(Body):
     logo: OptionalText | None = None
     seo_title: OptionalText | None = None
     seo_description: LongText | None = None
+    merchant_email: Email | None = None
+    tracking_page: TrackingPage | None = None
 
     def columns(self) -> dict[str, Any]:
         """The members sent, as the store's columns; null leaves a column alone."""
@@ -90,6 +104,7 @@ class StoreSettings(Body):
 class NewStore(StoreSettings):
     subdomain: Subdomain
     currency: Currency = "INR"
+    fixture: Literal["demo", "empty", "large"] = "empty"
 
 
 class NewKey(Body):

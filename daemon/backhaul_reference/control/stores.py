@@ -7,6 +7,7 @@ from aiohttp import web
 from backhaul_reference import documents, money
 from backhaul_reference.control.admission import check_token
 from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
+from backhaul_reference.fixtures import loading
 from backhaul_reference.problems import Problem
 from backhaul_reference.state import keys, stores
 from backhaul_reference.state.stores import Store
@@ -29,16 +30,21 @@ async def create_store(request: web.Request) -> web.Response:
     document = documents.decode_object(await read_raw(request))
     exponent = money.exponent_of(str(document.get("currency", "INR")))
     body = bodies.parse(NewStore, document, exponent)
-    created = await platform.writer.run(lambda tx: _create(tx, body))
-    return data_answer(stores.control_view(created), 201)
+    quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
+    created = await platform.writer.run(lambda tx: _create(tx, body, quirks, secret))
+    return data_answer({**stores.control_view(created), "apiKey": secret}, 201)
 
 
-def _create(tx: Tx, body: NewStore) -> Store:
-    values = {"name": body.subdomain, **body.columns()}
+def _create(tx: Tx, body: NewStore, quirks: list[str], secret: str) -> Store:
+    """The store with its fixture and a key that may do everything."""
+    values = {"name": body.subdomain, "quirks": quirks, **body.columns()}
     try:
-        return stores.create(tx, values)
+        store = stores.create(tx, values)
     except sqlite3.IntegrityError as error:
         raise Problem(409, "SUBDOMAIN_TAKEN", "another store has it") from error
+    keys.add(tx, store.id, secret, name="first")
+    loading.fill(tx, store)
+    return store
 
 
 async def get_store(call: Call) -> web.Response:

@@ -6,7 +6,9 @@ from backhaul_reference import lifecycle
 from backhaul_reference.documents import Document, encode_text
 from backhaul_reference.state import (
     customers,
+    discounts,
     events,
+    mails,
     order_changes,
     order_views,
     stock,
@@ -30,6 +32,7 @@ class Cancel:
     refund: bool = False
     reason: str = "OTHER"
     note: str | None = None
+    notify: bool = True
 
 
 def cancel(
@@ -39,7 +42,7 @@ def cancel(
     before = order_views.view(tx, store, order_id)
     at_ms = tx.tick(store.id)
     if not tx.run(GATE, (at_ms, order_id)):
-        return _repeat(row, before, wanted)
+        return _repeat(store, row, before, wanted)
     skipped: list[str] = []
     if wanted.restock:
         cause = Cause(
@@ -48,21 +51,24 @@ def cancel(
         skipped = _restock(tx, store, order_id, cause)
     order_changes.touch(tx, order_id, at_ms, _columns(row, wanted, skipped))
     customers.give_back(tx, row["customer_id"], row["total"])
+    discounts.give_back(tx, order_id)
+    if wanted.notify and row["customer_email"]:
+        mails.queue(tx, store.id, "order_cancelled", order_id)
     after = order_views.view(tx, store, order_id)
     events.emit(tx, store.id, "orders/cancelled", {**after, "trigger": "CANCEL"})
     order_changes.announce_update(tx, store, before, after)
     return after
 
 
-def _repeat(row: Row, before: Document, wanted: Cancel) -> Document:
+def _repeat(store: Store, row: Row, before: Document, wanted: Cancel) -> Document:
     same = (wanted.restock, wanted.refund) == (
         bool(row["cancel_restock"]),
         bool(row["cancel_refund"]),
     )
-    if same:
+    if same and "strict-repeat" not in store.quirks:
         return before
     raise order_changes.refusal(
-        "ORDER_ALREADY_CANCELLED", "it is cancelled with other choices", row
+        "ORDER_ALREADY_CANCELLED", "it is cancelled already", row
     )
 
 

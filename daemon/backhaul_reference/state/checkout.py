@@ -1,14 +1,16 @@
 """A shopper's order: what the catalogue, the zones and the settings make of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from backhaul_reference import discounting
 from backhaul_reference.documents import Document, encode_text
 from backhaul_reference.problems import Flaw, Problem, invalid
-from backhaul_reference.state import placing, shipping, stock
+from backhaul_reference.state import discounts, mails, placing, shipping, stock
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.database import Row, Rows, marks
+from backhaul_reference.state.discounts import Occasion
 from backhaul_reference.state.placing import Draft, Line, Totals
 from backhaul_reference.state.shipping import Destination
 from backhaul_reference.state.stores import METHODS, Store
@@ -41,32 +43,68 @@ class Cart:
     note: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Bargain:
+    """A discount that holds, and what it gives on this order."""
+
+    row: Row
+    goods_off: int
+
+    def freight_off(self, freight: int) -> int:
+        return discounting.freight_off(discounts.terms(self.row), freight)
+
+
 def check_out(
     tx: Tx, store: Store, cart: Cart, order_id: str, token_hash: str
 ) -> Document:
     """Place the order at catalogue prices, or refuse it whole."""
-    _check_method(store, cart.payment_method)
-    lines = _lines(tx, store, cart.wishes)
-    if cart.discount_code is not None:
-        raise unknown_discount()
+    lines = _lines(tx, store, cart)
+    bargain = _bargain(tx, store, cart, lines)
+    if bargain is not None:
+        lines = _reduced(lines, bargain.goods_off)
+    totals = _totals(tx, store, cart, lines, bargain)
+    if bargain is not None:
+        discounts.use(tx, bargain.row, order_id, cart.contact.email or "")
     columns: dict[str, Any] = {
         "source": "STOREFRONT",
         "payment_method": cart.payment_method,
         "confirmation_required": store.cod_confirmation
         and cart.payment_method == "COD",
+        "discount_code": bargain and bargain.row["code"],
         "address": encode_text(cart.address),
         "note": cart.note,
         "token_hash": token_hash,
     }
     draft = Draft(
         lines=lines,
-        totals=_totals(tx, store, cart, lines),
+        totals=totals,
         contact=cart.contact,
         source=stock.STOREFRONT,
         columns=columns,
         order_id=order_id,
     )
-    return placing.place(tx, store, draft)
+    placed = placing.place(tx, store, draft)
+    mails.queue(tx, store.id, "order_placed", order_id)
+    mails.queue(tx, store.id, "order_received", order_id)
+    return placed
+
+
+def _bargain(
+    rows: Tx, store: Store, cart: Cart, lines: Sequence[Line]
+) -> Bargain | None:
+    if cart.discount_code is None:
+        return None
+    subtotal = sum(line.total for line in lines)
+    occasion = Occasion(rows.now_ms(), subtotal, cart.contact.email)
+    row = discounts.check(rows, store, cart.discount_code, occasion)
+    return Bargain(row, discounting.goods_off(discounts.terms(row), subtotal))
+
+
+def _reduced(lines: Sequence[Line], off: int) -> list[Line]:
+    shares = discounting.split(off, [line.total for line in lines])
+    return [
+        replace(line, discount=share) for line, share in zip(lines, shares, strict=True)
+    ]
 
 
 def _check_method(store: Store, method: str) -> None:
@@ -80,17 +118,8 @@ def _check_method(store: Store, method: str) -> None:
         )
 
 
-def unknown_discount() -> Problem:
-    return Problem(
-        400,
-        "DISCOUNT_NOT_FOUND",
-        "there is no such discount code",
-        reason="NOT_FOUND",
-        valid=False,
-    )
-
-
-def _lines(rows: Rows, store: Store, wishes: Sequence[Wish]) -> list[Line]:
+def _lines(rows: Rows, store: Store, cart: Cart) -> list[Line]:
+    wishes = cart.wishes
     product_ids = sorted({wish.product_id for wish in wishes})
     sql = SELLABLE.format(marks(product_ids))
     on_sale: dict[str, list[Row]] = {}
@@ -98,6 +127,7 @@ def _lines(rows: Rows, store: Store, wishes: Sequence[Wish]) -> list[Line]:
         if row["product_status"] == "active":
             on_sale.setdefault(row["product_id"], []).append(row)
     _check_choices(wishes, on_sale)
+    _check_method(store, cart.payment_method)
     chosen = [_choose(wish, on_sale.get(wish.product_id, [])) for wish in wishes]
     _check_available(wishes, chosen)
     return [
@@ -143,21 +173,31 @@ def _check_available(wishes: Sequence[Wish], chosen: Sequence[Row | None]) -> No
         )
 
 
-def _totals(rows: Rows, store: Store, cart: Cart, lines: Sequence[Line]) -> Totals:
-    subtotal = sum(line.total for line in lines)
+def _totals(
+    rows: Rows,
+    store: Store,
+    cart: Cart,
+    lines: Sequence[Line],
+    bargain: Bargain | None,
+) -> Totals:
+    """Sums of the order; freight is quoted on the goods before the discount."""
+    subtotal = sum(line.unit_price * line.quantity for line in lines)
     freight = shipping.quote(rows, store.id, destination(cart.address), subtotal)
     if freight is None:
         raise Problem(
             409, "SHIPPING_UNAVAILABLE", "no shipping zone covers the address"
         )
+    discount = bargain.goods_off if bargain is not None else 0
+    if bargain is not None:
+        freight -= bargain.freight_off(freight)
     fee: int = getattr(store, METHODS[cart.payment_method])["fee"]
     return Totals(
         subtotal=subtotal,
-        discount=0,
+        discount=discount,
         shipping=freight,
         payment_fee=fee,
         tax=0,
-        total=subtotal + freight + fee,
+        total=subtotal - discount + freight + fee,
     )
 
 

@@ -87,8 +87,10 @@ def view(rows: Rows, store: Store, customer_id: str) -> Document:
     return customer_view(store, find(rows, store, customer_id))
 
 
-def page(rows: Rows, store: Store, window: Window) -> Listing:
-    found = listing(rows, "customer", store.id, {}, window)
+def page(
+    rows: Rows, store: Store, filters: dict[str, str | None], window: Window
+) -> Listing:
+    found = listing(rows, "customer", store.id, filters, window)
     return Listing([customer_view(store, row) for row in found.rows], found.total)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from backhaul_reference import instants
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state import mails
 from backhaul_reference.state.database import Row, Rows, marks
 from backhaul_reference.state.paging import Listing, Window
 from backhaul_reference.state.writer import Tx
@@ -23,7 +24,7 @@ CLAIM = """UPDATE delivery SET lease_ms = :now WHERE seq IN (
 RETURNING seq"""
 CLAIMED = """SELECT d.seq, d.id, d.attempts, d.series_start, d.subscription_id,
   s.address, s.secret, s.previous_secret, s.previous_until_ms, e.id AS event_id,
-  e.topic, e.body, e.created_ms, st.subdomain
+  e.topic, e.body, e.created_ms, e.store_id, st.subdomain, st.quirks
 FROM delivery d JOIN subscription s ON s.id = d.subscription_id
 JOIN event e ON e.seq = d.event_seq JOIN store st ON st.id = e.store_id
 WHERE d.seq IN ({}) ORDER BY d.seq"""
@@ -128,11 +129,13 @@ def _failed(tx: Tx, attempt: Attempt) -> None:
 
 def disable(tx: Tx, subscription_id: str, reason: str) -> None:
     """Stop sending; what is not delivered yet is held, not lost."""
-    tx.run(
+    row = tx.one(
         "UPDATE subscription SET status = 'DISABLED', disabled_reason = ?,"
-        " updated_ms = ? WHERE id = ? AND status <> 'DISABLED'",
+        " updated_ms = ? WHERE id = ? AND status <> 'DISABLED' RETURNING store_id",
         (reason, tx.now_ms(), subscription_id),
     )
+    if row is not None:
+        mails.queue(tx, row["store_id"], "webhook_disabled", part=subscription_id)
     hold(tx, subscription_id)
 
 

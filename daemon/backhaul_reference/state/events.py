@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backhaul_reference import instants
+from backhaul_reference import instants, quirks, readings
 from backhaul_reference.documents import Document, encode
 from backhaul_reference.state.writer import Tx
 
@@ -23,12 +23,20 @@ NEXT_SEQUENCE = """UPDATE counter SET sequence = sequence + 1 WHERE store_id = ?
 RETURNING sequence"""
 SUBSCRIBERS = """SELECT s.id, s.status FROM subscription_topic t
 JOIN subscription s ON s.id = t.subscription_id WHERE t.store_id = ? AND t.topic = ?"""
+QUIRKS = "SELECT quirks FROM store WHERE id = ?"
 ADD_EVENT = """INSERT INTO event(id, store_id, sequence, topic, body, created_ms)
 VALUES(?, ?, ?, ?, ?, ?)"""
 
 
 def emit(tx: Tx, store_id: str, topic: str, data: Document) -> None:
-    """Freeze the event's bytes and queue one delivery for each subscription."""
+    """Record the event and queue one delivery for each subscription."""
+    event_seq = freeze(tx, store_id, topic, data)
+    for subscriber in tx.all(SUBSCRIBERS, (store_id, topic)):
+        queue_delivery(tx, event_seq, subscriber["id"], subscriber["status"])
+
+
+def freeze(tx: Tx, store_id: str, topic: str, data: Document) -> int:
+    """Write the event's bytes, which never change again; answers its row."""
     event_id = tx.ids.new("evt")
     created_ms = tx.now_ms()
     sequence = tx.value(NEXT_SEQUENCE, (store_id,))
@@ -41,10 +49,10 @@ def emit(tx: Tx, store_id: str, topic: str, data: Document) -> None:
         "sequence": sequence,
         "data": data,
     }
-    params = (event_id, store_id, sequence, topic, encode(envelope), created_ms)
-    event_seq = tx.connection.execute(ADD_EVENT, params).lastrowid or 0
-    for subscriber in tx.all(SUBSCRIBERS, (store_id, topic)):
-        queue_delivery(tx, event_seq, subscriber["id"], subscriber["status"])
+    words = quirks.stored(tx.value(QUIRKS, (store_id,)))
+    body = encode(readings.envelope(words, envelope) if words else envelope)
+    params = (event_id, store_id, sequence, topic, body, created_ms)
+    return tx.connection.execute(ADD_EVENT, params).lastrowid or 0
 
 
 def queue_delivery(tx: Tx, event_seq: int, subscription_id: str, status: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from backhaul_reference import lifecycle
 from backhaul_reference.documents import Document, decode_stored, encode_text
 from backhaul_reference.problems import Flaw, invalid
-from backhaul_reference.state import events, order_changes, order_views
+from backhaul_reference.state import events, mails, order_changes, order_views
 from backhaul_reference.state.database import Row
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
@@ -23,6 +23,7 @@ class Dispatch:
     number: str | None = None
     url: str | None = None
     items: tuple[tuple[str, int], ...] | None = None
+    notify: bool = True
 
     def same_tracking(self, shipment: Row) -> bool:
         given = (self.company, self.number, self.url)
@@ -37,6 +38,8 @@ def fulfill(tx: Tx, store: Store, order_id: str, wanted: Dispatch) -> Document:
         raise order_changes.refusal(
             "ORDER_AWAITING_CONFIRMATION", "the merchant has not confirmed it yet", row
         )
+    if row["cancelled_ms"] is not None and "refuse-fulfill-cancelled" in store.quirks:
+        raise order_changes.refusal("ORDER_CANCELLED", "it is cancelled", row)
     left = {line["id"]: line["quantity"] - line["fulfilled"] for line in lines}
     if not any(left.values()):
         return _repeat(tx, store, row, wanted)
@@ -58,10 +61,11 @@ def _check_lines(wanted: Dispatch, lines: Sequence[Row]) -> None:
 def _repeat(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
     """Everything is shipped: the same request again is fine, another is not."""
     shipments = tx.all("SELECT * FROM shipment WHERE order_id = ?", (row["id"],))
-    if any(_is_repeat(wanted, shipment) for shipment in shipments):
+    same = any(_is_repeat(wanted, shipment) for shipment in shipments)
+    if same and "strict-repeat" not in store.quirks:
         return order_views.view(tx, store, row["id"])
     raise order_changes.refusal(
-        "ORDER_ALREADY_FULFILLED", "it is fulfilled with other tracking", row
+        "ORDER_ALREADY_FULFILLED", "it is fulfilled already", row
     )
 
 
@@ -110,7 +114,10 @@ def _ship(
     fulfillment = lifecycle.fulfillment_after(row["fulfillment"], trigger)
     order_changes.touch(tx, order_id, at_ms, {"fulfillment": fulfillment})
     after = order_views.view(tx, store, order_id)
-    data = {**after, "shipment": after["shipments"][-1]}
+    shipment = after["shipments"][-1]
+    if wanted.notify and row["customer_email"]:
+        mails.queue(tx, store.id, "order_shipped", order_id, part=shipment["id"])
+    data = {**after, "shipment": shipment}
     events.emit(tx, store.id, "orders/fulfilled", data)
     order_changes.announce_update(tx, store, before, after)
     return after

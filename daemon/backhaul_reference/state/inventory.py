@@ -1,6 +1,6 @@
 """Inventory: levels, history, and the adjustments a client asks for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backhaul_reference import instants
@@ -10,6 +10,7 @@ from backhaul_reference.state import stock
 from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.paging import Listing, Window, listing
 from backhaul_reference.state.stock import Cause, Moved, Source
+from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 
 CLIENT_REASONS = (
@@ -44,14 +45,16 @@ class Adjustment:
     expected: int | None
 
 
-def adjust(tx: Tx, store_id: str, source: Source, wanted: Adjustment) -> Document:
+def adjust(tx: Tx, store: Store, source: Source, wanted: Adjustment) -> Document:
     """Apply an adjustment to every addressed variant, or to none."""
+    store_id, quirks = store.id, store.quirks
     targets = addressed(tx, store_id, wanted)
     _check_expected(wanted, targets)
     at_ms = tx.tick(store_id)
     adjustment_id = tx.ids.new("adj")
     cause = Cause(adjustment_id, wanted.reason, source, at_ms, wanted.note)
-    moved = [_apply(tx, store_id, target, wanted, cause) for target in targets]
+    applied = pooled(wanted, targets) if "pooled-stock" in quirks else wanted
+    moved = [_apply(tx, store_id, target, applied, cause) for target in targets]
     stock.announce(tx, store_id, cause, [one for one in moved if one.change])
     return {
         "adjustmentId": adjustment_id,
@@ -80,6 +83,14 @@ def addressed(tx: Tx, store_id: str, wanted: Adjustment) -> list[Row]:
     if not named:
         raise not_found("VARIANT")
     return named
+
+
+def pooled(wanted: Adjustment, targets: list[Row]) -> Adjustment:
+    """Without a variant the product has one pool: what its first variant shows."""
+    if wanted.variant_id is not None or wanted.absolute:
+        return wanted
+    pool = targets[0]["stock"] + wanted.amount
+    return replace(wanted, amount=pool, absolute=True)
 
 
 def _check_expected(wanted: Adjustment, targets: list[Row]) -> None:

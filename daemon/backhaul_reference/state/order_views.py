@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from backhaul_reference import instants
+from backhaul_reference import instants, payment_code
 from backhaul_reference.documents import Document, decode_stored
 from backhaul_reference.lifecycle import Standing, status_of
 from backhaul_reference.problems import not_found
@@ -32,6 +32,21 @@ def find(rows: Rows, store: Store, order_id: str) -> Row:
     return row
 
 
+def token_exists(rows: Rows, store_id: str, token_hash: str) -> bool:
+    sql = "SELECT 1 FROM orders WHERE token_hash = ? AND store_id = ?"
+    return rows.one(sql, (token_hash, store_id)) is not None
+
+
+def find_by_token(rows: Rows, store: Store, token_hash: str) -> Row:
+    row = rows.one(
+        "SELECT * FROM orders WHERE token_hash = ? AND store_id = ?",
+        (token_hash, store.id),
+    )
+    if row is None:
+        raise not_found("ORDER")
+    return row
+
+
 def view(rows: Rows, store: Store, order_id: str) -> Document:
     return views(rows, store, [find(rows, store, order_id)])[0]
 
@@ -40,13 +55,17 @@ def page(
     rows: Rows, store: Store, filters: dict[str, str | None], window: Window
 ) -> Listing:
     found = listing(rows, "orders", store.id, filters, window)
-    return Listing(views(rows, store, found.rows), found.total)
+    return Listing(_in_batches(rows, store, found.rows), found.total)
 
 
 def every(rows: Rows, store: Store) -> list[Document]:
     found = rows.all(
         "SELECT * FROM orders WHERE store_id = ? ORDER BY number", (store.id,)
     )
+    return _in_batches(rows, store, found)
+
+
+def _in_batches(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
     batches = [found[start : start + 500] for start in range(0, len(found), 500)]
     return [order for batch in batches for order in views(rows, store, batch)]
 
@@ -222,13 +241,18 @@ def _tracked_shipment(shipment: Document) -> Document:
     return {name: shipment[name] for name in names}
 
 
+def _qr(store: Store, row: Row) -> str:
+    amount = f"{row['currency']} {store.money(amount_due(row))}"
+    return payment_code.data_url(f"{store.name}\nOrder #{row['number']}\n{amount}")
+
+
 def _tracked_payment(store: Store, row: Row, payment: Document) -> Document | None:
     if row["payment_method"] != "CUSTOM_QR" or amount_due(row) == 0:
         return None
     report = payment["report"]
     return {
         "method": "CUSTOM_QR",
-        "qr": store.custom_qr.get("qr"),
+        "qr": store.custom_qr.get("qr") or _qr(store, row),
         "amountDue": payment["amountDue"],
         "currency": row["currency"],
         "instructions": store.custom_qr["instructions"],

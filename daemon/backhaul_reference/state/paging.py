@@ -1,6 +1,6 @@
 """Windows on lists: a page of rows and how many there are in all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,14 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Clause:
+    """A further condition on the rows of a list; its text comes from our code only."""
+
+    sql: str
+    params: Sequence[Any] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """One page and the number of all rows."""
 
@@ -37,6 +45,7 @@ def listing(
     window: Window,
     *,
     newest: str = "created_ms DESC, id DESC",
+    within: Clause | None = None,
 ) -> Listing:
     """A page of a table: equality filters on columns, `search` as a substring."""
     terms = ["store_id = ?"]
@@ -49,6 +58,9 @@ def listing(
     if window.updated_since_ms is not None:
         terms.append("updated_ms >= ?")
         params.append(window.updated_since_ms)
+    if within is not None:
+        terms.append(within.sql)
+        params.extend(within.params)
     where = " AND ".join(terms)
     order = "updated_ms, id" if window.by_update else newest
     total = rows.value(f"SELECT COUNT(*) FROM {table} WHERE {where}", params)  # noqa: S608  - table and columns are literals of this package

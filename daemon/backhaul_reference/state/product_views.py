@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from backhaul_reference import instants, money
 from backhaul_reference.documents import Document, decode_stored
+from backhaul_reference.state import membership
 from backhaul_reference.state.database import Row, Rows, marks
 from backhaul_reference.state.stores import Store
 
@@ -26,8 +27,10 @@ def storefront_views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Doc
 
 
 def v1_views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
-    variants = variants_of(rows, [row["id"] for row in found])
-    return [_v1(store, row, variants[row["id"]]) for row in found]
+    product_ids = [row["id"] for row in found]
+    variants = variants_of(rows, product_ids)
+    listed = membership.listed_of(rows, product_ids)
+    return [_v1(store, row, variants[row["id"]], listed[row["id"]]) for row in found]
 
 
 def is_available(variant: Row) -> bool:
@@ -75,14 +78,16 @@ def _shared_variant(store: Store, row: Row) -> Document:
     }
 
 
-def _v1(store: Store, row: Row, variants: Sequence[Row]) -> Document:
+def _v1(
+    store: Store, row: Row, variants: Sequence[Row], collection_ids: list[str]
+) -> Document:
     return {
         **_shared(store, row, variants),
         "variants": [_v1_variant(store, variant) for variant in variants],
         "status": row["status"],
         "publishedAt": instants.to_text_or_none(row["published_ms"]),
         "externalId": row["external_id"],
-        "collectionIds": [],
+        "collectionIds": collection_ids,
         "version": row["version"],
     }
 

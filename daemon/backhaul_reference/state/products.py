@@ -1,16 +1,21 @@
 """Products: reading them, creating, merging changes into them, deleting them."""
 
-import re
 import sqlite3
-import unicodedata
 from typing import Any
 
 from backhaul_reference import instants
 from backhaul_reference.documents import Document, encode_text
-from backhaul_reference.problems import Flaw, Problem, invalid, not_found
-from backhaul_reference.state import events, product_views, unlinking, variants
+from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state import (
+    events,
+    handles,
+    membership,
+    product_views,
+    unlinking,
+    variants,
+)
 from backhaul_reference.state.database import Row, Rows
-from backhaul_reference.state.paging import Listing, Window, listing
+from backhaul_reference.state.paging import Clause, Listing, Window, listing
 from backhaul_reference.state.stock import Source
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
@@ -38,10 +43,14 @@ def page(rows: Rows, store: Store, filters: dict[str, Any], window: Window) -> L
 
 
 def visible_page(
-    rows: Rows, store: Store, filters: dict[str, Any], window: Window
+    rows: Rows,
+    store: Store,
+    filters: dict[str, Any],
+    window: Window,
+    within: Clause | None = None,
 ) -> Listing:
     visible = {**filters, "status": "active"}
-    found = listing(rows, "product", store.id, visible, window)
+    found = listing(rows, "product", store.id, visible, window, within=within)
     return Listing(product_views.storefront_views(rows, store, found.rows), found.total)
 
 
@@ -67,7 +76,11 @@ def visible_view(rows: Rows, store: Store, handle_or_id: str) -> Document:
     if row is None:
         raise not_found("PRODUCT")
     shown = product_views.storefront_views(rows, store, [row])[0]
-    return {**shown, "collections": []}
+    collections = [
+        {name: one[name] for name in ("id", "handle", "title")}
+        for one in membership.published_of(rows, row)
+    ]
+    return {**shown, "collections": collections}
 
 
 def _row(rows: Rows, store: Store, product_id: str) -> Row:
@@ -81,10 +94,11 @@ def _row(rows: Rows, store: Store, product_id: str) -> Row:
 
 def create(tx: Tx, store: Store, source: Source, values: Document) -> Document:
     """Create a product with its variants; opening stock is logged."""
-    _refuse_collections(values)
     at_ms = tx.tick(store.id)
     product_id = tx.ids.new("prod")
-    handle = values.get("handle") or free_handle(tx, store, values["title"])
+    handle = values.get("handle") or handles.free(
+        tx, "product", store.id, values["title"]
+    )
     known = {name: values[name] for name in COLUMNS if name in values}
     merged = {"status": "active", **EMPTY, **known, "handle": handle}
     columns: Document = _stored(merged)
@@ -92,6 +106,9 @@ def create(tx: Tx, store: Store, source: Source, values: Document) -> Document:
     columns |= {"id": product_id, "store_id": store.id, "search": "", "version": 1}
     columns |= {"created_ms": at_ms, "updated_ms": at_ms}
     _insert(tx, store, columns)
+    membership.assign(
+        tx, store.id, product_id, values.get("collection_ids") or (), at_ms
+    )
     variants.add_all(tx, store, source, product_id, variants.wanted(values), at_ms)
     _index_search(tx, product_id)
     created = view(tx, store, product_id)
@@ -104,7 +121,6 @@ def update(
 ) -> Document:
     """Merge a change; an event and a new version only if something differs."""
     before = view(tx, store, product_id)
-    _refuse_collections(values)
     at_ms = tx.tick(store.id)
     columns = _stored({name: values[name] for name in COLUMNS if name in values})
     if values.get("status") == "active" and before["publishedAt"] is None:
@@ -113,6 +129,10 @@ def update(
         _update(tx, store, product_id, columns)
     if "variants" in values:
         variants.replace(tx, store, source, product_id, values["variants"], at_ms)
+    if "collection_ids" in values:
+        membership.assign(
+            tx, store.id, product_id, values["collection_ids"] or (), at_ms
+        )
     after = view(tx, store, product_id)
     if after == before:
         return before
@@ -131,6 +151,7 @@ def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
     last = view(tx, store, product_id)
     at_ms = tx.tick(store.id)
     unlinking.unlink_product(tx, store.id, product_id)
+    membership.forget_product(tx, product_id, at_ms)
     variants.remove(tx, store, source, last["variants"], at_ms)
     tx.run("DELETE FROM product WHERE id = ?", (product_id,))
     data = {name: last[name] for name in ("id", "handle", "title", "externalId")}
@@ -138,33 +159,6 @@ def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
     data["deletedAt"] = instants.to_text(at_ms)
     events.emit(tx, store.id, "products/delete", data)
     return {"id": product_id, "deleted": True}
-
-
-def free_handle(tx: Tx, store: Store, title: str) -> str:
-    """A handle made from the title, with a number behind it when it is taken."""
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
-    stem = "-".join(re.findall(r"[a-z0-9]+", plain.lower()))[:200].strip("-")
-    stem = stem or "product"
-    taken = {
-        row["handle"]
-        for row in tx.all(
-            "SELECT handle FROM product WHERE store_id = ?"
-            " AND (handle = ? OR handle GLOB ?)",
-            (store.id, stem, f"{stem}-[0-9]*"),
-        )
-    }
-    numbered = (f"{stem}-{n}" for n in range(1, len(taken) + 2))
-    return next(name for name in (stem, *numbered) if name not in taken)
-
-
-def _refuse_collections(values: Document) -> None:
-    wanted = values.get("collection_ids") or ()
-    flaws = [
-        Flaw(f"/collectionIds/{n}", "NOT_FOUND", "there is no such collection")
-        for n, _ in enumerate(wanted)
-    ]
-    if flaws:
-        raise invalid(flaws)
 
 
 def _stored(values: Document) -> Document:

@@ -7,7 +7,7 @@ from typing import Any
 
 from backhaul_reference.documents import Document, encode_text
 from backhaul_reference.problems import Flaw, Problem, invalid
-from backhaul_reference.state import customers, placing
+from backhaul_reference.state import customers, mails, placing
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.placing import Draft, Line, Totals
@@ -56,6 +56,7 @@ class SentOrder:
     tags: Sequence[str]
     placed_ms: int | None
     stock_behaviour: str
+    send_receipt: bool = False
 
 
 def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> Document:
@@ -70,11 +71,14 @@ def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> Document:
         force=sent.stock_behaviour == "DECREMENT_IGNORING_POLICY",
     )
     try:
-        return placing.place(tx, store, draft)
+        placed = placing.place(tx, store, draft)
     except sqlite3.IntegrityError as error:
         if "orders.external_id" not in str(error):
             raise
         raise _duplicate(tx, store, sent) from error
+    if sent.send_receipt and draft.contact.email:
+        mails.queue(tx, store.id, "order_placed", placed["id"])
+    return placed
 
 
 def _columns(tx: Tx, sent: SentOrder) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 import sqlite3
 
+from backhaul_reference.state.schema_levers import LEVERS
+from backhaul_reference.state.schema_shop import SHOP, SHOP_TABLES
+
 STORES = """
 CREATE TABLE store(
   id TEXT PRIMARY KEY, subdomain TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
@@ -158,10 +161,11 @@ CREATE TABLE delivery_attempt(
 CREATE INDEX delivery_attempt_delivery ON delivery_attempt(delivery_seq);
 """
 
-STEPS = (STORES + CATALOGUE + ORDERS + OUTBOX,)
+STEPS = (STORES + CATALOGUE + ORDERS + OUTBOX, LEVERS, SHOP)
 
 # In an order that never breaks a reference when they are emptied one by one.
 TABLES = (
+    *SHOP_TABLES,
     "delivery_attempt",
     "delivery",
     "subscription_topic",

@@ -68,14 +68,14 @@ def _named(wanted: Sequence[str], name: str | None) -> bool:
 
 def zip_matches(pattern: str, code: str) -> bool:
     """Exact, a prefix `12*`, or a range `100...200`."""
-    code = code.strip().upper()
-    low, dots, high = pattern.upper().partition("...")
+    code, pattern = code.strip().casefold(), pattern.strip().casefold()
+    low, dots, high = pattern.partition("...")
     if dots:
         digits = all(part.isascii() and part.isdigit() for part in (low, high, code))
         return digits and int(low) <= int(code) <= int(high)
     if pattern.endswith("*"):
-        return code.startswith(pattern[:-1].upper())
-    return code == pattern.upper()
+        return code.startswith(pattern[:-1])
+    return code == pattern
 
 
 def cheapest(rates: Sequence[Document], subtotal: int) -> int | None:

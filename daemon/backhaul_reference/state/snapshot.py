@@ -3,13 +3,17 @@
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import not_found
 from backhaul_reference.state import (
+    collections,
     customers,
     deliveries,
+    discounts,
     inventory,
+    menus,
     order_views,
     products,
     stores,
     subscriptions,
+    zones,
 )
 from backhaul_reference.state.database import Rows
 
@@ -30,4 +34,8 @@ def snapshot(rows: Rows, subdomain: str) -> Document:
         "history": inventory.every_history(rows, store.id),
         "webhooks": subscriptions.every(rows, store.id),
         "deliveries": deliveries.counts(rows, store.id),
+        "collections": collections.every(rows, store),
+        "menus": menus.control_views(rows, store.id),
+        "discounts": discounts.every(rows, store),
+        "zones": zones.every(rows, store),
     }

@@ -1,15 +1,15 @@
 """Stores and their settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from backhaul_reference import instants, money
+from backhaul_reference import instants, money, quirks, readings
 from backhaul_reference.documents import Document, decode_stored, encode_text
-from backhaul_reference.state import shipping
+from backhaul_reference.quirks import Quirks
+from backhaul_reference.state import menus, shipping
 from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.writer import Tx
 
-FEATURES = ("updatedSince", "idempotencyKey", "expectedStock")
 METHODS = {"COD": "cod", "CUSTOM_QR": "custom_qr"}
 PAYMENT_OFF = {"enabled": False, "fee": 0, "instructions": None}
 DEFAULTS: dict[str, Any] = {
@@ -26,8 +26,11 @@ DEFAULTS: dict[str, Any] = {
     "cod": {**PAYMENT_OFF, "enabled": True},
     "custom_qr": {**PAYMENT_OFF, "qr": None},
     "vertical": {"type": "GENERAL", "settings": {}},
+    "quirks": [],
 }
+LASTING = {"id", "subdomain", "name", "currency", "exponent", "created_ms"}
 AS_JSON = ("cod", "custom_qr", "vertical")
+WRITTEN_AS_JSON = (*AS_JSON, "quirks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,10 @@ class Store:
     custom_qr: Document
     vertical: Document
     created_ms: int
+    quirks: Quirks
+    fixture: str
+    merchant_email: str | None
+    tracking_page: str | None
 
     def accepted_methods(self) -> list[str]:
         on = [
@@ -82,10 +89,25 @@ def create(tx: Tx, values: dict[str, Any]) -> Store:
     merged.setdefault("id", tx.ids.new("sto"))
     tx.insert("store", _columns({**merged, "created_ms": tx.now_ms()}))
     tx.insert("counter", {"store_id": merged["id"]})
-    shipping.add_zone(tx, merged["id"], shipping.EVERYWHERE)
+    furnish(tx, merged["id"])
     created = by_id(tx, merged["id"])
     assert created is not None  # noqa: S101  - inserted just above
     return created
+
+
+def furnish(tx: Tx, store_id: str) -> None:
+    """What a store has from its first moment."""
+    shipping.add_zone(tx, store_id, shipping.EVERYWHERE)
+    menus.add_first(tx, store_id)
+
+
+def restore(tx: Tx, store: Store, values: dict[str, Any]) -> Store:
+    """Settings as those of a new store; identity, name and currency stay."""
+    settings = {one.name for one in fields(Store)} - LASTING
+    fresh = {name: DEFAULTS.get(name) for name in settings}
+    change(tx, store.id, {**fresh, **values})
+    furnish(tx, store.id)
+    return by_id(tx, store.id) or store
 
 
 def change(tx: Tx, store_id: str, values: dict[str, Any]) -> None:
@@ -93,9 +115,14 @@ def change(tx: Tx, store_id: str, values: dict[str, Any]) -> None:
         tx.update("store", store_id, _columns(values))
 
 
+def change_all(tx: Tx, values: dict[str, Any]) -> None:
+    for store in every(tx):
+        change(tx, store.id, values)
+
+
 def _columns(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: encode_text(value) if name in AS_JSON else value
+        name: encode_text(value) if name in WRITTEN_AS_JSON else value
         for name, value in values.items()
     }
 
@@ -106,6 +133,7 @@ def _store(row: Row | None) -> Store | None:
     values = {name: row[name] for name in row.keys()}  # noqa: SIM118  - a Row iterates over values
     for name in AS_JSON:
         values[name] = decode_stored(values[name])
+    values["quirks"] = quirks.stored(values["quirks"])
     for name in ("active", "cod_confirmation"):
         values[name] = bool(values[name])
     return Store(**values, exponent=money.exponent_of(values["currency"]))
@@ -151,16 +179,22 @@ def v1_view(store: Store) -> Document:
         "customerAccounts": {"mode": store.account_mode},
         "vertical": store.vertical,
         "apiVersion": "v1",
-        "features": list(FEATURES),
+        "features": readings.features(store.quirks),
         "createdAt": instants.to_text(store.created_ms),
     }
 
 
 def control_view(store: Store) -> Document:
+    shown = storefront_view(store)
+    shown["paymentSettings"]["customQr"]["qr"] = store.custom_qr.get("qr")
     return {
-        **storefront_view(store),
+        **shown,
         "active": store.active,
         "codConfirmation": store.cod_confirmation,
+        "merchantEmail": store.merchant_email,
+        "trackingPage": store.tracking_page,
+        "quirks": list(store.quirks.texts),
+        "fixture": store.fixture,
         "timezone": store.timezone,
         "country": store.country,
         "createdAt": instants.to_text(store.created_ms),

@@ -5,7 +5,7 @@ from typing import Any
 
 from backhaul_reference import instants
 from backhaul_reference.documents import Document, decode_stored, encode_text
-from backhaul_reference.problems import not_found
+from backhaul_reference.problems import Problem, not_found
 from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.paging import Listing, Window, listing
 from backhaul_reference.state.writer import Tx
@@ -44,6 +44,8 @@ def change(
             "consecutive_failures": 0,
             "failing_since_ms": None,
         }
+    if columns.get("status") == "PAUSED" and row["status"] == "DISABLED":
+        raise Problem(409, "WEBHOOK_DISABLED", "only ACTIVE leads out of DISABLED")
     columns["updated_ms"] = tx.now_ms()
     tx.update("subscription", subscription_id, columns)
     if "topics" in values:

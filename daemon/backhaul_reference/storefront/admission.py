@@ -4,44 +4,85 @@ import re
 
 from aiohttp import web
 
-from backhaul_reference.context import PLATFORM
+from backhaul_reference.context import PLATFORM, Platform
 from backhaul_reference.limits import (
+    DISCOUNT_CHECKS,
+    PAYMENT_REPORTS,
+    PAYMENT_REPORTS_BY_ADDRESS,
     STOREFRONT_ORDERS,
     STOREFRONT_READS,
     TRACKING,
-    Policy,
+    UNKNOWN_TOKENS,
 )
 from backhaul_reference.problems import Problem, not_found
-from backhaul_reference.state import stock, stores
+from backhaul_reference.state import order_views, stock, stores
+from backhaul_reference.state.stores import Store
 from backhaul_reference.web.endpoint import Caller, Endpoint
 from backhaul_reference.web.middleware import EXTRA_HEADERS
 
 SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+PRIVATE = {
+    "Cache-Control": "no-store",
+    "X-Robots-Tag": "noindex, nofollow",
+    "Referrer-Policy": "no-referrer",
+}
+POLICIES = {
+    "/storefront/orders": STOREFRONT_ORDERS,
+    "/storefront/discounts/validate": DISCOUNT_CHECKS,
+}
 
 
 def admit(request: web.Request, endpoint: Endpoint) -> Caller:
-    subdomain = request.headers.get("x-subdomain", "").strip().lower()
-    if not subdomain:
-        raise Problem(400, "STORE_HEADER_REQUIRED", "x-subdomain is required")
-    store = None
+    if "token" in request.match_info:
+        request[EXTRA_HEADERS] |= PRIVATE
     platform = request.app[PLATFORM]
-    if SUBDOMAIN.fullmatch(subdomain):
-        store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
-    if store is None or not store.active:
-        raise not_found("STORE")
-    policy, who = _partition(request, endpoint)
-    spent = platform.limits.spend(policy, f"{store.id} {who}")
+    store = store_of_header(request)
+    if store is None:
+        raise Problem(400, "STORE_HEADER_REQUIRED", "x-subdomain is required")
+    if "token" in request.match_info:
+        spent = _spend_on_token(request, platform, store, endpoint.method)
+    else:
+        policy = POLICIES.get(endpoint.path, STOREFRONT_READS)
+        spent = platform.limits.spend(policy, f"{store.id} {request.remote}")
     request[EXTRA_HEADERS] |= spent
+    return shopper(store)
+
+
+def shopper(store: Store) -> Caller:
     return Caller(store, "storefront", stock.STOREFRONT)
 
 
-def _partition(request: web.Request, endpoint: Endpoint) -> tuple[Policy, str]:
-    token = request.match_info.get("token")
-    if token is not None:
-        tokens = request.app[PLATFORM].tokens
-        return TRACKING, tokens.hash_of(token)
-    policy = STOREFRONT_ORDERS if endpoint.method == "POST" else STOREFRONT_READS
-    return policy, request.remote or ""
+def store_of_header(request: web.Request) -> Store | None:
+    """The active store that x-subdomain names; None where the header is missing."""
+    subdomain = request.headers.get("x-subdomain", "").strip().lower()
+    if not subdomain:
+        return None
+    if not SUBDOMAIN.fullmatch(subdomain):
+        raise not_found("STORE")
+    platform = request.app[PLATFORM]
+    store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
+    if store is None or not store.active:
+        raise not_found("STORE")
+    return store
+
+
+def _spend_on_token(
+    request: web.Request, platform: Platform, store: Store, method: str
+) -> dict[str, str]:
+    """Limits by token, so that nobody can use up another buyer's requests."""
+    limits, address = platform.limits, request.remote or ""
+    if method == "POST":
+        limits.count(PAYMENT_REPORTS_BY_ADDRESS, address)
+    hashed = platform.tokens.hash_of(request.match_info["token"])
+    if not platform.reader.read(
+        lambda rows: order_views.token_exists(rows, store.id, hashed)
+    ):
+        limits.count(UNKNOWN_TOKENS, address)
+        raise not_found("ORDER")
+    who = f"{store.id} {hashed}"
+    if method == "POST":
+        return limits.count(PAYMENT_REPORTS, who)
+    return limits.spend(TRACKING, who)
 
 
 def guests_may_order(caller: Caller) -> None:

@@ -1,10 +1,18 @@
-"""/storefront/store and /storefront/products."""
+"""/storefront/store, products, collections and navigation."""
 
 from typing import Any
 
 from aiohttp import web
 
-from backhaul_reference.state import products, stores
+from backhaul_reference.documents import Document
+from backhaul_reference.state import (
+    collections,
+    membership,
+    menus,
+    products,
+    stores,
+)
+from backhaul_reference.state.database import Rows
 from backhaul_reference.state.paging import Listing
 from backhaul_reference.web import queries
 from backhaul_reference.web.answers import data_answer, page_answer
@@ -16,16 +24,21 @@ async def get_store(call: Call) -> web.Response:
 
 
 async def list_products(call: Call) -> web.Response:
-    query = call.request.query
+    query = call.query
     window = queries.window(query)
     filters: dict[str, Any] = {"search": queries.search(query)}
-    if "collectionId" in query:
-        # No collection is published, and a hidden one holds nothing.
-        return page_answer(call.request, Listing([], 0), window)
-    listing = call.read(
-        lambda rows: products.visible_page(rows, call.store, filters, window)
-    )
-    return page_answer(call.request, listing, window)
+    collection_id = queries.text(query, "collectionId")
+
+    def find(rows: Rows) -> Listing:
+        within = None
+        if collection_id is not None:
+            collection = collections.visible(rows, call.store, collection_id)
+            if collection is None:
+                return Listing([], 0)
+            within = membership.clause(collection)
+        return products.visible_page(rows, call.store, filters, window, within)
+
+    return page_answer(call.request, call.read(find), window)
 
 
 async def get_product(call: Call) -> web.Response:
@@ -34,8 +47,38 @@ async def get_product(call: Call) -> web.Response:
     return data_answer(found)
 
 
+async def list_collections(call: Call) -> web.Response:
+    window = queries.window(call.query)
+    listing = call.read(lambda rows: collections.visible_page(rows, call.store, window))
+    return page_answer(call.request, listing, window)
+
+
+async def get_collection(call: Call) -> web.Response:
+    handle = call.path("handle")
+
+    def find(rows: Rows) -> Document:
+        return collections.visible_with_products(rows, call.store, handle)
+
+    return data_answer(call.read(find))
+
+
+async def list_menus(call: Call) -> web.Response:
+    found = call.read(lambda rows: menus.storefront_views(rows, call.store.id))
+    return data_answer(found)
+
+
+async def get_menu(call: Call) -> web.Response:
+    handle = call.path("handle")
+    found = call.read(lambda rows: menus.storefront_view(rows, call.store.id, handle))
+    return data_answer(found)
+
+
 ENDPOINTS = (
     Endpoint("GET", "/storefront/store", get_store),
     Endpoint("GET", "/storefront/products", list_products),
     Endpoint("GET", "/storefront/products/{handle_or_id}", get_product),
+    Endpoint("GET", "/storefront/collections", list_collections),
+    Endpoint("GET", "/storefront/collections/{handle}", get_collection),
+    Endpoint("GET", "/storefront/navigation", list_menus),
+    Endpoint("GET", "/storefront/navigation/{handle}", get_menu),
 )

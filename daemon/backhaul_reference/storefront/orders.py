@@ -3,20 +3,13 @@
 from aiohttp import web
 
 from backhaul_reference.documents import Document
-from backhaul_reference.problems import not_found
 from backhaul_reference.state import checkout, order_views
 from backhaul_reference.state.database import Rows
 from backhaul_reference.state.writer import Tx
-from backhaul_reference.storefront.admission import guests_may_order
+from backhaul_reference.storefront.admission import PRIVATE, guests_may_order
 from backhaul_reference.storefront.order_bodies import PlaceOrder
 from backhaul_reference.web.answers import data_answer
 from backhaul_reference.web.endpoint import Answer, Call, Endpoint
-
-PRIVATE = {
-    "Cache-Control": "no-store",
-    "X-Robots-Tag": "noindex, nofollow",
-    "Referrer-Policy": "no-referrer",
-}
 
 
 async def place_order(call: Call) -> web.Response:
@@ -42,17 +35,10 @@ async def track_order(call: Call) -> web.Response:
     token_hash = call.platform.tokens.hash_of(call.path("token"))
 
     def find(rows: Rows) -> Document:
-        row = rows.one(
-            "SELECT * FROM orders WHERE token_hash = ? AND store_id = ?",
-            (token_hash, call.store.id),
-        )
-        if row is None:
-            raise not_found("ORDER")
+        row = order_views.find_by_token(rows, call.store, token_hash)
         return order_views.tracking_view(rows, call.store, row)
 
-    answer = data_answer(call.read(find))
-    answer.headers.update(PRIVATE)
-    return answer
+    return data_answer(call.read(find))
 
 
 ENDPOINTS = (

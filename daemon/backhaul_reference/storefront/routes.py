@@ -4,11 +4,16 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from backhaul_reference.storefront import catalogue, orders
+from backhaul_reference.storefront import catalogue, orders, payments, quotes
 from backhaul_reference.storefront.admission import admit
 from backhaul_reference.web.endpoint import mount
 
-ENDPOINTS = (*catalogue.ENDPOINTS, *orders.ENDPOINTS)
+ENDPOINTS = (
+    *catalogue.ENDPOINTS,
+    *quotes.ENDPOINTS,
+    *orders.ENDPOINTS,
+    *payments.ENDPOINTS,
+)
 OPEN_PREFIXES = ("/storefront/", "/api/shipping/")
 CORS = {
     "Access-Control-Allow-Origin": "*",
@@ -26,6 +31,8 @@ Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def add_routes(app: web.Application) -> None:
     mount(app, ENDPOINTS, admit)
+    app.router.add_post(quotes.QUOTE_PATH, quotes.quote_shipping)
+    app.router.add_route("OPTIONS", quotes.QUOTE_PATH, preflight({"POST"}))
     for path in sorted({endpoint.path for endpoint in ENDPOINTS}):
         methods = {one.method for one in ENDPOINTS if one.path == path}
         app.router.add_route("OPTIONS", path, preflight(methods))

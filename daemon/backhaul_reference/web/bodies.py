@@ -12,6 +12,7 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
@@ -129,6 +130,14 @@ Url = Annotated[
 Email = Annotated[str, StringConstraints(max_length=254), AfterValidator(_email)]
 Phone = Annotated[str, StringConstraints(pattern=r"^[+0-9 ()./-]{3,32}$")]
 Country = Annotated[str, Upper, StringConstraints(pattern=r"^[A-Z]{2}$")]
-Money = Annotated[int, BeforeValidator(_minor)]
-Instant = Annotated[int, BeforeValidator(_instant)]
+Money = Annotated[
+    int,
+    BeforeValidator(_minor),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["1499.00"]}),
+]
+Instant = Annotated[
+    int,
+    BeforeValidator(_instant),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
 Tags = Annotated[list[Text], Field(max_length=100)]

@@ -17,8 +17,10 @@ from backhaul_reference.state.idempotency import Claim, Kept, keep, recall
 from backhaul_reference.state.stock import Source
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
-from backhaul_reference.web import answers, bodies
+from backhaul_reference.web import answers, bodies, faulty_answers, quirky_requests
 from backhaul_reference.web.access_log import template_of
+from backhaul_reference.web.queries import Query
+from backhaul_reference.web.quirky_answers import ADMITTED, LEVERS, quirks_of
 
 T = TypeVar("T")
 MAX_BODY_BYTES = 1024 * 1024
@@ -44,6 +46,7 @@ class Answer:
     status: int = 200
     location: str | None = None
     token_order_id: str | None = None
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,24 @@ class Call:
     def store(self) -> Store:
         return self.caller.store
 
+    @property
+    def query(self) -> Query:
+        """The query as far as the store understands it."""
+        request = self.request
+        quirks = quirks_of(request)
+        return quirky_requests.query(quirks, template_of(request), request.query)
+
     def path(self, name: str) -> str:
         return self.request.match_info[name]
 
     def read(self, question: Callable[[Rows], T]) -> T:
         return self.platform.reader.read(question)
+
+    async def evaluate(self, question: Callable[[Rows], Any]) -> web.Response:
+        """Answer a POST that changes nothing, unwrapped."""
+        if "Idempotency-Key" in self.request.headers:
+            return await self.mutate(lambda tx: Answer(question(tx), bare=True))
+        return answers.json_answer(self.read(question))
 
     async def mutate(self, operation: Callable[[Tx], Answer]) -> web.Response:
         """Commit a change and answer; a repeated Idempotency-Key repeats the answer."""
@@ -109,6 +125,11 @@ def _serving(
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def serve(request: web.Request) -> web.Response:
         caller = admit(request, endpoint)
+        if LEVERS in request.app:
+            request[ADMITTED] = caller.store
+            quirky_requests.check_offered(caller.store.quirks, endpoint.path)
+            if (failed := await faulty_answers.before(request)) is not None:
+                return failed
         if endpoint.gate is not None:
             endpoint.gate(caller)
         raw = await read_raw(request) if endpoint.method != "GET" else b""
@@ -140,12 +161,14 @@ def _body(
     if request.content_type != "application/json":
         raise Problem(415, "UNSUPPORTED_MEDIA_TYPE", "the body must be JSON")
     document = documents.decode_object(raw)
+    document = quirky_requests.document(quirks_of(request), endpoint.path, document)
     return bodies.parse(endpoint.body, document, caller.store.exponent)
 
 
 def _claim(call: Call) -> Claim | None:
     header = call.request.headers.get("Idempotency-Key")
-    if header is None or call.request.method != "POST":
+    ignored = "no-idempotency" in quirks_of(call.request)
+    if header is None or ignored or call.request.method != "POST":
         return None
     key = header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
     if not 1 <= len(key) <= 255 or not all(33 <= ord(one) <= 126 for one in key):
@@ -168,7 +191,7 @@ def _once(tx: Tx, claim: Claim | None, operation: Callable[[Tx], Answer]) -> Kep
     if earlier is not None:
         return earlier
     answer = operation(tx)
-    body = documents.encode({"data": answer.data})
+    body = documents.encode(answer.data if answer.bare else {"data": answer.data})
     kept = Kept(answer.status, body, answer.location, answer.token_order_id)
     if claim is not None:
         keep(tx, claim, kept)

@@ -9,7 +9,7 @@ from backhaul_reference import tasks
 from backhaul_reference.clock import Clock
 from backhaul_reference.context import Reader
 from backhaul_reference.problems import Problem
-from backhaul_reference.state import deliveries
+from backhaul_reference.state import deliveries, replays
 from backhaul_reference.state.database import Row
 from backhaul_reference.state.writer import Writer
 from backhaul_reference.webhooks.sender import Sender
@@ -17,6 +17,7 @@ from backhaul_reference.webhooks.sender import Sender
 PER_SUBSCRIPTION = 64
 IDLE_SECONDS = 60.0
 PAUSE_SECONDS = 1.0
+PRUNE_EVERY_MS = 3600 * 1000
 log = logging.getLogger(__name__)
 
 
@@ -35,6 +36,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[deliveries.Attempt] = []
         self._recorder: asyncio.Task[None] | None = None
+        self._prune_ms = 0
 
     def wake(self) -> None:
         self._wake.set()
@@ -44,6 +46,7 @@ class Dispatcher:
         while True:
             self._wake.clear()
             try:
+                await self._prune()
                 wait = await self._dispatch_due()
             except Problem as problem:
                 log.warning("dispatch paused code=%s", problem.code)
@@ -61,6 +64,11 @@ class Dispatcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._recorder is not None:
             await asyncio.gather(self._recorder, return_exceptions=True)
+
+    async def _prune(self) -> None:
+        if self._clock.now_ms() >= self._prune_ms:
+            self._prune_ms = self._clock.now_ms() + PRUNE_EVERY_MS
+            await self._writer.run(replays.prune)
 
     async def _dispatch_due(self) -> float:
         """Start what is due; answers how long until the next one is."""
@@ -109,10 +117,4 @@ class Dispatcher:
         self._wake.set()
 
     async def _rest(self, seconds: float) -> None:
-        woken = tasks.start(self._wake.wait())
-        slept = tasks.start(self._clock.sleep(seconds))
-        try:
-            await asyncio.wait({woken, slept}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            woken.cancel()
-            slept.cancel()
+        await tasks.either(self._wake.wait(), self._clock.sleep(seconds))

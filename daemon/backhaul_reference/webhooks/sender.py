@@ -7,15 +7,18 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
+from backhaul_reference import quirks
 from backhaul_reference.clock import Clock
 from backhaul_reference.state.database import Row
 from backhaul_reference.state.deliveries import Attempt
 from backhaul_reference.webhooks import targets
+from backhaul_reference.webhooks.mischief import Mischief, spoil
 from backhaul_reference.webhooks.schedule import Schedule, retry_after_seconds
-from backhaul_reference.webhooks.signing import Envelope, headers
+from backhaul_reference.webhooks.signing import BARE_HEADERS, Envelope, headers
 
 TIMEOUT = aiohttp.ClientTimeout(total=15, connect=5)
 GONE = 410
+DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +43,14 @@ class Sender:
     schedule: Schedule
     chance: Callable[[], float]
     allow_private: bool
+    mischief: Mischief
 
     async def attempt(self, row: Row) -> Attempt:
         """Send one claimed delivery and decide what follows."""
         number = row["attempts"] + 1
         at_ms = self.clock.now_ms()
         started = time.perf_counter()
-        reply = await self._send(row, number, at_ms)
-        next_ms = None
-        if not reply.delivered and reply.status != GONE:
-            next_ms = self.schedule.next_ms(
-                number - row["series_start"],
-                self.clock.now_ms(),
-                self.chance,
-                reply.retry_after_seconds,
-            )
+        reply = await self._send_or_fail(row, number, at_ms)
         return Attempt(
             delivery_seq=row["seq"],
             subscription_id=row["subscription_id"],
@@ -64,15 +60,41 @@ class Sender:
             status_code=reply.status,
             error=reply.error,
             delivered=reply.delivered,
-            next_ms=next_ms,
+            next_ms=self._next_ms(row, number, reply),
             gone=reply.status == GONE,
         )
 
-    async def _send(self, row: Row, number: int, at_ms: int) -> Reply:
+    def _next_ms(self, row: Row, number: int, reply: Reply) -> int | None:
+        last = reply.delivered or reply.status == GONE or reply.error == DROPPED
+        if last or "no-retry" in quirks.stored(row["quirks"]):
+            return None
+        return self.schedule.next_ms(
+            number - row["series_start"],
+            self.clock.now_ms(),
+            self.chance,
+            reply.retry_after_seconds,
+        )
+
+    async def _send_or_fail(self, row: Row, number: int, at_ms: int) -> Reply:
+        """Send, unless a fault wants something else of it."""
+        asked = await self.mischief.before(row)
+        if "drop" in asked:
+            return Reply(error=DROPPED)
+        signed = headers(_envelope(row), _secrets(row, at_ms), number, at_ms)
+        if "bare-headers" in quirks.stored(row["quirks"]):
+            signed = {name: signed[name] for name in BARE_HEADERS}
+        if "corrupt-signature" in asked:
+            signed = spoil(signed)
+        if "duplicate" in asked:
+            await self._send(row, signed, at_ms)
+        reply = await self._send(row, signed, at_ms)
+        self.mischief.sent(row["subscription_id"])
+        return reply
+
+    async def _send(self, row: Row, signed: dict[str, str], at_ms: int) -> Reply:
         url = URL(row["address"])
         if not self.allow_private and targets.is_private_host(url.host or ""):
             return Reply(error="private address")
-        signed = headers(_envelope(row), _secrets(row, at_ms), number, at_ms)
         try:
             return await self._post(url, row["body"], signed, at_ms)
         except TimeoutError:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from backhaul_reference import instants
 
 USER_AGENT = "backhaul-reference/1"
+BARE_HEADERS = ("Content-Type", "User-Agent", "X-Service-Hmac-Sha256")
+"""All that a delivery carries where nothing is added to the signature."""
 
 
 @dataclass(frozen=True, slots=True)

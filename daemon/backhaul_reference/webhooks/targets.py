@@ -1,16 +1,22 @@
 """Which addresses may be called: never the inside of a network, unless allowed."""
 
 import ipaddress
+import socket
 from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 LOCAL_NAMES = ("localhost", ".localhost", ".local", ".internal")
-# NAT64: such an address reaches any IPv4 address behind the translator.
-TRANSLATED = (
-    ipaddress.IPv6Network("64:ff9b::/96"),
-    ipaddress.IPv6Network("64:ff9b:1::/48"),
+# Beside what the standard library knows: addresses that stand for an IPv4 address
+# (NAT64, SIIT, IPv4-compatible), site-local, relays, documentation, segment routing.
+REFUSED = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        *("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96"),
+        *("fec0::/10", "2001::/23", "2002::/16", "3fff::/20", "5f00::/16", "100::/64"),
+        *("192.0.0.0/24", "192.88.99.0/24", "100.64.0.0/10", "168.63.129.16/32"),
+    )
 )
 
 
@@ -39,20 +45,26 @@ def refusal(address: str, *, allow_private: bool) -> str | None:
 def is_private_host(host: str) -> bool:
     name = host.lower().rstrip(".")
     try:
-        return not is_public_ip(name)
+        return not is_public_ip(_address(name))
     except ValueError:
         return name == LOCAL_NAMES[0] or name.endswith(LOCAL_NAMES[1:])
+
+
+def _address(name: str) -> str:
+    """The address that a resolver reads from a number: 2130706433, 0x7f.1, 0177.1."""
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name))
+    except OSError:
+        return name
 
 
 def is_public_ip(text: str) -> bool:
     """Whether an address is on the open internet; ValueError if it is no address."""
     ip = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        if any(ip in network for network in TRANSLATED):
-            return False
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo and ip.teredo[1])
-        if inner:
-            return is_public_ip(str(inner))
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
+        return is_public_ip(str(ip.ipv4_mapped))
+    if any(ip in network for network in REFUSED if network.version == ip.version):
+        return False
     return ip.is_global and not ip.is_multicast
 
 

@@ -1,0 +1,105 @@
+"""Faults that tests ask for: which fire, how often, and by a seed of their own."""
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from backhaul_reference.documents import Document
+
+BEFORE = ("latency", "rate429", "5xx", "html", "refuse")
+AFTER = ("drop-after-commit", "truncate")
+HTTP = (*BEFORE, *AFTER)
+WEBHOOKS = ("duplicate", "reorder", "delay", "drop", "corrupt-signature")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One fault: where it applies, and how likely and how often it fires."""
+
+    fault: str
+    probability: float = 1.0
+    count: int | None = None
+    burst: int = 1
+    method: str = "*"
+    pattern: str = "*"
+    seconds: float = 1.0
+    status: int = 503
+
+    def matches(self, method: str, places: Collection[str]) -> bool:
+        return fnmatchcase(method, self.method) and any(
+            fnmatchcase(place, self.pattern) for place in places
+        )
+
+
+@dataclass(slots=True)
+class Armed:
+    """A rule in force; the same seed and the same calls fire it the same way."""
+
+    rule: Rule
+    chance: random.Random
+    fired: int = 0
+    burst_left: int = 0
+
+    def fires(self) -> bool:
+        if self.rule.count is not None and self.fired >= self.rule.count:
+            return False
+        if self.burst_left == 0:
+            if self.chance.random() >= self.rule.probability:
+                return False
+            self.burst_left = self.rule.burst
+        self.burst_left -= 1
+        self.fired += 1
+        return True
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults of every store; they live as long as the process."""
+
+    by_store: dict[str, list[Armed]] = field(default_factory=dict)
+
+    def arm(self, store_id: str, rules: Sequence[Rule], seed: int) -> None:
+        """Put these rules in the place of those that were in force."""
+        self.by_store[store_id] = [
+            Armed(rule, random.Random(f"{seed} {number}"))  # noqa: S311  - not a secret, must repeat
+            for number, rule in enumerate(rules)
+        ]
+
+    def disarm(self, store_id: str) -> None:
+        self.by_store.pop(store_id, None)
+
+    def firing(
+        self,
+        store_id: str,
+        faults: Collection[str],
+        method: str,
+        places: Collection[str],
+    ) -> list[Rule]:
+        """Every rule that fires now; asking counts."""
+        return [
+            armed.rule
+            for armed in self.by_store.get(store_id, ())
+            if armed.rule.fault in faults
+            and armed.rule.matches(method, places)
+            and armed.fires()
+        ]
+
+    def listed(self, store_id: str) -> list[Document]:
+        return [_view(armed) for armed in self.by_store.get(store_id, ())]
+
+
+def _view(armed: Armed) -> Document:
+    rule = armed.rule
+    shown: Document = {
+        "fault": rule.fault,
+        "probability": rule.probability,
+        "count": rule.count,
+        "burst": rule.burst,
+        "seconds": rule.seconds,
+        "fired": armed.fired,
+    }
+    if rule.fault in WEBHOOKS:
+        return {**shown, "topic": rule.pattern}
+    place = {"method": rule.method, "route": rule.pattern, "status": rule.status}
+    return {**shown, **place}

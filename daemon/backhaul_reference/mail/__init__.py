@@ -1,0 +1,1 @@
+"""Mails to buyers and merchants, rendered when they are sent."""

@@ -1,0 +1,168 @@
+"""Customers as a back office keeps them: created, merged into, deleted."""
+
+import sqlite3
+from typing import Any
+
+from backhaul_reference.documents import Document, decode_stored, encode_text
+from backhaul_reference.problems import Flaw, Problem, invalid
+from backhaul_reference.state import customers, events
+from backhaul_reference.state.database import Row
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+
+COLUMNS = (
+    "email",
+    "phone",
+    "first_name",
+    "last_name",
+    "name",
+    "tags",
+    "note",
+    "accepts_marketing",
+    "addresses",
+    "external_id",
+)
+AS_JSON = ("tags", "addresses")
+BLANK: Document = {
+    **dict.fromkeys(COLUMNS),
+    "tags": [],
+    "addresses": [],
+    "accepts_marketing": False,
+}
+ADDRESS: Document = dict.fromkeys(
+    (
+        "name",
+        "phone",
+        "address1",
+        "address2",
+        "city",
+        "province",
+        "country",
+        "zip",
+    )
+)
+# Orders decide, not the counter: a deleted customer must leave no order behind.
+DELETE = """DELETE FROM customer WHERE id = ?
+  AND NOT EXISTS (SELECT 1 FROM orders WHERE customer_id = customer.id)"""
+
+
+def create(tx: Tx, store: Store, values: Document) -> Document:
+    at_ms = tx.tick(store.id)
+    customer_id = tx.ids.new("cus")
+    columns = _columns(tx, _merged(BLANK, values), known=[])
+    columns |= {"id": customer_id, "store_id": store.id, "version": 1}
+    columns |= {"created_ms": at_ms, "updated_ms": at_ms}
+    try:
+        tx.insert("customer", columns)
+    except sqlite3.IntegrityError as error:
+        raise _taken(tx, store, columns, error) from error
+    created = customers.view(tx, store, customer_id)
+    events.emit(tx, store.id, "customers/create", created)
+    return created
+
+
+def update(tx: Tx, store: Store, customer_id: str, values: Document) -> Document:
+    """Merge a change; a new version only if something differs. No topic tells it."""
+    row = customers.find(tx, store, customer_id)
+    before = _present(row)
+    columns = _columns(tx, _merged(before, values), known=before["addresses"])
+    changed = {name: value for name, value in columns.items() if row[name] != value}
+    if changed:
+        changed["version"] = row["version"] + 1
+        changed["updated_ms"] = tx.tick(store.id)
+        try:
+            tx.update("customer", customer_id, changed)
+        except sqlite3.IntegrityError as error:
+            raise _taken(tx, store, columns, error) from error
+    return customers.view(tx, store, customer_id)
+
+
+def delete(tx: Tx, store: Store, customer_id: str) -> Document:
+    customers.find(tx, store, customer_id)
+    if not tx.run(DELETE, (customer_id,)):
+        raise Problem(409, "CUSTOMER_HAS_ORDERS", "the customer has placed orders")
+    return {"id": customer_id, "deleted": True}
+
+
+def _present(row: Row) -> Document:
+    return {
+        name: decode_stored(row[name]) if name in AS_JSON else row[name]
+        for name in COLUMNS
+    }
+
+
+def _merged(before: Document, values: Document) -> Document:
+    """What was sent over what was there; null clears to the blank value."""
+    sent = {
+        name: BLANK[name] if value is None else value for name, value in values.items()
+    }
+    merged = {**before, **sent}
+    renamed = {"first_name", "last_name"} & values.keys()
+    if not merged["name"] or (renamed and "name" not in values):
+        parts = (merged["first_name"], merged["last_name"])
+        merged["name"] = " ".join(part for part in parts if part)
+    if not merged["email"] and not merged["phone"]:
+        raise invalid([Flaw("/email", "REQUIRED", "email or phone is required")])
+    return merged
+
+
+def _columns(tx: Tx, merged: Document, known: list[Document]) -> dict[str, Any]:
+    columns: dict[str, Any] = dict(merged)
+    columns["email_key"] = (merged["email"] or "").casefold() or None
+    columns["tags"] = encode_text(merged["tags"])
+    if merged["addresses"] is not known:
+        addresses = _addresses(tx, merged["addresses"], known)
+        columns["addresses"] = encode_text(addresses)
+    else:
+        columns["addresses"] = encode_text(known)
+    return columns
+
+
+def _addresses(tx: Tx, listed: list[Document], known: list[Document]) -> list[Document]:
+    """The full list as it will be: known ids keep what was not sent."""
+    by_id = {address["id"]: address for address in known}
+    flaws = [
+        Flaw(f"/addresses/{n}/id", "NOT_FOUND", "the customer has no such address")
+        for n, address in enumerate(listed)
+        if address.get("id") and address["id"] not in by_id
+    ]
+    ids = [address["id"] for address in listed if address.get("id")]
+    if len(ids) != len(set(ids)):
+        flaws.append(Flaw("/addresses", "DUPLICATE", "an address is listed twice"))
+    defaults = [n for n, address in enumerate(listed) if address.get("is_default")]
+    flaws += [
+        Flaw(f"/addresses/{n}/isDefault", "DUPLICATE", "one address is the default")
+        for n in defaults[1:]
+    ]
+    if flaws:
+        raise invalid(flaws)
+    default = defaults[0] if defaults else 0
+    return [
+        _address(tx, address, by_id, is_default=n == default)
+        for n, address in enumerate(listed)
+    ]
+
+
+def _address(
+    tx: Tx, sent: Document, by_id: dict[str, Document], *, is_default: bool
+) -> Document:
+    before = by_id.get(sent.get("id") or "", {**ADDRESS, "id": tx.ids.new("adr")})
+    names = ADDRESS.keys() & sent.keys()
+    changed = {name: sent[name] for name in names}
+    return {**before, **changed, "isDefault": is_default}
+
+
+def _taken(
+    tx: Tx, store: Store, columns: Document, error: sqlite3.IntegrityError
+) -> Exception:
+    if "customer.email_key" in str(error):
+        column, code = "email_key", "EMAIL_TAKEN"
+    elif "customer.external_id" in str(error):
+        column, code = "external_id", "DUPLICATE_EXTERNAL_ID"
+    else:
+        return error
+    existing = tx.value(
+        f"SELECT id FROM customer WHERE store_id = ? AND {column} = ?",  # noqa: S608  - one of two literals above
+        (store.id, columns[column]),
+    )
+    return Problem(409, code, "another customer has it", existingId=existing)

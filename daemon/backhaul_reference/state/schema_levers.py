@@ -1,0 +1,12 @@
+"""What customers, quirks, fixtures and pruning add to the tables."""
+
+LEVERS = """
+ALTER TABLE store ADD COLUMN quirks TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE store ADD COLUMN fixture TEXT NOT NULL DEFAULT 'empty';
+CREATE UNIQUE INDEX customer_external ON customer(store_id, external_id);
+CREATE INDEX customer_changed ON customer(store_id, updated_ms, id);
+CREATE INDEX order_customer ON orders(customer_id);
+CREATE INDEX delivery_event ON delivery(event_seq);
+CREATE INDEX delivery_age ON delivery(created_ms);
+CREATE INDEX event_age ON event(created_ms);
+"""

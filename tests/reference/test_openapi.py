@@ -1,0 +1,51 @@
+"""The OpenAPI document: whole, true to what is served, and free of dead references."""
+
+import json
+import re
+from typing import Any
+
+from support.reference_shop import Shop
+
+REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
+METHODS = {"GET", "POST", "PUT", "DELETE", "PATCH"}
+
+
+async def described(shop: Shop) -> Any:
+    url = shop.running.access.public_url + "/openapi.json"
+    reply = await shop.ask("GET", url, {})
+    assert reply.status == 200
+    return reply.body
+
+
+async def test_every_operation_of_v1_answers(shop: Shop) -> None:
+    paths = (await described(shop))["paths"]
+    base = shop.running.access.public_url
+    for path, operations in paths.items():
+        url = base + re.sub(r"\{\w+\}", "x", path)
+        offered = (await shop.ask("PATCH", url, {})).headers["Allow"].split(",")
+        assert METHODS & set(offered) >= {one.upper() for one in operations}
+    for path in ("/products", "/orders", "/customers", "/webhooks/{id}/replay"):
+        assert "/api/v1" + path in paths
+
+
+async def test_references_and_names_are_whole(shop: Shop) -> None:
+    document = await described(shop)
+    references = re.findall(
+        r'"\$ref": "#/components/schemas/([^"]+)"', json.dumps(document)
+    )
+    assert set(references) <= document["components"]["schemas"].keys()
+    operations = [one for path in document["paths"].values() for one in path.values()]
+    names = [one["operationId"] for one in operations]
+    assert len(names) == len(set(names))
+    assert "_control" not in json.dumps(document)
+
+
+async def test_bodies_scopes_and_money_are_described(shop: Shop) -> None:
+    document = await described(shop)
+    create = document["paths"]["/api/v1/products"]["post"]
+    assert create["x-required-scope"] == "products:write"
+    schema = create["requestBody"]["content"]["application/json"]["schema"]
+    money = {"type": ["string", "number"], "examples": ["1499.00"]}
+    assert schema["properties"]["price"]["anyOf"][0] == money
+    fulfill = document["paths"]["/api/v1/orders/{id}/fulfill"]["post"]
+    assert fulfill["requestBody"]["required"] is False
