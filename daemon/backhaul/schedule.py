@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -29,6 +30,7 @@ _KEYWORDS = {
     "month": "month",
     "weekday": "day_of_week",
 }
+_DAYS = ("day", "day_of_week")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -69,8 +71,15 @@ def trigger_of(job: Job) -> BaseTrigger:
     """Return what fires as the settings say; cron lines in local time."""
     if job.trigger == "interval" or job.cron is None:
         return IntervalTrigger(seconds=job.every)
-    fields = zip(_KEYWORDS, job.cron.split(), strict=True)
-    return CronTrigger(**{_KEYWORDS[name]: _spell(name, text) for name, text in fields})
+    pairs = zip(_KEYWORDS, job.cron.split(), strict=True)
+    fields = {_KEYWORDS[name]: _spell(name, text) for name, text in pairs}
+    _, _, day, _, weekday = job.cron.split()
+    if "*" in {day[0], weekday[0]}:
+        return CronTrigger(**fields)
+    # Cron fires on either where both are restricted; APScheduler only on both.
+    return OrTrigger(
+        [CronTrigger(**{**fields, left_out: "*"}) for left_out in _DAYS],
+    )
 
 
 def _spell(name: str, field: str) -> str:

@@ -185,16 +185,6 @@ async def test_dying_between_commit_and_ack_loses_and_doubles_nothing(
     assert count(store.path, "commands") == 2
 
 
-async def test_records_and_cursor_are_kept_together(store: SqliteStore) -> None:
-    desk = Desk()
-    broken = shipped("k2", raw="\ud800")
-    desk.waiting.append(Batch(records=[shipped(), broken], cursor="9"))
-    async with running(host_of(desk, store)):
-        await until(lambda: len(desk.cursors) > 1, "another round")
-    assert count(store.path, "records") == 0
-    assert await store.records.cursor("desk") is None
-
-
 async def test_bad_rows_are_shown_to_their_connector_once(store: SqliteStore) -> None:
     desk, other = Desk("courier"), Desk("other")
     bad = Bad(key="k9", raw="x;y", reason="no order number", locator="a.csv:3")
@@ -269,3 +259,14 @@ async def test_an_error_in_close_is_not_ours(
 
     await host_of(Stuck(), store).close()
     assert lines == ["connector.close_failed stuck\n"]
+
+
+async def test_characters_that_are_no_text_set_only_their_record_aside(
+    store: SqliteStore,
+) -> None:
+    host = host_of(Desk(), store)
+    odd = shipped("k\ud800", "\udfff")
+    assert (await host.emit(odd)).state == "quarantined"
+    bad = Bad(key="k2", raw="\udcff", reason="?", locator="caf\udce9.csv:3")
+    assert (await host.emit(bad)).state == "quarantined"
+    assert (await host.emit(shipped())).state == "accepted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.core.fold import Judgement, Version, judge, supersedes
+from support import payloads
+from support.databases import fold_all, rows, started_store
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from random import Random
 
 VERSIONS = st.builds(
@@ -96,3 +100,25 @@ def test_older_delivery_does_not_win_after_the_newer_content_came_twice() -> Non
     b_read = Version(BASE.updated_at, 0, False, "2026-03-01T12:00:01.000Z", b"b")
     for order in itertools.permutations([a, b, b_read]):
         assert reduce(fold, order, None) == b
+
+
+DELIVERED_A = payloads.envelope("orders/updated", payloads.order(note="a"), sequence=3)
+DELIVERED_B = payloads.envelope("orders/updated", payloads.order(note="b"), sequence=5)
+READ_B = json.dumps(payloads.order(note="b")).encode()
+ARRIVALS = [
+    payloads.arrival(DELIVERED_A),
+    payloads.arrival(DELIVERED_B),
+    payloads.arrival(READ_B, "orders/read", kind="read"),
+]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+async def test_mirror_ends_in_the_same_version_too(
+    order: tuple[int, ...], tmp_path: Path
+) -> None:
+    async with started_store(tmp_path / "backhaul.db") as store:
+        for index in order:
+            await store.inbox.append(ARRIVALS[index])
+            await fold_all(store)
+        query = "SELECT json_extract(document, '$.note'), sequence FROM orders"
+        assert rows(store.path, query) == [("b", 5)]

@@ -214,3 +214,25 @@ def test_description_holds_code_detail_and_members() -> None:
     assert said == (
         "VALIDATION_ERROR: 2 members are not valid: /items/0/quantity too small"
     )
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        ({"error": "insufficient_scope"}, "INSUFFICIENT_SCOPE"),
+        ({"error": "ORDER_AWAITING_CONFIRMATION"}, "ORDER_AWAITING_CONFIRMATION"),
+        ({"error": "no"}, ""),
+        ({"error": "stock changed_meanwhile"}, ""),
+        ({"code": "X"}, "X"),
+        ({"code": 7}, ""),
+    ],
+    ids=str,
+)
+def test_a_plain_error_may_be_a_code(problem: dict[str, Any], code: str) -> None:
+    assert code_of(problem) == code
+
+
+def test_a_plain_code_is_judged_as_a_code() -> None:
+    held = classify_refusal("fulfill", 409, {"error": "ORDER_AWAITING_CONFIRMATION"})
+    assert held.outcome is Outcome.HELD
+    assert classify_refusal("adjust", 403, {"error": "insufficient_scope"}).only_kind

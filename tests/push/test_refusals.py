@@ -147,7 +147,7 @@ async def test_conflict_is_asked_about_again_when_the_order_cannot_be_read(
         assert stage.state(command) == "planned"
         await stage.pass_time(1)
         await stage.reaches(command, "applied")
-    assert stage.column("failures", command) == 0
+    assert stage.column("failures", command) == 1
 
 
 async def test_held_fulfillment_waits_until_the_order_changes(stage: Scene) -> None:

@@ -17,6 +17,7 @@ STATES = {
     Outcome.UNCERTAIN: State.PARKED,
     Outcome.REJECTED: State.REJECTED,
     Outcome.THROTTLED: State.PLANNED,
+    Outcome.DEFERRED: State.PLANNED,
     Outcome.STOPPED: State.PLANNED,
     Outcome.HELD: State.PLANNED,
     Outcome.WITHOUT_MEMBER: State.PLANNED,
@@ -38,9 +39,10 @@ def test_step(outcome: Outcome) -> None:
         state = move(state, cause)
     assert state is STATES[outcome]
     assert step.held == (outcome is Outcome.HELD)
-    assert step.counts_as_failure == (outcome is Outcome.NEVER_SENT)
-    waits = {Outcome.NEVER_SENT, Outcome.THROTTLED}
-    assert (step.due_at is not None) == (outcome in waits)
+    backs_off = outcome in {Outcome.NEVER_SENT, Outcome.DEFERRED}
+    assert step.counts_as_failure == backs_off
+    waits = backs_off or outcome is Outcome.THROTTLED
+    assert (step.due_at is not None) == waits
     assert (step.reason, step.evidence) == ("because", {"a": 1})
 
 

@@ -137,3 +137,13 @@ def test_step_of_nothing_is_refused(place: int, step: str) -> None:
 
 def test_day_that_never_comes_is_no_error() -> None:
     assert fires("0 0 31 2 *", 3_650) == []
+
+
+def test_day_and_weekday_together_mean_either() -> None:
+    found = {moment.strftime("%d %a") for moment in fires("0 0 13 * mon", 14)}
+    assert {text for text in found if not text.endswith("Mon")} == {
+        moment.strftime("%d %a")
+        for moment in fires("0 0 13 * *", 14)
+        if moment.strftime("%a") != "Mon"
+    }
+    assert {text for text in found if text.endswith("Mon")}

@@ -188,6 +188,18 @@ def _words(error: Exception) -> str:
 
 
 def _new(record: Record | Bad) -> NewRecord:
+    """Make a row of a record; one with characters that are no text is a bad one."""
+    raw, locator = _storable(record.raw), _storable(record.locator)
     if isinstance(record, Bad):
-        return NewRecord(record.key, None, record.raw, record.reason, record.locator)
-    return NewRecord(record.key, encode(record), record.raw, "", record.locator)
+        reason = _storable(record.reason)
+        return NewRecord(_storable(record.key), None, raw, reason, locator)
+    try:
+        return NewRecord(record.key, encode(record), raw, "", locator)
+    except UnicodeEncodeError:
+        reason = "it holds characters that are no text"
+        return NewRecord(_storable(record.key), None, raw, reason, locator)
+
+
+def _storable(text: str) -> str:
+    """Return text with a mark for lone surrogates, as odd file names have them."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -111,7 +111,7 @@ async def _check_effect(
         order = wire.order(data)
     except (NotSent, InDoubt, ReadRefused, Unusable) as error:
         reason = f"{verdict.reason}; reading back: {error}"
-        return Judged(Verdict(Outcome.THROTTLED, reason))
+        return Judged(Verdict(Outcome.DEFERRED, reason))
     if requests.shows(command, order, data):
         proof = requests.order_evidence(order)
         reason = f"{verdict.reason}; the order shows the same effect"
