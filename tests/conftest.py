@@ -15,9 +15,10 @@ from loguru import logger
 
 from support import session
 from support.loop_guard import LONGEST_SECONDS, LoopGuard
+from support.requirements import everything_is_required
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Generator, Iterator
     from typing import TextIO
 
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
@@ -32,6 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LAST in item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[
+    None, pytest.TestReport, pytest.TestReport
+]:
+    """Where everything is required a skip is a failure."""
+    report = yield
+    if report.skipped and everything_is_required():
+        report.outcome = "failed"
+    return report
 
 
 @pytest.hookimpl(trylast=True)

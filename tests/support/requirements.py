@@ -18,11 +18,16 @@ DEBIAN = {
 VARIABLE = "TEST_REQUIRE"
 
 
+def everything_is_required() -> bool:
+    """Tell whether tests may leave nothing out."""
+    return os.environ.get(VARIABLE) == "all"
+
+
 def require(tool: str) -> str:
     """Return the program's path; without it skip, or fail if all must be tested."""
     if found := shutil.which(tool):
         return found
     missing = f"{tool} is missing: apt-get install {DEBIAN.get(tool, tool)}"
-    if os.environ.get(VARIABLE) == "all":
+    if everything_is_required():
         pytest.fail(f"{missing} ({VARIABLE}=all)", pytrace=False)
     pytest.skip(missing)
