@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from support import payloads
-from support.push_scene import LONGEST_ANSWER, Answer, Scene, applied, ordered, working
+from support.push_scene import (
+    LONGEST_ANSWER,
+    Answer,
+    Scene,
+    applied,
+    ordered,
+    scene,
+    working,
+)
 from support.push_server import Connection, Request, document, message
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support.push_server import Behave
 
 PATHS = {
@@ -160,3 +171,30 @@ async def test_huge_numbers_in_the_proof_are_kept_and_no_error(stage: Scene) -> 
     async with working(stage):
         await stage.reaches(command, "applied")
     assert str(10**40) in stage.column("evidence", command)
+
+
+class Broken(httpx.AsyncBaseTransport):
+    """Fails as no HTTP library should."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.asked = error, 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        raise self.error
+
+
+# The first was met: uvloop and a connection that is reset as soon as it was made.
+@pytest.mark.parametrize("error", [AttributeError("peer"), ZeroDivisionError("?")])
+async def test_unclassified_failure_is_parked_and_ends_nothing(
+    tmp_path: Path, error: Exception
+) -> None:
+    broken = Broken(error)
+    async with scene(tmp_path / "b.db", http=broken) as stage, working(stage):
+        command = await stage.plan("adjust", "prod_1")
+        await stage.reaches(command, "parked")
+        await stage.pass_time(86_400)
+        other = await stage.plan("fulfill", "ord_1")
+        await stage.reaches(other, "parked")
+    assert type(error).__name__ in stage.reason(command)
+    assert broken.asked == 2

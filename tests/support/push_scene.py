@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    import httpx
+
     from backhaul.store.sqlite.database import SqliteStore
 
 API_KEY = "svc_live_dispatcher0123456789"
@@ -177,14 +179,17 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 
 @asynccontextmanager
 async def scene(
-    path: Path, push: Push | None = None, url: str = ""
+    path: Path,
+    push: Push | None = None,
+    url: str = "",
+    http: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Scene]:
     """Set everything up; nothing is sent before `working`."""
     platform, clock, log = Platform(), VirtualClock(), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
     limits = Limits(2.0, PATIENCE_SECONDS, LONGEST_ANSWER)
     async with started_store(path, clock) as store, serving(platform) as server:
-        transport = Transport(url or server.url, API_KEY, limits, clock)
+        transport = Transport(url or server.url, API_KEY, limits, clock, http)
         client, dialect = ShopClient(transport), Dialect()
         dispatcher = Dispatcher(
             "main",

@@ -25,7 +25,8 @@ async def until_quiet(
 ) -> tuple[State, list[str]]:
     """Return the store's state and what is not quiet after `seconds`: nothing, if well.
 
-    Quiet means two equal looks in a row, so that nothing moved between the two sides.
+    Quiet means two equal looks in a row that find nothing to do, so that nothing moved
+    between the two sides.
     Raises httpx.HTTPError or sqlite3.Error when one side cannot be asked at the end.
     """
     until = clock.monotonic() + seconds
@@ -33,23 +34,24 @@ async def until_quiet(
     while True:
         last = clock.monotonic() > until
         try:
+            # In the order in which work moves on, or it could slip past a look.
+            files = len(list(pair.home.drop.glob("*.csv")))
             progress = read_progress(pair.home.database)
             state = await pair.server_state()
         except (httpx.HTTPError, sqlite3.Error):
             if last:
                 raise
         else:
-            busy = list(_busy(pair, progress, state))
+            busy = list(_busy(files, progress, state))
             now = (progress, state["sequence"])
             if last or (not busy and now == before):
                 return state, busy
-            before = now
+            before = None if busy else now
         await clock.sleep(LOOK_SECONDS)
 
 
-def _busy(pair: Pair, progress: Progress, state: State) -> Iterator[str]:
+def _busy(files: int, progress: Progress, state: State) -> Iterator[str]:
     """Yield what still moves, in words."""
-    files = len(list(pair.home.drop.glob("*.csv")))
     counts = {
         "files in the drop folder": files,
         "events to fold": progress.to_fold,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -81,6 +83,8 @@ class Screen:
 
 
 def _places(pair: Pair) -> Figures:
+    # Not on the PATH where it runs from a virtual environment.
+    backhaul = "backhaul" if shutil.which("backhaul") else sys.argv[0]
     config = pair.home.config
     return [
         ("the store (reference server)", pair.access.public_url),
@@ -88,9 +92,9 @@ def _places(pair: Pair) -> Figures:
         ("the daemon receives at", pair.public_url),
         ("its admin side", pair.admin_url),
         ("CSV files are taken from", str(pair.home.drop)),
-        ("try", f"backhaul why order 1001 --config {config}"),
-        ("", f"backhaul status --config {config}"),
-        ("", f"backhaul commands list --config {config}"),
+        ("try", f"{backhaul} why order 1001 --config {config}"),
+        ("", f"{backhaul} status --config {config}"),
+        ("", f"{backhaul} commands list --config {config}"),
     ]
 
 

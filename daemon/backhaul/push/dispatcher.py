@@ -166,6 +166,9 @@ class Dispatcher:
             return Judged(Verdict(Outcome.NEVER_SENT, f"not sent: {error}")), None
         except InDoubt as error:
             return Judged(Verdict(Outcome.UNCERTAIN, f"no answer: {error}")), None
+        except Exception as error:  # noqa: BLE001 - unclassified: it may have arrived
+            reason = f"failed while sending: {type(error).__name__}: {error}"
+            return Judged(Verdict(Outcome.UNCERTAIN, reason)), None
         judged = await judge(command, answer, self._client)
         return refuse_unsent(judged, sendable.request), answer
 
