@@ -26,7 +26,7 @@ demo: $(READY) ## run the daemon against the reference server, with a simulated 
 	$(BIN)/backhaul demo
 
 test: $(READY) ## run the tests (WORKERS=2 processes)
-	$(BIN)/pytest -n $(WORKERS) -m "not faults and not bench"
+	$(BIN)/pytest -n $(WORKERS) -m "not faults"
 
 check: $(READY) ## format, lint, types, import contracts, and the docs held to the code
 	$(BIN)/ruff format --check

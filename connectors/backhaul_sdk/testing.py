@@ -2,7 +2,7 @@
 
 A connector's test file is short:
 
-    class TestMine(ConnectorContract):
+    class TestMine(PullContract):  # ConnectorContract for one that is only called
         @pytest.fixture
         def bench(self, tmp_path: Path) -> Bench:
             return MyBench(tmp_path)
@@ -134,38 +134,6 @@ class ConnectorContract:
         await bench.connector().check()
         assert bench.state() == before
 
-    async def test_pulling_twice_from_a_cursor_yields_the_same_or_more(
-        self, bench: Bench
-    ) -> None:
-        require_pull(bench)
-        bench.offer(0, 30)
-        first = await pulled(await opened(bench), None)
-        bench.offer(30, 5)
-        second = await pulled(await opened(bench), None)
-        assert len(keys(first)) == 30
-        assert keys(first) < keys(second)
-
-    @pytest.mark.parametrize("acknowledged", range(4))
-    @pytest.mark.parametrize("stored", [True, False])
-    async def test_a_kill_around_the_commit_redelivers_and_loses_nothing(
-        self, bench: Bench, stored: bool, acknowledged: int
-    ) -> None:
-        require_pull(bench)
-        bench.offer(0, 30)
-        host = MemoryHost()
-        await pull_until_killed(await opened(bench), host, acknowledged, stored)
-        await host.pull(await opened(bench))
-        assert len(host.records) == 30
-
-    async def test_what_was_acknowledged_does_not_come_again(
-        self, bench: Bench
-    ) -> None:
-        require_pull(bench)
-        bench.offer(0, 30)
-        host = MemoryHost()
-        await host.pull(await opened(bench))
-        assert await pulled(await opened(bench), host.cursor) == []
-
     async def test_keys_are_stable_and_duplicates_collapse(self, bench: Bench) -> None:
         host, other = MemoryHost(), MemoryHost()
         for each in (host, other):
@@ -201,22 +169,6 @@ class ConnectorContract:
             if done:
                 return
         pytest.fail("it waits too often to be tried")
-
-    async def test_many_records_need_little_memory(self, bench: Bench) -> None:
-        require_pull(bench)
-        bench.offer(0, MANY_ROWS)
-        connector = await opened(bench)
-        gc.collect()
-        resident, objects = resident_bytes(), sys.getallocatedblocks()
-        received = most_bytes = most_objects = 0
-        async for batch in connector.pull(None):
-            received += len(batch.records)
-            most_bytes = max(most_bytes, resident_bytes() - resident)
-            most_objects = max(most_objects, sys.getallocatedblocks() - objects)
-        assert received == MANY_ROWS
-        assert most_bytes < MOST_GROWTH_BYTES
-        # Memory freed by other tests can hide growth in bytes, never in objects.
-        assert most_objects < MANY_ROWS
 
     async def test_no_secret_shows(
         self,
@@ -261,6 +213,57 @@ class ConnectorContract:
         assert len(host.records) == 3
 
 
+class PullContract(ConnectorContract):
+    """The invariants of a connector that is asked for its records."""
+
+    def test_it_says_that_it_pulls(self, bench: Bench) -> None:
+        assert Capability.PULL in bench.connector().spec.capabilities
+
+    async def test_pulling_twice_from_a_cursor_yields_the_same_or_more(
+        self, bench: Bench
+    ) -> None:
+        bench.offer(0, 30)
+        first = await pulled(await opened(bench), None)
+        bench.offer(30, 5)
+        second = await pulled(await opened(bench), None)
+        assert len(keys(first)) == 30
+        assert keys(first) < keys(second)
+
+    @pytest.mark.parametrize("acknowledged", range(4))
+    @pytest.mark.parametrize("stored", [True, False])
+    async def test_a_kill_around_the_commit_redelivers_and_loses_nothing(
+        self, bench: Bench, stored: bool, acknowledged: int
+    ) -> None:
+        bench.offer(0, 30)
+        host = MemoryHost()
+        await pull_until_killed(await opened(bench), host, acknowledged, stored)
+        await host.pull(await opened(bench))
+        assert len(host.records) == 30
+
+    async def test_what_was_acknowledged_does_not_come_again(
+        self, bench: Bench
+    ) -> None:
+        bench.offer(0, 30)
+        host = MemoryHost()
+        await host.pull(await opened(bench))
+        assert await pulled(await opened(bench), host.cursor) == []
+
+    async def test_many_records_need_little_memory(self, bench: Bench) -> None:
+        bench.offer(0, MANY_ROWS)
+        connector = await opened(bench)
+        gc.collect()
+        resident, objects = resident_bytes(), sys.getallocatedblocks()
+        received = most_bytes = most_objects = 0
+        async for batch in connector.pull(None):
+            received += len(batch.records)
+            most_bytes = max(most_bytes, resident_bytes() - resident)
+            most_objects = max(most_objects, sys.getallocatedblocks() - objects)
+        assert received == MANY_ROWS
+        assert most_bytes < MOST_GROWTH_BYTES
+        # Memory freed by other tests can hide growth in bytes, never in objects.
+        assert most_objects < MANY_ROWS
+
+
 class Interrupted:
     """Awaits something, and cancels it at its wait number `waits` (from 0)."""
 
@@ -295,12 +298,6 @@ async def cancelled_at(waits: int, work: Coroutine[Any, Any, None]) -> bool:
             task.uncancel()
         return False
     return True
-
-
-def require_pull(bench: Bench) -> None:
-    """Skip the test for a connector that is called instead of pulling."""
-    if Capability.PULL not in bench.connector().spec.capabilities:
-        pytest.skip("it does not pull")
 
 
 async def opened(bench: Bench) -> Connector[Any]:

@@ -96,14 +96,25 @@ def _why(host: str, port: int, setting: str, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         mend = f"stop it, or set {setting}.port"
         return f"{host}:{port} is in use by another program; {mend}"
-    return f"cannot listen on {host}:{port} ({setting}): {error.strerror or error}"
+    return _why_not(f"{host}:{port}", setting, error)
+
+
+def _why_not(where: object, setting: str, error: OSError) -> str:
+    return f"cannot listen on {where} ({setting}): {error.strerror or error}"
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """Bind a socket file that only its owner may use; a stale one is replaced."""
+    """Bind a socket file that only its owner may use; a stale one is replaced.
+
+    Raises PortInUse.
+    """
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.bind(str(path))
+    try:
+        sock.bind(str(path))
+    except OSError as error:
+        sock.close()
+        raise PortInUse(_why_not(path, "state_dir", error)) from None
     path.chmod(0o600)
     sock.setblocking(False)
     return sock

@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
+
+from backhaul.settings.jobs import CRON_RANGES, cron_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +23,14 @@ if TYPE_CHECKING:
 
     from backhaul.settings import Job
 
+_KEYWORDS = {
+    "minute": "minute",
+    "hour": "hour",
+    "day": "day",
+    "month": "month",
+    "weekday": "day_of_week",
+}
+_DAYS = ("day", "day_of_week")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -39,7 +50,7 @@ class Schedule:
     def add(self, name: str, job: Job, call: Callable[[], None]) -> None:
         """Add a job unless it is disabled."""
         if job.enabled:
-            self._scheduler.add_job(call, _trigger(job), id=name, name=name)
+            self._scheduler.add_job(call, trigger_of(job), id=name, name=name)
 
     def start(self) -> None:
         """Begin. Call from the running event loop."""
@@ -52,37 +63,44 @@ class Schedule:
 
     def next_runs(self) -> dict[str, datetime | None]:
         """Return when each job runs next."""
-        return {job.name: job.next_run_time for job in self._scheduler.get_jobs()}
+        jobs = self._scheduler.get_jobs()
+        return {job.name: getattr(job, "next_run_time", None) for job in jobs}
 
 
-def _trigger(job: Job) -> BaseTrigger:
+def trigger_of(job: Job) -> BaseTrigger:
+    """Return what fires as the settings say; cron lines in local time."""
     if job.trigger == "interval" or job.cron is None:
         return IntervalTrigger(seconds=job.every)
-    minute, hour, day, month, weekday = job.cron.split()
-    return CronTrigger(
-        minute=minute,
-        hour=hour,
-        day=day,
-        month=month,
-        day_of_week=_weekdays(weekday),
+    pairs = zip(_KEYWORDS, job.cron.split(), strict=True)
+    fields = {_KEYWORDS[name]: _spell(name, text) for name, text in pairs}
+    _, _, day, _, weekday = job.cron.split()
+    if "*" in {day[0], weekday[0]}:
+        return CronTrigger(**fields)
+    # Cron fires on either where both are restricted; APScheduler only on both.
+    return OrTrigger(
+        [CronTrigger(**{**fields, left_out: "*"}) for left_out in _DAYS],
     )
 
 
-def _weekdays(field: str) -> str:
-    """Name the weekdays of a cron field: cron counts from Sunday, APScheduler not."""
-    named = [_WEEKDAYS[day] for part in field.split(",") for day in _days(part)]
-    return ",".join(dict.fromkeys(named))
+def _spell(name: str, field: str) -> str:
+    """Spell a cron field out, value by value.
+
+    APScheduler counts weekdays from Monday, reads `jan-6` as January and refuses some
+    steps that cron accepts.
+    """
+    numbers = [number for part in field.split(",") for number in _numbers(name, part)]
+    words = [_WEEKDAYS[n] if name == "weekday" else str(n) for n in numbers]
+    return ",".join(dict.fromkeys(words))
 
 
-def _days(part: str) -> range:
-    """Return the day numbers, Sunday 0 or 7, of one part such as `1-5` or `*/2`."""
-    span, _, step = part.partition("/")
-    if span == "*":
-        return range(0, 7, int(step or 1))
+def _numbers(name: str, part: str) -> range:
+    """Return the numbers of one part such as `1-5`, `*/2` or `mon`."""
+    low, high = CRON_RANGES[name]
+    span, _, step = part.lower().partition("/")
     first, _, last = span.partition("-")
-    end = _day(last) if last else 6 if step else _day(first)
-    return range(_day(first), end + 1, int(step or 1))
-
-
-def _day(text: str) -> int:
-    return int(text) if text.isdigit() else _WEEKDAYS.index(text.lower())
+    start = low if first == "*" else cron_number(name, first)
+    if last:
+        high = cron_number(name, last)
+    elif first != "*" and not step:
+        high = start
+    return range(start, high + 1, int(step or 1))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_sdk.testing import Bench, ConnectorContract, MemoryHost
+from backhaul_sdk.testing import Bench, MemoryHost, PullContract
 from connectors.dropping import CANCELLATIONS, FULFILLMENTS, STOCK_DELTAS, Drop
 from connectors.examples import documented
 
@@ -66,7 +66,7 @@ class DropBench(Bench):
         self._drop.put(f"{self._kind}-{first}.csv", content)
 
 
-class TestFileDrop(ConnectorContract):
+class TestFileDrop(PullContract):
     """Run for every kind of file."""
 
     @pytest.fixture(params=KINDS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_sdk import HttpRequest
+from backhaul_sdk import Capability, HttpRequest
 from backhaul_sdk.testing import Bench, ConnectorContract, MemoryHost
 from connectors.examples import documented
 from connectors.scanning import DEVICES, Dock
@@ -77,6 +77,9 @@ class DockBench(Bench):
 
 class TestScanner(ConnectorContract):
     """Run with a device that numbers its scans."""
+
+    def test_it_is_called_only(self, bench: Bench) -> None:
+        assert bench.connector().spec.capabilities == {Capability.LISTEN}
 
     @pytest.fixture
     def bench(self) -> Bench:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from support import session
+from support.loop_guard import on_purpose
 
 START_SECONDS = 20
 STOP_SECONDS = 10
@@ -133,8 +134,10 @@ class ReferenceProcess:
             )
         self._await_listeners()
         self.access = json.loads((self.data_dir / "access.json").read_text())
-        session.issued(self.control_token, *(s["api_key"] for s in self.access["stores"]))
+        keys = [store["api_key"] for store in self.access["stores"]]
+        session.issued(self.control_token, *keys)
 
+    @on_purpose()
     def _await_listeners(self) -> None:
         # Two lines: both listeners are bound and access.json is written.
         assert self.process.stdout is not None
@@ -143,6 +146,7 @@ class ReferenceProcess:
             code = self._reap()
             raise ReferenceFailedError(f"exit {code}: {self.log.read_text()[-2000:]}")
 
+    @on_purpose()
     def _reap(self) -> int:
         try:
             code = self.process.wait(STOP_SECONDS)

@@ -31,7 +31,10 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON: one array or object.")
 ]
 LimitOption = Annotated[
-    int, typer.Option("--limit", "-n", min=1, help="Rows to show, newest first.")
+    int,
+    typer.Option(
+        "--limit", "-n", min=1, max=1_000_000, help="Rows to show, newest first."
+    ),
 ]
 
 

@@ -7,6 +7,7 @@ import typer
 
 from backhaul.cli import listings
 from backhaul.cli.configuration import check_config
+from backhaul.cli.demo import demo
 from backhaul.cli.running import reference, run
 from backhaul.cli.status import status
 from backhaul.cli.why import why
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
+app.command("demo")(demo)
 app.command("run")(run)
 app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(reference)
 app.command("check-config")(check_config)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
 from backhaul.connect.matching import encode
+from backhaul.errors import Busy
 from backhaul.store.contract import NewRecord
-from backhaul_sdk import Bad, Receipt, Rejection
+from backhaul_sdk import Bad, CheckFailed, Receipt, Rejection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from backhaul.connect.matching import Matcher
     from backhaul.core.clock import Clock
     from backhaul.store.contract import RecordOutcome, Records
-    from backhaul_sdk import Batch, Connector, Record, Route
+    from backhaul_sdk import Batch, Connector, HttpRequest, HttpResponse, Record, Route
+    from backhaul_sdk.contract import HttpHandler
 
 REOPEN_SECONDS = 5.0
 _WORDS = {
@@ -47,6 +50,7 @@ class Host:
         self._matcher = matcher
         self._clock = clock
         self._planned = planned
+        self._opened = False
         self._down: str | None = None
         self._log = logger.bind(instance=connector.instance)
 
@@ -55,9 +59,30 @@ class Host:
         return {"up": self._down is None, "reason": self._down}
 
     async def listen(self) -> Sequence[Route]:
-        """Open the connector and return the HTTP routes it wants served."""
-        await self.connector.open()
-        return await self.connector.listen(self.emit)
+        """Open the connector and return the HTTP routes it wants served.
+
+        One that cannot be opened (a share that is not mounted yet) is down and tried
+        again: webhooks and the other connectors do not wait for it.
+        """
+        try:
+            await self._open()
+        except Exception as error:  # noqa: BLE001 - one instance must not stop the rest
+            self._fell(_words(error))
+        routes = await self.connector.listen(self.emit)
+        return [replace(route, handler=self._when_open(route)) for route in routes]
+
+    async def _open(self) -> None:
+        if not self._opened:
+            await self.connector.open()
+            self._opened = True
+
+    def _when_open(self, route: Route) -> HttpHandler:
+        async def handle(request: HttpRequest) -> HttpResponse:
+            if not self._opened:
+                raise Busy(f"{self.connector.instance} is down: {self._down}")
+            return await route.handler(request)
+
+        return handle
 
     async def run(self) -> None:
         """Ask for records for ever. Cancel to stop."""
@@ -89,12 +114,13 @@ class Host:
 
     async def _round(self) -> None:
         try:
+            await self._open()
             cursor = await self._records.cursor(self.connector.instance)
             async for batch in self.connector.pull(cursor):
                 await self._take(batch)
             await self.report()
         except Exception as error:  # noqa: BLE001 - one instance must not stop the rest
-            self._fell(f"{type(error).__name__}: {error}")
+            self._fell(_words(error))
         else:
             self._rose()
 
@@ -152,7 +178,28 @@ def tell(outcome: RecordOutcome) -> None:
     )
 
 
+def _words(error: Exception) -> str:
+    """Return what to tell: a connector's own sentence needs no name of a class."""
+    return (
+        str(error)
+        if isinstance(error, CheckFailed)
+        else f"{type(error).__name__}: {error}"
+    )
+
+
 def _new(record: Record | Bad) -> NewRecord:
+    """Make a row of a record; one with characters that are no text is a bad one."""
+    raw, locator = _storable(record.raw), _storable(record.locator)
     if isinstance(record, Bad):
-        return NewRecord(record.key, None, record.raw, record.reason, record.locator)
-    return NewRecord(record.key, encode(record), record.raw, "", record.locator)
+        reason = _storable(record.reason)
+        return NewRecord(_storable(record.key), None, raw, reason, locator)
+    try:
+        return NewRecord(record.key, encode(record), raw, "", locator)
+    except UnicodeEncodeError:
+        reason = "it holds characters that are no text"
+        return NewRecord(_storable(record.key), None, raw, reason, locator)
+
+
+def _storable(text: str) -> str:
+    """Return text with a mark for lone surrogates, as odd file names have them."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

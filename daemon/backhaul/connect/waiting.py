@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BATCH = 100
 LOOK_SECONDS = 1.0
 """Even if nothing is folded, a waiting record runs out of time."""
+SOON_SECONDS = 0.1
+"""The next look where something was looked for in vain."""
 
 
 class WaitingRoom:
@@ -41,19 +43,22 @@ class WaitingRoom:
         while True:
             self._folded.clear()
             try:
-                await self._look()
+                in_vain = await self._look()
             except Busy as error:
                 logger.bind(action="record.busy").warning("{}", error)
+                in_vain = False
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(SOON_SECONDS if in_vain else LOOK_SECONDS):
                     await self._folded.wait()
             except TimeoutError:
                 continue
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Match once; tell whether something is still waiting."""
         outcomes = await self._records.match(self._matcher, BATCH)
         if any(outcome.state == "accepted" for outcome in outcomes):
             self._planned()
         for outcome in outcomes:
             if outcome.state != "waiting":
                 tell(outcome)
+        return any(outcome.state == "waiting" for outcome in outcomes)

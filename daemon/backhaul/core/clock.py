@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from datetime import UTC, datetime
 from typing import Protocol
+
+_NORMAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 class Clock(Protocol):
@@ -39,7 +42,8 @@ class SystemClock:
 
 def to_text(moment: datetime) -> str:
     """Return RFC 3339 in UTC with milliseconds: fixed width, so text order is time."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    utc = moment.astimezone(UTC).replace(tzinfo=None)
+    return utc.isoformat(timespec="milliseconds") + "Z"
 
 
 def from_text(text: str) -> datetime:
@@ -50,6 +54,10 @@ def from_text(text: str) -> datetime:
 
 def normalize(text: str) -> str:
     """Return any RFC 3339 time in the form of `to_text`. Raises ValueError."""
-    if len(text) == 24 and text[10] == "T" and text[19] == "." and text[23] == "Z":
+    moment = from_text(text)
+    if _NORMAL.fullmatch(text):
         return text
-    return to_text(from_text(text))
+    try:
+        return to_text(moment)
+    except OverflowError:
+        raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None

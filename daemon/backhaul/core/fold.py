@@ -35,6 +35,15 @@ class Judgement(Enum):
     STALE = "stale"
 
 
+def supersedes(held: Version | None, incoming: Version) -> bool:
+    """Tell whether the incoming version is the one to hold, equal content or not.
+
+    Content that comes again with a higher version must raise the version held, or an
+    older one that comes later would win.
+    """
+    return held is None or incoming > held
+
+
 def judge(held: Version | None, incoming: Version) -> Judgement:
     """Compare an incoming version with the one held (None: nothing is held)."""
     if held is None:

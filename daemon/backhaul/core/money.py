@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
 
 from backhaul.errors import Unusable
+
+_PLAIN = frozenset("0123456789.+-eE")
 
 _WHOLE = {"BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF"} | {
     *("UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF")
@@ -13,6 +15,9 @@ _THOUSANDTHS = {"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"}
 EXPONENTS = dict.fromkeys(_WHOLE, 0) | dict.fromkeys(_THOUSANDTHS, 3)
 """Currencies whose minor unit is not 1/100."""
 
+# Rounding is an error here, never a result.
+_EXACT = Context(prec=40, traps=[Inexact, InvalidOperation, Overflow, Underflow])
+
 
 def to_minor(amount: object, currency: str) -> int:
     """Return `amount` (decimal text or exact number) in minor units. Raises Unusable.
@@ -20,12 +25,13 @@ def to_minor(amount: object, currency: str) -> int:
     Never through a float: a number read from JSON arrives as int or Decimal.
     """
     if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
-        raise Unusable(f"{amount!r} is not an amount of money")
+        raise Unusable(f"{amount!r:.60} is not an amount of money")
     try:
-        minor = Decimal(amount).scaleb(EXPONENTS.get(currency, 2))
-        exact = int(minor)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise Unusable(f"{amount!r} is not an amount of money") from None
-    if exact != minor or abs(exact) >= 2**63:
-        raise Unusable(f"{amount!r} is not an amount of {currency}")
-    return exact
+        minor = Decimal(amount).scaleb(EXPONENTS.get(currency.upper(), 2), _EXACT)
+        exact = minor.copy_abs() < 2**63 and minor == int(minor)
+    except (ArithmeticError, ValueError):
+        exact = False
+    # Decimal reads "1_000" and digits of other scripts; no platform writes them.
+    if not exact or (isinstance(amount, str) and not _PLAIN.issuperset(amount)):
+        raise Unusable(f"{amount!r:.60} is not an amount of {currency or 'money'}")
+    return int(minor)

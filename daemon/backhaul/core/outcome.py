@@ -36,6 +36,8 @@ class Outcome(Enum):
     """An optional member is not known there: send again without it."""
     PARKED = "parked"
     """A person must decide."""
+    DEFERRED = "deferred"
+    """Refused, and what the object shows could not be read: ask again later."""
     CHECK_ABSENT = "check_absent"
     """404: refused for good only if reading says so too."""
     CHECK_EFFECT = "check_effect"
@@ -121,9 +123,11 @@ def code_of(problem: Mapping[str, object] | None) -> str:
     if problem is None:
         return ""
     error = problem.get("error")
-    nested = error.get("code") if isinstance(error, dict) else None
-    code = problem.get("code") or nested or ""
-    return code.upper() if isinstance(code, str) else ""
+    nested = error.get("code") if isinstance(error, dict) else error
+    code = problem.get("code") or nested
+    # One word may be a sentence ("no"); a code is several, joined.
+    is_code = isinstance(code, str) and ("_" in code or code is not error)
+    return str(code).upper() if is_code and " " not in str(code) else ""
 
 
 def describe(problem: Mapping[str, object] | None) -> str:

@@ -106,10 +106,17 @@ class Customer:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A product that was removed: leaves a tombstone."""
+    """A product that was removed: leaves a tombstone.
+
+    What it was called is told by the deletion itself, where the platform does.
+    """
 
     id: str
     deleted_at: str
+    handle: str | None = None
+    title: str = ""
+    external_id: str | None = None
+    document: bytes = b"{}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,13 @@ from backhaul.errors import Unusable
 
 MAX_DEPTH = 64
 
+# An exponent beyond what Decimal holds is an ArithmeticError.
+_NOT_JSON = (
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+    ArithmeticError,
+)
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number", order="sorted")
 
@@ -19,7 +26,7 @@ def decode(text: bytes) -> Any:
     """Read one JSON document; fractions become Decimal. Raises Unusable."""
     try:
         document = _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _NOT_JSON as error:
         raise Unusable(f"the body is not JSON: {error}") from None
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _deeper(document, MAX_DEPTH):
         raise Unusable(f"the body nests deeper than {MAX_DEPTH} levels")

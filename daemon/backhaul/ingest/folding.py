@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
 from backhaul.core.envelope import Envelope, open_envelope
-from backhaul.core.fold import Judgement, Version, judge
+from backhaul.core.fold import Judgement, Version, judge, supersedes
 from backhaul.errors import Unusable
 from backhaul.shop import wire
 from backhaul.store.contract import Folded
@@ -69,8 +69,9 @@ def _order(fold: Fold) -> Folded:
     order = wire.order(fold.envelope.data)
     store = fold.event.store
     version = fold.version(order.updated_at, order.document)
-    judgement = judge(fold.mirror.held("order", store, order.id), version)
-    if judgement is Judgement.NEWER:
+    held = fold.mirror.held("order", store, order.id)
+    judgement = judge(held, version)
+    if supersedes(held, version):
         fold.mirror.put_order(store, order, version)
     return fold.conclude("order", order.id, judgement)
 
@@ -79,8 +80,9 @@ def _product(fold: Fold) -> Folded:
     product = wire.product(fold.envelope.data, fold.currency)
     store = fold.event.store
     version = fold.version(product.updated_at, product.document)
-    judgement = judge(fold.mirror.held("product", store, product.id), version)
-    if judgement is Judgement.NEWER:
+    held = fold.mirror.held("product", store, product.id)
+    judgement = judge(held, version)
+    if supersedes(held, version):
         fold.mirror.put_product(store, product, fold.currency, version)
     for level in product.levels:
         _shown_level(fold, level, product.updated_at)
@@ -104,8 +106,7 @@ def _level(fold: Fold, level: Level, updated_at: str) -> Judgement:
     version = fold.version(updated_at, str(level.stock).encode())
     held = fold.mirror.held_level(store, level.variant_id)
     gone = fold.mirror.outlived(store, level.product_id, level.variant_id, updated_at)
-    newest = held is None or version > held
-    if gone or not newest:
+    if gone or not supersedes(held, version):
         return Judgement.STALE
     fold.mirror.put_level(store, level, version)
     return Judgement.NEWER
@@ -115,8 +116,9 @@ def _deletion(fold: Fold) -> Folded:
     deletion = wire.deletion(fold.envelope.data)
     store = fold.event.store
     version = fold.version(deletion.deleted_at, b"deleted " + deletion.id.encode())
-    judgement = judge(fold.mirror.held("product", store, deletion.id), version)
-    if judgement is Judgement.NEWER:
+    held = fold.mirror.held("product", store, deletion.id)
+    judgement = judge(held, version)
+    if supersedes(held, version):
         fold.mirror.delete_product(store, deletion, version)
     return fold.conclude("product", deletion.id, judgement)
 
@@ -140,8 +142,9 @@ def _customer(fold: Fold) -> Folded:
     customer = wire.customer(fold.envelope.data)
     store = fold.event.store
     version = fold.version(customer.updated_at, customer.document)
-    judgement = judge(fold.mirror.held("customer", store, customer.id), version)
-    if judgement is Judgement.NEWER:
+    held = fold.mirror.held("customer", store, customer.id)
+    judgement = judge(held, version)
+    if supersedes(held, version):
         fold.mirror.put_customer(store, customer, version)
     return fold.conclude("customer", customer.id, judgement)
 

@@ -107,16 +107,21 @@ def _topic(request: web.Request) -> str:
     """Return the topic told outside the body: by header, else by the path."""
     path = request.match_info
     named = f"{path['resource']}/{path['event']}" if "resource" in path else ""
-    return request.headers.get("X-Service-Topic") or named
+    return _readable(request.headers.get("X-Service-Topic") or named)
 
 
 def _kept(headers: CIMultiDictProxy[str]) -> bytes:
     kept = {
-        name: value
+        name: _readable(value)
         for name, value in headers.items()
         if name.lower().startswith(_KEPT_HEADERS)
     }
     return msgspec.json.encode(kept)
+
+
+def _readable(text: str) -> str:
+    """Return the text with a mark for what is not UTF-8: no database holds that."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _answer(status: int, error: str) -> web.Response:

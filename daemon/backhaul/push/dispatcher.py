@@ -15,7 +15,7 @@ from backhaul.core.outcome import Outcome, Verdict
 from backhaul.errors import Busy
 from backhaul.push.door import ALL, Door
 from backhaul.push.gates import Gates
-from backhaul.push.judging import Judged, judge
+from backhaul.push.judging import Judged, judge, refuse_unsent
 from backhaul.push.settling import settlement
 from backhaul.shop import requests
 from backhaul.shop.transport import Answer, InDoubt, NotSent
@@ -166,7 +166,11 @@ class Dispatcher:
             return Judged(Verdict(Outcome.NEVER_SENT, f"not sent: {error}")), None
         except InDoubt as error:
             return Judged(Verdict(Outcome.UNCERTAIN, f"no answer: {error}")), None
-        return await judge(command, answer, self._client), answer
+        except Exception as error:  # noqa: BLE001 - unclassified: it may have arrived
+            reason = f"failed while sending: {type(error).__name__}: {error}"
+            return Judged(Verdict(Outcome.UNCERTAIN, reason)), None
+        judged = await judge(command, answer, self._client)
+        return refuse_unsent(judged, sendable.request), answer
 
     def _react(self, command: Command, verdict: Verdict) -> None:
         """Let what one command met hold for the whole store."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from backhaul.core.outcome import Outcome, Verdict, classify_refusal
 from backhaul.errors import Unusable
@@ -39,6 +41,19 @@ async def judge(command: Command, answer: Answer, client: ShopClient) -> Judged:
     return Judged(verdict)
 
 
+def refuse_unsent(judged: Judged, request: bytes) -> Judged:
+    """Reject where the platform names a member that the request did not even hold.
+
+    Leaving it out again would ask the same question for ever.
+    """
+    verdict = judged.verdict
+    if verdict.outcome is not Outcome.WITHOUT_MEMBER:
+        return judged
+    if verdict.member in msgspec.json.decode(request):
+        return judged
+    return replace(judged, verdict=replace(verdict, outcome=Outcome.REJECTED))
+
+
 def _judge_success(command: Command, answer: Answer) -> Judged:
     try:
         proof = requests.evidence(command, answer.json())
@@ -65,7 +80,24 @@ async def _check_absent(
         return Verdict(Outcome.STOPPED, f"{verdict.reason}; reading back: {error}")
     if absent:
         return Verdict(Outcome.REJECTED, f"{verdict.reason}; {path} does not exist")
+    if answer.ok and _lacks_variant(command, answer):
+        return Verdict(Outcome.REJECTED, f"{verdict.reason}; {path} lacks the variant")
     return Verdict(Outcome.STOPPED, f"{verdict.reason}, yet {path} is there")
+
+
+def _lacks_variant(command: Command, answer: Answer) -> bool:
+    """Tell whether the product was read and the variant to adjust is not in it."""
+    if command.kind != "adjust":
+        return False
+    try:
+        product = wire.resource(answer.json())
+    except Unusable:
+        return False
+    variants = product.get("variants")
+    if product.get("id") != command.target or not isinstance(variants, list):
+        return False
+    known = [variant.get("id") for variant in variants if isinstance(variant, dict)]
+    return bool(known) and command.payload["variant_id"] not in known
 
 
 async def _check_effect(
@@ -79,7 +111,7 @@ async def _check_effect(
         order = wire.order(data)
     except (NotSent, InDoubt, ReadRefused, Unusable) as error:
         reason = f"{verdict.reason}; reading back: {error}"
-        return Judged(Verdict(Outcome.THROTTLED, reason))
+        return Judged(Verdict(Outcome.DEFERRED, reason))
     if requests.shows(command, order, data):
         proof = requests.order_evidence(order)
         reason = f"{verdict.reason}; the order shows the same effect"

@@ -23,12 +23,16 @@ CAUSES: dict[Outcome, tuple[Cause, ...]] = {
     Outcome.UNCERTAIN: (Cause.UNKNOWN, Cause.UNDECIDABLE),
     Outcome.REJECTED: (Cause.REFUSED,),
     Outcome.THROTTLED: (Cause.NOT_SENT,),
+    Outcome.DEFERRED: (Cause.NOT_SENT,),
     Outcome.STOPPED: (Cause.NOT_SENT,),
     Outcome.HELD: (Cause.NOT_SENT,),
     Outcome.WITHOUT_MEMBER: (Cause.NOT_SENT,),
     Outcome.PARKED: (Cause.UNDECIDABLE,),
 }
 """Proofs for uncertain commands come later; until then a person decides."""
+
+BACKING_OFF = frozenset({Outcome.NEVER_SENT, Outcome.DEFERRED})
+"""Tried again after a wait that grows with each failure."""
 
 THROTTLE_SECONDS = 1.0
 """Wait after a 429 that names none."""
@@ -40,7 +44,7 @@ def settlement(
     """Return how the command moves on. `chance` in [0, 1) spreads retries."""
     verdict = judged.verdict
     wait: float | None = None
-    if verdict.outcome is Outcome.NEVER_SENT:
+    if verdict.outcome in BACKING_OFF:
         wait = delay_seconds(
             failures + 1,
             base_seconds=push.retry_base,
@@ -54,7 +58,7 @@ def settlement(
         reason=verdict.reason,
         due_at=None if wait is None else to_text(now + timedelta(seconds=wait)),
         held=verdict.outcome is Outcome.HELD,
-        counts_as_failure=verdict.outcome is Outcome.NEVER_SENT,
+        counts_as_failure=verdict.outcome in BACKING_OFF,
         evidence=judged.evidence,
     )
 

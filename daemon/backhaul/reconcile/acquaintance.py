@@ -42,6 +42,8 @@ async def acquaint(
             raise _fatal(name, base_url, e) from None
         logger.bind(action="store.unreachable", store=name).warning("{}", e)
         return msgspec.json.decode(known, type=StoreFacts)
+    if known is not None and facts == StoreFacts():
+        return msgspec.json.decode(known, type=StoreFacts)
     await marks.put(mark, msgspec.json.encode(facts).decode())
     return facts
 
@@ -54,7 +56,8 @@ async def _require_platform(name: str, base_url: str, client: ShopClient) -> Non
         hint = "create a key under Settings > API & Webhooks"
         finding = Finding("settings", f"stores.{name}.api_key", problem, hint)
         raise ConfigurationError([finding])
-    if not any(answer.problem() or answer.ok for answer in answers):
+    # Lists that are all missing, even in the platform's words: the path is wrong.
+    if not any(a.ok or (a.problem() and a.status != 404) for a in answers):
         problem = f"{base_url}/api/v1 does not answer like the platform"
         said = f"GET /orders: {answers[0].status}"
         raise PlatformUnavailable(f"stores.{name}.base_url: {problem} ({said})")

@@ -35,16 +35,16 @@ def check_cron(text: str) -> str:
 
 def _is_cron_part(name: str, piece: str) -> bool:
     match = _PART.fullmatch(piece.lower())
-    if match is None or match[3] == "0":
+    if match is None or int(match[3] or 1) == 0:
         return False
-    numbers = [_cron_number(name, value) for value in match.group(1, 2) if value]
+    numbers = [cron_number(name, value) for value in match.group(1, 2) if value]
     low, high = CRON_RANGES[name]
     return all(low <= number <= high for number in numbers) and numbers == sorted(
         numbers
     )
 
 
-def _cron_number(name: str, value: str) -> int:
+def cron_number(name: str, value: str) -> int:
     """Return -1, which no field accepts, for what is neither number nor name."""
     names = CRON_NAMES.get(name, "").split()
     if value in names:

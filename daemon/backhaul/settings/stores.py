@@ -1,6 +1,5 @@
 """`[stores.NAME]`: a store of the platform and how it differs from others."""
 
-
 from pydantic import Field
 
 from backhaul.settings.section import Section

@@ -46,6 +46,8 @@ class ShopClient:
     async def facts(self) -> StoreFacts:
         """Read the store's own record; platforms without one say nothing."""
         answer = await self.answer_of("/store")
+        if answer.status == 429 or answer.status >= 500:
+            raise ReadRefused("/store", answer)
         if not answer.ok:
             return StoreFacts()
         data = wire.resource(answer.json())

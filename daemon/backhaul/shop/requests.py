@@ -126,5 +126,19 @@ def shows(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
             restocked or not command.payload["restock"]
         )
     wanted = (command.payload["tracking_company"], command.payload["tracking_number"])
-    parcels = {(p.tracking_company, p.tracking_number) for p in order.shipments}
-    return wanted in parcels
+    return any(
+        (parcel.tracking_company, parcel.tracking_number) == wanted
+        and _holds(raw.get("items"), command.payload["lines"])
+        for parcel, raw in zip(order.shipments, data.get("shipments", ()), strict=True)
+    )
+
+
+def _holds(items: object, lines: list[dict[str, Any]]) -> bool:
+    """Tell whether a parcel can be the one for `lines`; what it does not say fits."""
+    if not lines or not isinstance(items, list):
+        return True
+    parts = [item for item in items if isinstance(item, dict) and "lineItemId" in item]
+    said = [(part["lineItemId"], part.get("quantity")) for part in parts]
+    wanted = [(line["line_id"], line["quantity"]) for line in lines]
+    same = len(said) == len(wanted) and all(line in said for line in wanted)
+    return same or len(said) < len(items)

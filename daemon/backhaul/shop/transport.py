@@ -17,7 +17,8 @@ from tenacity import (
     retry_if_exception_type,
     retry_if_result,
     stop_after_attempt,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 
 from backhaul.core import strict_json
@@ -39,6 +40,8 @@ _NEVER_SENT = (
     httpx.InvalidURL,
 )
 _TRIES = 3
+LONGEST_WAIT_SECONDS = 86_400.0
+"""A platform that asks for more is not obeyed: it would be an outage of ours."""
 
 
 class NotSent(BackhaulError):
@@ -88,7 +91,9 @@ class Answer:
     def retry_after_seconds(self) -> float | None:
         """Return `Retry-After` given in seconds; a date counts as not given."""
         text = self.headers.get("retry-after", "")
-        return float(text) if text.isascii() and text.isdigit() else None
+        if not (text.isascii() and text.isdigit()):
+            return None
+        return min(float(text), LONGEST_WAIT_SECONDS)
 
 
 class Transport:
@@ -132,7 +137,7 @@ class Transport:
             retry=retry_if_exception_type((NotSent, InDoubt))
             | retry_if_result(lambda answer: answer.status in {429, 502, 503, 504}),
             stop=stop_after_attempt(_TRIES),
-            wait=wait_exponential_jitter(initial=0.2, max=5),
+            wait=wait_exponential(multiplier=0.2, max=5) + wait_random(0, 1),
             sleep=self._clock.sleep,
             reraise=True,
         )
@@ -148,7 +153,7 @@ class Transport:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(NotSent),
             stop=stop_after_attempt(_TRIES),
-            wait=wait_exponential_jitter(initial=0.1, max=2),
+            wait=wait_exponential(multiplier=0.1, max=2) + wait_random(0, 1),
             sleep=self._clock.sleep,
             reraise=True,
         )
@@ -169,7 +174,9 @@ class Transport:
                 await response.aclose()
         except _NEVER_SENT as error:
             raise NotSent(_words(error)) from None
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, AttributeError) as error:
+            # AttributeError: on uvloop, of a connection reset as soon as it was made,
+            # anyio asks a socket that is gone for its name.
             raise InDoubt(_words(error)) from None
         return Answer(response.status_code, response.headers, body)
 
@@ -184,4 +191,6 @@ class Transport:
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, httpx.LocalProtocolError):
+        return "LocalProtocolError"  # its text quotes the header, and so the key
     return f"{type(error).__name__}: {error}".rstrip(": ")

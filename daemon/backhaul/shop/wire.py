@@ -6,7 +6,7 @@ the document. Statuses may come in any case, money as text or number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 TRANSIENT = frozenset({"changes", "shipment", "trigger"})
 """Members of a delivery that tell about the event and are not part of the object."""
+
+
+Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that the database can hold."""
 
 
 class _Wire(msgspec.Struct, rename="camel", gc=False):
@@ -60,12 +64,12 @@ class _Cancellation(_Wire):
 
 class _Item(_Wire):
     id: str
-    quantity: int
+    quantity: Integer
     product_id: str | None = None
     variant_id: str | None = None
     sku: str | None = None
     title: str = ""
-    fulfilled_quantity: int = 0
+    fulfilled_quantity: Integer = 0
     unit_price: Any = 0
 
 
@@ -83,7 +87,7 @@ class _Order(_Wire):
     financial_status: str
     fulfillment_status: str
     items: list[_Item]
-    number: int | None = None
+    number: Integer | None = None
     name: str | None = None
     external_id: str | None = None
     confirmation: _Confirmation | None = None
@@ -101,7 +105,7 @@ class _Variant(_Wire):
     barcode: str | None = None
     title: str | None = None
     price: Any = None
-    stock: int | None = None
+    stock: Integer | None = None
 
 
 class _Product(_Wire):
@@ -117,6 +121,9 @@ class _Product(_Wire):
 class _Deletion(_Wire):
     id: str
     deleted_at: str
+    handle: str | None = None
+    title: str | None = None
+    external_id: str | None = None
 
 
 class _Customer(_Wire):
@@ -129,8 +136,8 @@ class _Customer(_Wire):
 
 class _Move(_Wire):
     variant_id: str
-    stock: int
-    adjustment: int = 0
+    stock: Integer
+    adjustment: Integer = 0
 
 
 class _StockChange(_Wire):
@@ -145,7 +152,7 @@ class _StockChange(_Wire):
 class _Level(_Wire):
     product_id: str
     variant_id: str
-    stock: int
+    stock: Integer
     updated_at: str
 
 
@@ -162,9 +169,13 @@ def order(data: Mapping[str, Any]) -> Order:
         status=wire.status.upper(),
         financial_status=wire.financial_status.upper(),
         fulfillment_status=wire.fulfillment_status.upper(),
-        placed_at=_time_or_none(wire.placed_at),
-        cancelled_at=_time_or_none(cancellation.cancelled_at if cancellation else None),
-        total_minor=to_minor(wire.totals.total if wire.totals else 0, wire.currency),
+        placed_at=_time_or_none(wire.placed_at, "placedAt"),
+        cancelled_at=_time_or_none(
+            cancellation.cancelled_at if cancellation else None, "cancelledAt"
+        ),
+        total_minor=_money(
+            wire.totals.total if wire.totals else 0, wire.currency, "totals.total"
+        ),
         currency=wire.currency,
         customer_id=wire.customer.id if wire.customer else None,
         updated_at=_time(wire.updated_at),
@@ -189,7 +200,7 @@ def _item(item: _Item, currency: str) -> Item:
         title=item.title,
         quantity=item.quantity,
         fulfilled_quantity=item.fulfilled_quantity,
-        unit_price_minor=to_minor(item.unit_price, currency),
+        unit_price_minor=_money(item.unit_price, currency, "unitPrice"),
     )
 
 
@@ -198,7 +209,7 @@ def _shipment(parcel: _Shipment) -> Shipment:
         id=parcel.id,
         tracking_company=parcel.tracking_company,
         tracking_number=parcel.tracking_number,
-        shipped_at=_time_or_none(parcel.shipped_at),
+        shipped_at=_time_or_none(parcel.shipped_at, "shippedAt"),
     )
 
 
@@ -226,7 +237,9 @@ def product(data: Mapping[str, Any], currency: str) -> Product:
 
 
 def _variant(variant: _Variant, currency: str) -> Variant:
-    price = None if variant.price is None else to_minor(variant.price, currency)
+    price = variant.price
+    if price is not None:
+        price = _money(price, currency, "price")
     return Variant(variant.id, variant.sku, variant.barcode, variant.title, price)
 
 
@@ -242,7 +255,14 @@ def _without_stock(data: Mapping[str, Any]) -> dict[str, Any]:
 def deletion(data: Mapping[str, Any]) -> Deletion:
     """Read what products/delete carries. Raises Unusable."""
     wire = _read(data, _Deletion)
-    return Deletion(wire.id, _time(wire.deleted_at))
+    return Deletion(
+        id=wire.id,
+        deleted_at=_time(wire.deleted_at, "deletedAt"),
+        handle=wire.handle,
+        title=wire.title or "",
+        external_id=wire.external_id,
+        document=_document(data),
+    )
 
 
 def customer(data: Mapping[str, Any]) -> Customer:
@@ -308,15 +328,22 @@ def _read(data: Mapping[str, Any], shape: type[WireT]) -> WireT:
         raise Unusable(f"not the expected shape: {error}") from None
 
 
-def _time(text: str) -> str:
+def _money(amount: object, currency: str, member: str) -> int:
+    try:
+        return to_minor(amount, currency)
+    except Unusable as error:
+        raise Unusable(f"{member}: {error}") from None
+
+
+def _time(text: str, member: str = "updatedAt") -> str:
     try:
         return normalize(text)
     except ValueError:
-        raise Unusable(f"{text!r} is no time") from None
+        raise Unusable(f"{member}: {text!r:.60} is no time") from None
 
 
-def _time_or_none(text: str | None) -> str | None:
-    return None if text is None else _time(text)
+def _time_or_none(text: str | None, member: str) -> str | None:
+    return None if text is None else _time(text, member)
 
 
 def _document(data: Mapping[str, Any]) -> bytes:

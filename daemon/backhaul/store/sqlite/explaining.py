@@ -153,14 +153,18 @@ class Explainer:
         return [dict(row) for row in self._iterate(query, values)]
 
     def _iterate(self, query: str, values: Any) -> Iterator[sqlite3.Row]:
-        return iter(self._connection.execute(query, values).fetchall())
+        try:
+            return iter(self._connection.execute(query, values).fetchall())
+        except OverflowError:
+            return iter(())  # no row has a number that large
 
 
 _OBJECTS = {
     "order": """
         SELECT coalesce(name, number, id) AS name, store, id, status,
                financial_status, fulfillment_status, awaiting_confirmation, updated_at
-        FROM orders WHERE number = CAST(:number AS INTEGER) AND :number GLOB '[0-9]*'
+        FROM orders WHERE number = CAST(:number AS INTEGER)
+             AND :number GLOB '[0-9]*' AND :number NOT GLOB '*[^0-9]*'
            OR id = :name OR name = :name OR external_id = :name
     """,
     "product": """

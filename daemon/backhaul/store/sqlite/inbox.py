@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = "store, kind, topic, received_at, headers, body"
 _CHUNK = 32
-FOLD_BATCH = 200
+FOLD_BATCH = 64
 """Rows read ahead by one slice of folding."""
 CURSOR = "fold_cursor"
 

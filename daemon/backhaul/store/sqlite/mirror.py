@@ -166,24 +166,25 @@ class MirrorTransaction:
 
     def delete_product(self, store: str, deletion: Deletion, version: Version) -> None:
         """Leave a tombstone; the product's variants and levels go."""
-        key = (store, deletion.id)
+        # The whole row is the deletion's, so that it is the same whatever came before.
         self._connection.execute(
-            """
-            INSERT INTO products (store, id, title, status, deleted_at, updated_at,
-                                  sequence, delivered, read_at, digest)
-            VALUES (?, ?, '', 'deleted', ?, ?, ?, ?, ?, ?)
-            ON CONFLICT (store, id) DO UPDATE SET
-                status = 'deleted', deleted_at = excluded.deleted_at,
-                updated_at = excluded.updated_at, sequence = excluded.sequence,
-                delivered = excluded.delivered, read_at = excluded.read_at,
-                digest = excluded.digest
-            """,
-            (*key, deletion.deleted_at, *_columns(version)),
+            _PUT_PRODUCT,
+            (
+                store,
+                deletion.id,
+                deletion.handle,
+                deletion.title,
+                "deleted",
+                deletion.external_id,
+                deletion.deleted_at,
+                deletion.document.decode(),
+                *_columns(version),
+            ),
         )
         for table in ("variants", "inventory_levels"):
             self._connection.execute(
                 f"DELETE FROM {table} WHERE store = ? AND product_id = ?",  # noqa: S608 - constants
-                key,
+                (store, deletion.id),
             )
 
     def put_order(self, store: str, order: Order, version: Version) -> None:

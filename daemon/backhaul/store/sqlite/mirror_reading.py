@@ -21,7 +21,8 @@ class MirrorReader:
     def orders_called(self, store: str, name: str) -> list[OrderSummary]:
         """Return the orders with this number (`1001`, `#1001`), external id or id."""
         bare = name.removeprefix("#")
-        number = int(bare) if bare.isascii() and bare.isdigit() else None
+        is_number = bare.isascii() and bare.isdigit() and len(bare) < 19
+        number = int(bare) if is_number else None
         rows = self._connection.execute(
             f"""
             {_SUMMARY} WHERE store = ?1 AND number = ?2

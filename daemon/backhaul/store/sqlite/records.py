@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from backhaul.core.clock import to_text
+from backhaul.core.clock import from_text, to_text
 from backhaul.store.contract import (
     Matched,
     QuarantinedRow,
@@ -18,13 +18,16 @@ from backhaul.store.sqlite.mirror_reading import MirrorReader
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
+    from datetime import datetime
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import MatchOne, NewRecord, Unmatched
     from backhaul.store.sqlite.writer import Writer
 
-RETRY = timedelta(seconds=1)
-"""How long a waiting record rests before it is matched again."""
+SHORTEST_REST = timedelta(milliseconds=50)
+LONGEST_REST = timedelta(seconds=1)
+"""A waiting record rests as long as it has waited: its order is a moment behind, or far
+away."""
 
 
 class SqliteRecords:
@@ -73,7 +76,7 @@ class SqliteRecords:
 
         def unit(connection: sqlite3.Connection) -> list[RecordOutcome]:
             moment = self._clock.now()
-            now, rested = to_text(moment), to_text(moment + RETRY)
+            now = to_text(moment)
             rows = connection.execute(
                 """
                 SELECT id, instance, store, key, payload, locator, received_at
@@ -85,7 +88,7 @@ class SqliteRecords:
             waiting = [WaitingRecord(*row) for row in rows]
             connection.executemany(
                 "UPDATE records SET retry_at = ? WHERE id = ?",
-                [(rested, record.id) for record in waiting],
+                [(_rested(record, moment), record.id) for record in waiting],
             )
             return [_match(connection, record, now, match_one) for record in waiting]
 
@@ -116,6 +119,11 @@ class SqliteRecords:
             )
 
         await self._writer.urgent(unit)
+
+
+def _rested(record: WaitingRecord, now: datetime) -> str:
+    waited = now - from_text(record.received_at)
+    return to_text(now + min(max(waited, SHORTEST_REST), LONGEST_REST))
 
 
 def _accept_one(

@@ -1,9 +1,10 @@
 """The one writer: a thread that owns the only write connection.
 
-Work arrives as units. A round takes every urgent unit that waits, the accepted
-deliveries as one batch, and one slice of background work; each unit in its own
-SAVEPOINT, all in one commit with `synchronous=FULL`. Futures resolve after the commit,
-so whoever was answered can rely on the disk (architecture, Life of an event).
+Work arrives as units. A round takes every urgent unit that waits, with the accepted
+deliveries as one batch; or, when it is its turn, one slice of background work. Each
+unit has its own SAVEPOINT, and a round is one commit with `synchronous=FULL`. Futures
+resolve after the commit, so whoever was answered can rely on the disk (architecture,
+Life of an event).
 """
 
 from __future__ import annotations
@@ -42,36 +43,36 @@ class _Job(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Append:
-    row: Row
-    future: asyncio.Future[int]
+class _Batch:
+    rows: list[Row] = field(default_factory=list)
+    futures: list[asyncio.Future[int]] = field(default_factory=list)
+
+
+_Item: TypeAlias = "_Job[Any] | _Batch | _Signal"
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
-    future: asyncio.Future[Any]
-    value: object = None
-    error: Exception | None = None
+class _Failure:
+    error: Exception
 
 
 @dataclass(slots=True)
 class _Round:
     jobs: list[_Job[Any]] = field(default_factory=list)
-    appends: list[_Append] = field(default_factory=list)
+    appends: _Batch = field(default_factory=_Batch)
     last: bool = False
 
-    def take(self, item: _Job[Any] | _Append | _Signal) -> None:
-        if isinstance(item, _Append):
-            self.appends.append(item)
+    def take(self, item: _Item) -> None:
+        if isinstance(item, _Batch):
+            self.appends.rows.extend(item.rows)
+            self.appends.futures.extend(item.futures)
         elif isinstance(item, _Job):
             self.jobs.append(item)
         else:
             self.last = self.last or item is _Signal.STOP
 
     def futures(self) -> list[asyncio.Future[Any]]:
-        return [item.future for item in self.appends] + [
-            job.future for job in self.jobs
-        ]
+        return [*self.appends.futures, *(job.future for job in self.jobs)]
 
 
 class Writer:
@@ -80,15 +81,18 @@ class Writer:
     def __init__(self, path: Path, append_batch: AppendBatch) -> None:
         self._path = path
         self._append_batch = append_batch
-        self._urgent: queue.SimpleQueue[_Job[Any] | _Append | _Signal]
-        self._urgent = queue.SimpleQueue()
+        self._urgent: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._background: queue.SimpleQueue[_Job[Any]] = queue.SimpleQueue()
+        self._gathered = _Batch()
+        self._under_way = False
+        self._background_is_next = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
         """Open the connection in its thread. Call from the running event loop."""
         self._loop = asyncio.get_running_loop()
+        self._under_way = False
         self._thread = threading.Thread(
             target=self._work, name="backhaul-writer", daemon=True
         )
@@ -98,105 +102,126 @@ class Writer:
         """Finish what was handed in, then close. Safe to call twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
+            self._hand_over()
             self._urgent.put(_Signal.STOP)
             await asyncio.to_thread(thread.join)
 
     def urgent(self, unit: Unit[T]) -> asyncio.Future[T]:
         """Run a unit in the next round. Waiting for it may raise Busy."""
-        job = _Job(unit, self._future())
+        job = _Job(unit, self._open_loop().create_future())
         self._urgent.put(job)
         return job.future
 
     def background(self, unit: Unit[T]) -> asyncio.Future[T]:
         """Run a unit of at most 5 ms behind the urgent ones. May raise Busy."""
-        job = _Job(unit, self._future())
+        job = _Job(unit, self._open_loop().create_future())
         self._background.put(job)
         self._urgent.put(_Signal.WAKE)
         return job.future
 
     def append(self, row: Row) -> asyncio.Future[int]:
         """Add a row to the inbox; resolves with its id once it is on the disk."""
-        item = _Append(row, self._future())
-        self._urgent.put(item)
-        return item.future
+        future = self._open_loop().create_future()
+        if not self._gathered.rows and not self._under_way:
+            self._open_loop().call_soon(self._hand_over)
+        self._gathered.rows.append(row)
+        self._gathered.futures.append(future)
+        return future
 
-    def _future(self) -> asyncio.Future[Any]:
+    def _hand_over(self) -> None:
+        """Give the thread all rows gathered since it took the last.
+
+        One batch is under way at a time and the thread is woken once for it, not once
+        for each row: a wake is a fight for the interpreter lock.
+        """
+        if self._gathered.rows:
+            self._urgent.put(self._gathered)
+            self._gathered, self._under_way = _Batch(), True
+
+    def _finish(self, futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
+        """After a commit: let the thread go on, then answer."""
+        self._under_way = False
+        self._hand_over()
+        _resolve(futures, results)
+
+    def _open_loop(self) -> asyncio.AbstractEventLoop:
         if self._thread is None or self._loop is None:
             raise Busy("the database is closed")
-        return self._loop.create_future()
+        return self._loop
 
     def _work(self) -> None:
         connection = connections.open_writer(self._path)
         try:
             last = False
-            while not last:
+            while not last or not self._background.empty():
                 work = self._collect()
-                self._publish(self._commit(connection, work))
-                last = work.last
+                self._publish(work, self._commit(connection, work))
+                last = last or work.last
         finally:
             connection.close()
 
     def _collect(self) -> _Round:
-        """Wait for work, then take all that is there and one background slice."""
+        """Take all that is urgent or, in turn, one background slice.
+
+        Never both: who waits for an accept would wait for the slice as well.
+        """
+        if self._background_is_next and not self._background.empty():
+            self._background_is_next = False
+            return _Round(jobs=[self._background.get()])
         work = _Round()
-        work.take(self._urgent.get())
+        if self._background.empty():
+            work.take(self._urgent.get())
         while not self._urgent.empty():
             work.take(self._urgent.get())
-        if not self._background.empty():
-            work.take(self._background.get())
-            if not self._background.empty():
-                self._urgent.put(_Signal.WAKE)
+        self._background_is_next = True
         return work
 
-    def _commit(self, connection: sqlite3.Connection, work: _Round) -> list[_Result]:
-        if not work.jobs and not work.appends:
+    def _commit(self, connection: sqlite3.Connection, work: _Round) -> list[Any]:
+        """Return a value or a failure for each future of the round."""
+        futures = work.futures()
+        if not futures:
             return []
         try:
             connection.execute("BEGIN IMMEDIATE")
-            results = self._append(connection, work.appends)
+            results: list[Any] = []
+            if work.appends.rows:
+                results += self._append_batch(connection, work.appends.rows)
             results += [_run(connection, job) for job in work.jobs]
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            busy = Busy(f"the database does not take writes now: {error}")
-            return [_Result(future, error=busy) for future in work.futures()]
+            told = error
+            if isinstance(error, sqlite3.Error):
+                told = Busy(f"the database does not take writes now: {error}")
+            return [_Failure(told)] * len(futures)
         return results
 
-    def _append(
-        self, connection: sqlite3.Connection, appends: list[_Append]
-    ) -> list[_Result]:
-        if not appends:
-            return []
-        ids = self._append_batch(connection, [item.row for item in appends])
-        pairs = zip(appends, ids, strict=True)
-        return [_Result(item.future, value=id_) for item, id_ in pairs]
-
-    def _publish(self, results: list[_Result]) -> None:
+    def _publish(self, work: _Round, results: list[Any]) -> None:
         if results and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, results)
+            self._loop.call_soon_threadsafe(self._finish, work.futures(), results)
 
 
-def _run(connection: sqlite3.Connection, job: _Job[Any]) -> _Result:
+def _run(connection: sqlite3.Connection, job: _Job[Any]) -> object:
     """Run one unit so that its failure undoes its own work only."""
     connection.execute("SAVEPOINT unit")
     try:
-        value = job.unit(connection)
+        value: object = job.unit(connection)
     except Exception as error:
         if connections.concerns_the_file(error):
             raise
         connection.execute("ROLLBACK TO unit")
         connection.execute("RELEASE unit")
-        return _Result(job.future, error=error)
+        return _Failure(error)
     connection.execute("RELEASE unit")
-    return _Result(job.future, value=value)
+    return value
 
 
-def _resolve(results: list[_Result]) -> None:
-    for result in results:
-        if result.future.done():
+def _resolve(futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
+    for future, result in zip(futures, results, strict=True):
+        if future.done():
             continue
-        if result.error is None:
-            result.future.set_result(result.value)
+        if isinstance(result, _Failure):
+            future.set_exception(result.error)
         else:
-            result.future.set_exception(result.error)
+            future.set_result(result)

@@ -1,0 +1,140 @@
+"""The daemon's side of the ledger: its tables, read at one moment."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from backhaul.store.sqlite.connections import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Row: TypeAlias = "dict[str, Any]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """One store's rows as the daemon keeps them, columns by name.
+
+    `set_aside` are events and records in quarantine or not handled, `sightings` when
+    each order was first folded, `scans` how long each applied command of a scanner took
+    from the receipt (`began`) to the store's answer (`ended`).
+    """
+
+    orders: Sequence[Row] = ()
+    order_items: Sequence[Row] = ()
+    shipments: Sequence[Row] = ()
+    products: Sequence[Row] = ()
+    variants: Sequence[Row] = ()
+    customers: Sequence[Row] = ()
+    inventory_levels: Sequence[Row] = ()
+    stock_ledger: Sequence[Row] = ()
+    commands: Sequence[Row] = ()
+    set_aside: Sequence[Row] = ()
+    sightings: Sequence[Row] = ()
+    scans: Sequence[Row] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a person watches: how much has come through, and what waits."""
+
+    mirrored: int
+    fulfilled: int
+    cancelled: int
+    adjusted: int
+    parked: int
+    to_fold: int
+    open_commands: int
+    waiting_records: int
+    newest_event: int
+
+    @property
+    def waiting(self) -> int:
+        return self.to_fold + self.open_commands + self.waiting_records
+
+
+def read_books(database: Path, store: str, scanner: str) -> Books:
+    """Read everything in one transaction. Raises sqlite3.Error."""
+    with closing(open_reader(database)) as connection:
+        connection.execute("BEGIN")
+        values = {"store": store, "scanner": scanner}
+        return Books(
+            **{
+                name: [dict(row) for row in connection.execute(query, values)]
+                for name, query in _TABLES.items()
+            }
+        )
+
+
+def read_progress(database: Path) -> Progress:
+    """Count, on a connection of its own. Raises sqlite3.Error."""
+    with closing(open_reader(database)) as connection:
+        return Progress(*connection.execute(_PROGRESS).fetchone())
+
+
+def recent_latency_seconds(database: Path) -> float | None:
+    """Return the median time from placed to mirrored of the last orders."""
+    with closing(open_reader(database)) as connection:
+        taken = sorted(row[0] for row in connection.execute(_RECENT))
+    return taken[len(taken) // 2] if taken else None
+
+
+def damage(database: Path) -> list[str]:
+    """Return what SQLite finds wrong with the file: nothing, if all is well."""
+    with closing(open_reader(database)) as connection:
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    return [] if found == ["ok"] else found
+
+
+_MIRROR = (
+    "orders",
+    "order_items",
+    "shipments",
+    "products",
+    "variants",
+    "customers",
+    "inventory_levels",
+    "stock_ledger",
+    "commands",
+)
+_TABLES = {
+    **{name: f"SELECT * FROM {name} WHERE store = :store" for name in _MIRROR},  # noqa: S608 - constants
+    "set_aside": """
+        SELECT 'event ' || id AS name, state, coalesce(detail, '') AS reason
+        FROM events WHERE state IN ('quarantined', 'unhandled') AND store = :store
+        UNION ALL
+        SELECT source || ' ' || coalesce(nullif(locator, ''), key), 'quarantined',
+               reason FROM quarantine WHERE source = 'record'
+    """,
+    "sightings": """
+        SELECT object_id AS order_id, min(folded_at) AS folded_at FROM event_outcomes
+        WHERE kind = 'order' AND state = 'folded' GROUP BY object_id
+    """,
+    "scans": """
+        SELECT r.received_at AS began, c.settled_at AS ended
+        FROM records r JOIN commands c ON c.id = r.command_id
+        WHERE r.store = :store AND r.instance = :scanner AND c.state = 'applied'
+    """,
+}
+_PROGRESS = """
+    SELECT (SELECT count(*) FROM orders),
+           (SELECT count(*) FROM commands WHERE kind = 'fulfill' AND state = 'applied'),
+           (SELECT count(*) FROM commands WHERE kind = 'cancel' AND state = 'applied'),
+           (SELECT count(*) FROM commands WHERE kind = 'adjust' AND state = 'applied'),
+           (SELECT count(*) FROM commands WHERE state = 'parked'),
+           (SELECT coalesce(max(id), 0) FROM inbox)
+             - (SELECT coalesce(max(id), 0) FROM event_outcomes),
+           (SELECT count(*) FROM commands
+             WHERE state IN ('planned', 'sending', 'uncertain')),
+           (SELECT count(*) FROM records WHERE state = 'waiting'),
+           (SELECT coalesce(max(id), 0) FROM inbox)
+"""
+_RECENT = """
+    SELECT (julianday(min(e.folded_at)) - julianday(o.placed_at)) * 86400
+    FROM (SELECT id, placed_at FROM orders ORDER BY number DESC LIMIT 50) o
+    JOIN event_outcomes e ON e.object_id = o.id GROUP BY o.id
+"""

@@ -1,0 +1,221 @@
+"""Compares commands with their effects at the store, and causes with commands."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from backhaul.core.identity import tag
+from backhaul.core.lifecycle import OPEN, State
+from backhaul.demo.findings import Finding, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from backhaul.demo.books import Books, Row
+    from backhaul.demo.causes import Cause
+
+Identity: TypeAlias = "tuple[str, ...]"
+"""What a cause and its command have in common."""
+GIVEN = frozenset({"ORDER_PLACED", "ORDER_CANCELLED", "INITIAL_STOCK"})
+"""Reasons for moves of stock that the store itself makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """How often a command took effect, and in which way not as it should have."""
+
+    count: int
+    wrong: str = ""
+
+
+class StoreBooks:
+    """The store's state, indexed by what a command leaves behind."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self.orders: dict[str, Row] = {order["id"]: order for order in state["orders"]}
+        self.history: Sequence[Row] = state["history"]
+        self.parcels: dict[Identity, list[str]] = defaultdict(list)
+        self.tagged: dict[str, list[Row]] = defaultdict(list)
+        self.put_back: dict[str, Counter[str]] = defaultdict(Counter)
+        for order in self.orders.values():
+            for parcel in order["shipments"]:
+                tracking = (parcel["trackingCompany"], parcel["trackingNumber"])
+                self.parcels[tracking].append(order["id"])
+        for entry in self.history:
+            self.tagged[entry["note"] or ""].append(entry)
+            if entry["reason"] == "ORDER_CANCELLED":
+                moved = {entry["variantId"]: entry["adjustment"]}
+                self.put_back[entry["orderId"]].update(moved)
+
+
+def check_commands(store: StoreBooks, books: Books) -> Iterator[Finding]:
+    """Yield each command whose effect is not what its state says."""
+    for command in books.commands:
+        effects = effects_of(command, store)
+        name = f"{command['kind']} command {command['id'][:8]} for {command['target']}"
+        for kind, what in _judge(command, effects):
+            yield Finding(kind, name, what)
+
+
+def effects_of(command: Row, store: StoreBooks) -> Effects:
+    """Find what a command did at the store, by its tag or tracking number."""
+    return _EFFECTS[command["kind"]](command, json.loads(command["payload"]), store)
+
+
+def _judge(command: Row, effects: Effects) -> Iterator[tuple[Kind, str]]:
+    state = command["state"]
+    if effects.count > 1:
+        yield Kind.DOUBLED, f"took effect {effects.count} times"
+    elif effects.count == 0 and state == State.APPLIED:
+        yield Kind.LOST, "is applied, but the store shows no effect"
+    elif effects.count == 1 and state in {State.REJECTED, State.SUPERSEDED}:
+        yield Kind.UNEXPECTED, f"is {state}, yet it took effect"
+    if effects.count and effects.wrong:
+        yield Kind.DIFFERING, effects.wrong
+    if state == State.PARKED:
+        had = "had its effect" if effects.count else "had no effect"
+        yield Kind.PARKED, f"{had}: {command['reason']}"
+    elif state in OPEN:
+        yield Kind.DIFFERING, f"is still {state}: {command['reason']}"
+
+
+def _fulfilled(command: Row, payload: Row, store: StoreBooks) -> Effects:
+    tracking = (payload["tracking_company"], payload["tracking_number"])
+    shipped = store.parcels.get(tracking, [])
+    elsewhere = [order for order in shipped if order != command["target"]]
+    wrong = f"was shipped with {', '.join(elsewhere)}" if elsewhere else ""
+    return Effects(len(shipped), wrong)
+
+
+def _cancelled(command: Row, payload: Row, store: StoreBooks) -> Effects:
+    order = store.orders.get(command["target"])
+    cancellation = order and order["cancellation"]
+    if not order or not cancellation or cancellation["note"] != tag(command["id"]):
+        return Effects(0)
+    if cancellation["restocked"] != payload["restock"]:
+        return Effects(1, f"restocked is {cancellation['restocked']}")
+    taken = Counter[str]()
+    for item in order["items"]:
+        taken[item["variantId"]] += item["quantity"] if payload["restock"] else 0
+    return _put_back(+taken, +store.put_back[order["id"]])
+
+
+def _put_back(taken: Counter[str], returned: Counter[str]) -> Effects:
+    """Tell a restock that happened once from one that did not, or twice."""
+    twice = Counter({variant: 2 * units for variant, units in taken.items()})
+    if taken and returned == twice:
+        return Effects(2)
+    wrong = "" if returned == taken else f"put {dict(returned)} back, not {dict(taken)}"
+    return Effects(1, wrong)
+
+
+def _adjusted(command: Row, payload: Row, store: StoreBooks) -> Effects:
+    entries = store.tagged.get(tag(command["id"]), [])
+    asked = (command["target"], payload["variant_id"], payload["delta"])
+    told = json.loads(command["evidence"] or "{}").get("adjustment_id")
+    wrong = []
+    for entry in entries:
+        did = (entry["productId"], entry["variantId"], entry["adjustment"])
+        if did != asked:
+            wrong.append(f"moved {did}, not {asked}")
+        if told not in {None, entry["adjustmentId"]}:
+            wrong.append(f"is {entry['adjustmentId']}, but {told} was noted")
+    return Effects(len(entries), "; ".join(wrong))
+
+
+_EFFECTS: Mapping[str, Callable[[Row, Row, StoreBooks], Effects]] = {
+    "fulfill": _fulfilled,
+    "cancel": _cancelled,
+    "adjust": _adjusted,
+}
+
+
+def check_causes(
+    store: StoreBooks, books: Books, causes: Sequence[Cause]
+) -> Iterator[Finding]:
+    """Yield causes without their one command, and commands without a cause."""
+    by_identity: dict[Identity, list[Row]] = defaultdict(list)
+    for command in books.commands:
+        by_identity[_identity_of(command)].append(command)
+    for cause in causes:
+        found = by_identity.pop(_identity(cause), [])
+        yield from _check_cause(cause, found, store)
+    for commands in by_identity.values():
+        for command in commands:
+            name = f"{command['kind']} command {command['id'][:8]}"
+            yield Finding(Kind.UNEXPECTED, name, f"nobody asked: {command['cause']}")
+
+
+def _check_cause(
+    cause: Cause, commands: Sequence[Row], store: StoreBooks
+) -> Iterator[Finding]:
+    if not commands and cause.acknowledged:
+        yield Finding(Kind.LOST, str(cause), "became no command")
+    elif len(commands) > 1:
+        yield Finding(Kind.DOUBLED, str(cause), f"became {len(commands)} commands")
+    for command in commands:
+        ended = command["state"] in {State.REJECTED, State.SUPERSEDED}
+        if ended and not effects_of(command, store).count:
+            what = f"is {command['state']}: {command['reason']}"
+            yield Finding(Kind.LOST, str(cause), what)
+        if told := _misheard(cause, json.loads(command["payload"])):
+            yield Finding(Kind.DIFFERING, str(cause), told)
+
+
+def _misheard(cause: Cause, payload: Row) -> str:
+    said = _SAID[cause.kind](cause)
+    return "; ".join(
+        f"{name} is {payload[name]!r}, not {value!r}"
+        for name, value in said.items()
+        if payload[name] != value
+    )
+
+
+_SAID: Mapping[str, Callable[[Cause], Row]] = {
+    "fulfill": lambda cause: {"tracking_company": cause.tracking_company},
+    "cancel": lambda cause: {"restock": cause.restock},
+    "adjust": lambda cause: {"delta": cause.delta},
+}
+
+
+def _identity(cause: Cause) -> Identity:
+    if cause.kind == "fulfill":
+        return (cause.kind, cause.order_id, cause.tracking_number)
+    if cause.kind == "cancel":
+        return (cause.kind, cause.order_id)
+    return (cause.kind, f"record {cause.instance} {cause.locator}")
+
+
+def _identity_of(command: Row) -> Identity:
+    if command["kind"] == "fulfill":
+        number = json.loads(command["payload"])["tracking_number"]
+        return ("fulfill", command["target"], number)
+    if command["kind"] == "cancel":
+        return ("cancel", command["target"])
+    return ("adjust", command["cause"])
+
+
+def check_strays(store: StoreBooks, books: Books) -> Iterator[Finding]:
+    """Yield effects at the store that belong to none of our commands."""
+    tags = {tag(command["id"]) for command in books.commands}
+    asked = {_tracking(c) for c in books.commands if c["kind"] == "fulfill"}
+    for tracking, orders in store.parcels.items():
+        if tracking not in asked:
+            yield Finding(Kind.UNEXPECTED, f"parcel of {orders[0]}", f"{tracking}")
+    for order in store.orders.values():
+        if order["cancellation"] and order["cancellation"]["note"] not in tags:
+            what = "is cancelled, and not by a command of ours"
+            yield Finding(Kind.UNEXPECTED, f"order {order['name']}", what)
+    for entry in store.history:
+        if entry["reason"] not in GIVEN and entry["note"] not in tags:
+            name = f"stock of {entry['sku']}"
+            what = f"moved by {entry['adjustment']}, and not by a command of ours"
+            yield Finding(Kind.UNEXPECTED, name, what)
+
+
+def _tracking(command: Row) -> Identity:
+    payload = json.loads(command["payload"])
+    return (payload["tracking_company"], payload["tracking_number"])

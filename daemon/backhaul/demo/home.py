@@ -1,0 +1,159 @@
+"""Where a demo keeps everything: folders, secrets, ports, the configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+STORE = "demo"
+SCANNER, COURIER = "scanner", "courier"
+DEVICES = ("handheld-1", "handheld-2")
+FIRST_PORT, PORTS = 20_000, 12_000
+"""Below the range from which outgoing connections take theirs: a program that is down
+for a moment must find its port free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The four listeners. A restart uses the same ones."""
+
+    reference: int
+    control: int
+    public: int
+    admin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of one demo."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "backhaul.toml"
+
+    @property
+    def reference_data(self) -> Path:
+        return self.path / "reference"
+
+    @property
+    def state_dir(self) -> Path:
+        return self.path / "daemon"
+
+    @property
+    def database(self) -> Path:
+        return self.state_dir / "backhaul.db"
+
+    @property
+    def drop(self) -> Path:
+        return self.path / "drop"
+
+    def secret(self, name: str) -> Path:
+        return self.path / "secrets" / name
+
+    def prepare(self) -> None:
+        """Make the folders. Raises BackhaulError when something is there already."""
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise BackhaulError(f"{self.path} is not empty; name a new folder")
+        for folder in (self.path, self.path / "secrets", self.drop):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def keep_secret(self, name: str, lines: Iterable[str]) -> None:
+        """Write a file that only its owner may open."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        descriptor = os.open(self.secret(name), flags, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def make_device_tokens(self) -> dict[str, str]:
+        """Give each scanner a token, and keep them for the daemon."""
+        tokens = {device: secrets.token_urlsafe(24) for device in DEVICES}
+        lines = [f"{device}={token}" for device, token in tokens.items()]
+        self.keep_secret("scanner_tokens", lines)
+        return tokens
+
+    def write_config(self, ports: Ports, base_url: str) -> None:
+        """Write the daemon's configuration; it holds no secret itself."""
+        text = _CONFIG.format(**self._values(ports, base_url))
+        self.config.write_text(text, encoding="utf-8")
+
+    def _values(self, ports: Ports, base_url: str) -> dict[str, object]:
+        texts = {
+            "state_dir": self.state_dir,
+            "drop": self.drop,
+            "base_url": base_url,
+            "api_key": self.secret("api_key"),
+            "webhook_secrets": self.secret("webhook_secrets"),
+            "tokens": self.secret("scanner_tokens"),
+        }
+        quoted = {
+            name: json.dumps(str(text), ensure_ascii=False)
+            for name, text in texts.items()
+        }
+        return {**quoted, "public": ports.public, "admin": ports.admin}
+
+
+def free_ports() -> Ports:
+    """Choose four ports that nobody listens on."""
+    chosen: set[int] = set()
+    while len(chosen) < 4:
+        port = FIRST_PORT + secrets.randbelow(PORTS)
+        if _is_free(port):
+            chosen.add(port)
+    return Ports(*chosen)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+_CONFIG = f"""\
+# Written by `backhaul demo`.
+state_dir = {{state_dir}}
+
+[public]
+host = "{HOST}"
+port = {{public}}
+
+[admin]
+port = {{admin}}
+
+[push]
+retry_base = "200ms"
+retry_cap = "2s"
+
+[stores.{STORE}]
+base_url = {{base_url}}
+api_key_file = {{api_key}}
+webhook_secrets_file = {{webhook_secrets}}
+
+[connectors.{SCANNER}]
+type = "scanner"
+tokens_file = {{tokens}}
+
+# Files are moved in whole, so none has to be watched until it stops growing.
+[connectors.{COURIER}]
+type = "file_drop"
+path = {{drop}}
+every = "250ms"
+settle_seconds = 0
+key_columns = ["document"]
+"""

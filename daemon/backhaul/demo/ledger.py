@@ -1,0 +1,155 @@
+"""The ledger: the store's own books against the daemon's, every row explained.
+
+Pure functions over what was read, so that any test that runs a store and a daemon can
+hold the two against each other. Call it when both are quiet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import from_text
+from backhaul.demo.effects import (
+    StoreBooks,
+    check_causes,
+    check_commands,
+    check_strays,
+)
+from backhaul.demo.findings import Finding, Kind
+from backhaul.demo.mirrored import check_mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from backhaul.demo.books import Books
+    from backhaul.demo.causes import Cause, Placement
+    from backhaul.demo.mirrored import State
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long something took, in seconds, over `count` cases."""
+
+    count: int
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What was compared, and everything that does not agree.
+
+    `mirrored` runs from an order's `createdAt` at the store to when the daemon folded
+    it, `fulfilled` from the daemon's receipt for a scan to the store's answer to the
+    command.
+    """
+
+    orders: int
+    commands: int
+    findings: tuple[Finding, ...]
+    mirrored: Latency
+    fulfilled: Latency
+
+    def of(self, kind: Kind) -> list[Finding]:
+        """Return the findings of one kind."""
+        return [finding for finding in self.findings if finding.kind is kind]
+
+    def balances(self, *, may_park: bool = False) -> bool:
+        """Tell whether nothing is wrong.
+
+        A parked command is right only where a program was killed: `may_park`.
+        """
+        wrong = {finding.kind for finding in self.findings}
+        return not wrong - ({Kind.PARKED} if may_park else set())
+
+
+def draw_up(
+    state: State,
+    books: Books,
+    causes: Sequence[Cause],
+    placements: Sequence[Placement] | None = None,
+) -> Ledger:
+    """Compare. `placements` are the orders that shoppers were told of, if known."""
+    store = StoreBooks(state)
+    found = chain(
+        check_mirror(state, books),
+        check_commands(store, books),
+        check_causes(store, books, causes),
+        check_strays(store, books),
+        _check_set_aside(books),
+        _check_stock(state, store),
+        [] if placements is None else _check_placements(store, placements),
+    )
+    return Ledger(
+        orders=len(store.orders),
+        commands=len(books.commands),
+        findings=tuple(found),
+        mirrored=_latency(_sightings(store, books)),
+        fulfilled=_latency((row["began"], row["ended"]) for row in books.scans),
+    )
+
+
+def _check_set_aside(books: Books) -> Iterator[Finding]:
+    for row in books.set_aside:
+        what = f"{row['state']}: {row['reason']}"
+        yield Finding(Kind.UNEXPECTED, row["name"], what)
+
+
+def _check_placements(
+    store: StoreBooks, placements: Sequence[Placement]
+) -> Iterator[Finding]:
+    """Hold the store to its word: a shopper may have tried twice, but bought once."""
+    for placed in placements:
+        order = store.orders.get(placed.order_id)
+        name = f"order #{placed.number}"
+        if order is None:
+            yield Finding(Kind.LOST, name, "was placed, the store has forgotten it")
+        elif _lines(order["items"]) != placed.lines:
+            yield Finding(Kind.DIFFERING, name, "holds not what the shopper ordered")
+    told = Counter(placed.order_id for placed in placements)
+    for order_id, order in store.orders.items():
+        if told[order_id] != 1:
+            what = f"belongs to {told[order_id]} shoppers"
+            yield Finding(Kind.UNEXPECTED, f"order {order['name']}", what)
+
+
+def _lines(items: Iterable[dict[str, str | int]]) -> dict[str, int]:
+    units = Counter[str]()
+    for item in items:
+        units[str(item["variantId"])] += int(item["quantity"])
+    return dict(units)
+
+
+def _check_stock(state: State, store: StoreBooks) -> Iterator[Finding]:
+    """Work out every stock level anew from what was ordered, returned and adjusted."""
+    expected = Counter[str]()
+    for entry in store.history:
+        if entry["reason"] not in {"ORDER_PLACED", "ORDER_CANCELLED"}:
+            expected[entry["variantId"]] += entry["adjustment"]
+    for order in store.orders.values():
+        for item in order["items"]:
+            left = item["quantity"] - item["restockedQuantity"]
+            expected[item["variantId"]] -= left
+    for level in state["levels"]:
+        if level["stock"] != (should := expected[level["variantId"]]):
+            what = f"is {level['stock']}, the work done leaves {should}"
+            yield Finding(Kind.DIFFERING, f"stock of {level['sku']}", what)
+
+
+def _sightings(store: StoreBooks, books: Books) -> Iterator[tuple[str, str]]:
+    for row in books.sightings:
+        if (order := store.orders.get(row["order_id"])) is not None:
+            yield order["createdAt"], row["folded_at"]
+
+
+def _latency(spans: Iterable[tuple[str, str]]) -> Latency:
+    seconds = sorted(
+        (from_text(ended) - from_text(began)).total_seconds() for began, ended in spans
+    )
+    if not seconds:
+        return Latency(0, 0.0, 0.0)
+    last = len(seconds) - 1
+    return Latency(len(seconds), seconds[last // 2], seconds[round(last * 0.99)])

@@ -1,0 +1,161 @@
+"""Starts the reference server and the daemon as two processes joined by HTTP."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from backhaul.demo.home import HOST, STORE, Home, Ports, free_ports
+from backhaul.demo.programs import Program, ProgramFailed
+from backhaul.ingest.folding import TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+
+RETRY_SCHEDULE = "0,0.2,1,5,30"
+"""Seconds before each try of a webhook: a demo has no 27 hours."""
+ASK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach the store that the reference server plays."""
+
+    public_url: str
+    control_url: str
+    control_token: str
+    subdomain: str
+    api_key: str
+
+    @classmethod
+    def read(cls, home: Home) -> Access:
+        """Read what the reference server wrote for scripts."""
+        found = json.loads((home.reference_data / "access.json").read_text())
+        store = found["stores"][0]
+        return cls(
+            found["public_url"],
+            found["control_url"],
+            found["control_token"],
+            store["subdomain"],
+            store["api_key"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two running programs. Either may be killed and restarted."""
+
+    home: Home
+    ports: Ports
+    reference: Program
+    daemon: Program
+    access: Access
+    device_tokens: Mapping[str, str]
+
+    @property
+    def public_url(self) -> str:
+        """Where the daemon receives webhooks and scans."""
+        return f"http://{HOST}:{self.ports.public}"
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://{HOST}:{self.ports.admin}"
+
+    async def server_state(self) -> dict[str, Any]:
+        """Return the reference server's own books, whole. Raises httpx.HTTPError."""
+        access = self.access
+        headers = {"Authorization": f"Bearer {access.control_token}"}
+        url = f"{access.control_url}/_control/stores/{access.subdomain}/state"
+        async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
+            answer = await client.get(url, headers=headers)
+            state: dict[str, Any] = answer.raise_for_status().json()
+            return state
+
+
+@asynccontextmanager
+async def open_pair(
+    folder: Path,
+    clock: Clock,
+    *,
+    limits: bool = False,
+    retry_schedule: str = RETRY_SCHEDULE,
+    ports: Ports | None = None,
+) -> AsyncIterator[Pair]:
+    """Run both in a new folder; at the end stop the daemon first.
+
+    Raises ProgramFailed with the last words of the one that does not start.
+    """
+    home, ports = Home(folder), ports or free_ports()
+    home.prepare()
+    reference = _reference(home, ports, clock, limits, retry_schedule)
+    daemon = _daemon(home, ports, clock)
+    try:
+        await reference.start()
+        access = Access.read(home)
+        tokens = await _introduce(home, ports, access)
+        await daemon.start()
+        yield Pair(home, ports, reference, daemon, access, tokens)
+    finally:
+        await daemon.stop()
+        await reference.stop()
+
+
+def _reference(
+    home: Home, ports: Ports, clock: Clock, limits: bool, retry_schedule: str
+) -> Program:
+    options = {
+        "--data": home.reference_data,
+        "--port": ports.reference,
+        "--control-port": ports.control,
+        "--fixture": "demo",
+        "--limits": "on" if limits else "off",
+        "--retry-schedule": retry_schedule,
+        "--log-level": "warning",
+    }
+    words = [str(word) for option in options.items() for word in option]
+    return Program(
+        "the reference server",
+        ["backhaul_reference", *words],
+        home.path / "reference.log",
+        f"http://{HOST}:{ports.control}/_control/healthz",
+        clock,
+    )
+
+
+def _daemon(home: Home, ports: Ports, clock: Clock) -> Program:
+    return Program(
+        "the daemon",
+        ["backhaul", "--debug", "run", "--config", str(home.config)],
+        home.path / "daemon.log",
+        f"http://{HOST}:{ports.admin}/readyz",
+        clock,
+    )
+
+
+async def _introduce(home: Home, ports: Ports, access: Access) -> dict[str, str]:
+    """Subscribe the daemon to the store, and write all it needs to know."""
+    address = f"http://{HOST}:{ports.public}/webhooks/{STORE}"
+    home.keep_secret("api_key", [access.api_key])
+    home.keep_secret("webhook_secrets", [await _subscribe(access, address)])
+    home.write_config(ports, access.public_url)
+    return home.make_device_tokens()
+
+
+async def _subscribe(access: Access, address: str) -> str:
+    """Ask for every topic; return the secret that the deliveries are signed with."""
+    headers = {"Authorization": f"Bearer {access.api_key}"}
+    body = {"address": address, "topics": list(TOPICS)}
+    async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
+        url = f"{access.public_url}/api/v1/webhooks"
+        answer = await client.post(url, json=body, headers=headers)
+    if not answer.is_success:
+        raise ProgramFailed(f"the subscription was refused: {answer.status_code}")
+    secret: str = answer.json()["data"]["secret"]
+    return secret

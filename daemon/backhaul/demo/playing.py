@@ -1,0 +1,172 @@
+"""Plays a demo: without end, or once through with the ledger at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import signal
+import tempfile
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from backhaul.demo.books import read_books
+from backhaul.demo.home import SCANNER, STORE
+from backhaul.demo.ledger import draw_up
+from backhaul.demo.pair import open_pair
+from backhaul.demo.quiet import until_quiet
+from backhaul.demo.shop_floor import LIVE, ShopFloor, at_once
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.demo.ledger import Ledger
+    from backhaul.demo.pair import Pair
+    from backhaul.demo.screen import Screen
+    from backhaul.demo.shop_floor import Pace
+
+T = TypeVar("T")
+OK, FAILED, INTERRUPTED = 0, 1, 130
+QUIET_SECONDS = 90.0
+"""Longest wait for both sides; the last retry of a webhook takes 36 s."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a play ended: the ledger, and what was not quiet when time was up."""
+
+    ledger: Ledger
+    busy: tuple[str, ...]
+
+    def passes(self, *, may_park: bool = False) -> bool:
+        """Tell whether both sides came to rest and agree."""
+        return not self.busy and self.ledger.balances(may_park=may_park)
+
+
+async def conclude(pair: Pair, floor: ShopFloor, clock: Clock) -> Result:
+    """Wait until both sides are quiet, and hold them against each other."""
+    state, busy = await until_quiet(pair, clock, QUIET_SECONDS)
+    books = read_books(pair.home.database, STORE, SCANNER)
+    return Result(draw_up(state, books, floor.causes, floor.placements), tuple(busy))
+
+
+def floor_for(pair: Pair, pace: Pace, seed: int, clock: Clock) -> ShopFloor:
+    """Return a floor whose choices depend on the seed alone."""
+    rng = random.Random(seed)  # noqa: S311 - plays a shop, guards nothing
+    return ShopFloor(pair, pace, rng, clock)
+
+
+async def run_once(
+    screen: Screen, clock: Clock, *, orders: int, keep: Path | None, seed: int
+) -> int:
+    """Play once and print the ledger. Returns the exit code."""
+
+    async def play(pair: Pair) -> Result:
+        floor = floor_for(pair, at_once(orders), seed, clock)
+        screen.say(f"playing {orders} orders (seed {seed})")
+        async with beside(screen.follow(pair, floor, clock)):
+            await floor.play()
+            return await conclude(pair, floor, clock)
+
+    screen.say("starting a store and the daemon")
+    with _folder(keep) as (folder, kept):
+        result = await _with_pair(play, folder, clock, limits=False)
+        if result is None:
+            return INTERRUPTED
+        screen.show(result.ledger)
+        for what in result.busy:
+            screen.say(f"not quiet after {QUIET_SECONDS:.0f} s: {what}")
+        if result.passes():
+            return OK
+        kept()
+        screen.say(f"everything is kept in {folder}")
+        return FAILED
+
+
+async def run_live(
+    screen: Screen, clock: Clock, *, keep: Path | None, seed: int
+) -> int:
+    """Play until Ctrl-C or SIGTERM. Returns the exit code."""
+
+    async def play(pair: Pair) -> None:
+        floor = floor_for(pair, LIVE, seed, clock)
+        screen.welcome(pair)
+        async with beside(screen.follow(pair, floor, clock)):
+            await floor.play()
+
+    screen.say("starting a store and the daemon")
+    with _folder(keep) as (folder, _):
+        await _with_pair(play, folder, clock, limits=True)
+    screen.say("both programs are stopped")
+    return OK
+
+
+async def _with_pair(
+    play: Callable[[Pair], Awaitable[T]], folder: Path, clock: Clock, *, limits: bool
+) -> T | None:
+    """Run both programs while `play` plays. None when a signal ended it."""
+
+    async def work() -> T:
+        async with (
+            open_pair(folder, clock, limits=limits) as pair,
+            beside(pair.reference.watch(), pair.daemon.watch()),
+        ):
+            return await play(pair)
+
+    return await _interruptible(work())
+
+
+async def _interruptible(work: Coroutine[Any, Any, T]) -> T | None:
+    """Wait for work; a signal cancels it, and then None is returned."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(work)
+            signaled = group.create_task(stopped.wait())
+            await asyncio.wait({task, signaled}, return_when=asyncio.FIRST_COMPLETED)
+            signaled.cancel()
+            task.cancel()
+    except BaseExceptionGroup as failed:
+        raise _first(failed) from None
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    return None if task.cancelled() else task.result()
+
+
+@asynccontextmanager
+async def beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let endless work go on meanwhile; what fails in it fails the whole."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Lend a folder, gone afterwards unless it was asked for or something failed.
+
+    Calling what comes with it keeps it too.
+    """
+    if keep is not None:
+        yield keep.absolute(), lambda: None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="backhaul-demo-"))
+    wanted: list[bool] = []
+    yield folder, lambda: wanted.append(True)
+    if not wanted:
+        shutil.rmtree(folder)

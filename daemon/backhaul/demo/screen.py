@@ -1,0 +1,137 @@
+"""What a demo shows: a live table or plain lines, and the ledger at the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from backhaul.demo.books import read_progress, recent_latency_seconds
+from backhaul.demo.findings import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from backhaul.core.clock import Clock
+    from backhaul.demo.ledger import Latency, Ledger
+    from backhaul.demo.pair import Pair
+    from backhaul.demo.shop_floor import ShopFloor
+
+LIVE_SECONDS, LINES_SECONDS = 0.5, 5.0
+SHOWN = 20
+"""Findings of one kind that are printed; the rest is counted."""
+
+Figures = list[tuple[str, str]]
+
+
+class Screen:
+    """The terminal, or whatever the output goes to."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(Text(text))
+
+    def welcome(self, pair: Pair) -> None:
+        """Say where everything is, and what may be tried."""
+        for name, text in _places(pair):
+            self.console.print(Text(f"{name:<32}", style="dim").append(text, "not dim"))
+
+    async def follow(self, pair: Pair, floor: ShopFloor, clock: Clock) -> None:
+        """Show how the work goes, for ever. Cancel to stop."""
+        if not self.console.is_terminal:
+            while True:
+                await clock.sleep(LINES_SECONDS)
+                self.say(_line(_figures(pair.home.database, floor)))
+        with Live(console=self.console, transient=True) as live:
+            while True:
+                live.update(_panel(_figures(pair.home.database, floor)))
+                await clock.sleep(LIVE_SECONDS)
+
+    def show(self, ledger: Ledger) -> None:
+        """Print the ledger, and explain each of its nonzero rows."""
+        table = Table(title="ledger", box=box.SIMPLE_HEAD, show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for kind in Kind:
+            count = len(ledger.of(kind))
+            table.add_row(kind.value, Text(str(count), style="red" if count else ""))
+        table.add_row("orders", str(ledger.orders))
+        table.add_row("commands", str(ledger.commands))
+        table.add_row("placed to mirrored", _spoken(ledger.mirrored))
+        table.add_row("scanned to fulfilled", _spoken(ledger.fulfilled))
+        self.console.print(table)
+        for kind in Kind:
+            self._explain(ledger, kind)
+
+    def _explain(self, ledger: Ledger, kind: Kind) -> None:
+        found = ledger.of(kind)
+        for finding in found[:SHOWN]:
+            self.say(str(finding))
+        if len(found) > SHOWN:
+            self.say(f"{kind}: and {len(found) - SHOWN} more")
+
+
+def _places(pair: Pair) -> Figures:
+    # Not on the PATH where it runs from a virtual environment.
+    backhaul = "backhaul" if shutil.which("backhaul") else sys.argv[0]
+    config = pair.home.config
+    return [
+        ("the store (reference server)", pair.access.public_url),
+        ("its control side", pair.access.control_url),
+        ("the daemon receives at", pair.public_url),
+        ("its admin side", pair.admin_url),
+        ("CSV files are taken from", str(pair.home.drop)),
+        ("try", f"{backhaul} why order 1001 --config {config}"),
+        ("", f"{backhaul} status --config {config}"),
+        ("", f"{backhaul} commands list --config {config}"),
+    ]
+
+
+def _figures(database: Path, floor: ShopFloor) -> Figures:
+    """Return what is shown while the work goes on."""
+    progress = read_progress(database)
+    latency = recent_latency_seconds(database)
+    return [
+        ("placed", str(len(floor.placements))),
+        ("mirrored", str(progress.mirrored)),
+        ("fulfilled", str(progress.fulfilled)),
+        ("cancelled", str(progress.cancelled)),
+        ("adjusted", str(progress.adjusted)),
+        ("waiting", str(progress.waiting)),
+        ("parked", str(progress.parked)),
+        ("placed to mirrored", "-" if latency is None else _milliseconds(latency)),
+    ]
+
+
+def _line(figures: Figures) -> str:
+    return ", ".join(f"{name} {value}" for name, value in figures)
+
+
+def _panel(figures: Figures) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, _ in figures:
+        table.add_column(name, justify="right")
+    table.add_row(*(value for _, value in figures))
+    return Group(table, Text("Ctrl-C stops both programs", style="dim"))
+
+
+def _spoken(latency: Latency) -> str:
+    if not latency.count:
+        return "none"
+    p50, p99 = _milliseconds(latency.p50), _milliseconds(latency.p99)
+    return f"p50 {p50}, p99 {p99} of {latency.count}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"

@@ -1,0 +1,165 @@
+"""The shop floor: shoppers buy, the warehouse ships, the office cancels and counts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.demo import paperwork
+from backhaul.demo.paperwork import Clerk
+from backhaul.demo.scanners import Handheld
+from backhaul.demo.shoppers import SoldOut, Storefront, fill_cart
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import AsyncIterator, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.demo.causes import Cause, Placement
+    from backhaul.demo.pair import Pair
+    from backhaul.demo.shoppers import Article
+
+SCAN, COURIER, CANCEL, LEAVE = "scan", "courier", "cancel", "leave"
+FATES = {SCAN: 50, COURIER: 30, CANCEL: 12, LEAVE: 8}
+"""What becomes of an order, out of a hundred."""
+ORDERS_PER_COUNT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast the floor works; `orders` is None for a day without end.
+
+    The pauses are in seconds, chosen between the two numbers.
+    """
+
+    orders: int | None
+    shoppers: int
+    shopper_pause: tuple[float, float]
+    packing_pause: tuple[float, float]
+    paper_seconds: float
+
+
+def at_once(orders: int) -> Pace:
+    """Everything as fast as the two programs take it."""
+    return Pace(orders, 6, (0.0, 0.0), (0.0, 0.0), 0.25)
+
+
+LIVE = Pace(None, 1, (1.5, 4.0), (0.5, 2.5), 6.0)
+"""A pace to watch, and within the store's limits for one address."""
+
+
+class ShopFloor:
+    """Everybody who works against the pair, and what they did.
+
+    `placements` and `causes` grow as the work is acknowledged.
+    """
+
+    def __init__(
+        self, pair: Pair, pace: Pace, rng: random.Random, clock: Clock
+    ) -> None:
+        self.placements: list[Placement] = []
+        self.causes: list[Cause] = []
+        self._pair = pair
+        self._pace = pace
+        self._rng = rng
+        self._clock = clock
+        self._packed: asyncio.Queue[Placement] = asyncio.Queue()
+        drop, said = pair.home.drop, self.causes.append
+        self._courier = Clerk(drop, paperwork.FULFILLMENTS, said)
+        self._office = Clerk(drop, paperwork.CANCELLATIONS, said)
+        self._keeper = Clerk(drop, paperwork.STOCK_DELTAS, said)
+        people = pace.orders or 200
+        self._customers = max(2, people * 2 // 3)
+        wanted = itertools.count() if pace.orders is None else range(pace.orders)
+        self._wanted = iter(wanted)
+        self._articles: Sequence[Article] = ()
+        self._counted = 0
+
+    async def play(self) -> None:
+        """Work until every order is placed and everything is said, or for ever."""
+        async with self._equipment() as (storefront, handhelds):
+            self._articles = await storefront.articles()
+            async with asyncio.TaskGroup() as group:
+                staff = [group.create_task(self._pack(each)) for each in handhelds]
+                for clerk in self._clerks:
+                    work = clerk.work(self._pace.paper_seconds, self._clock)
+                    staff.append(group.create_task(work))
+                await self._sell(storefront)
+                await self._packed.join()
+                for clerk in self._clerks:
+                    clerk.hand_in()
+                for task in staff:
+                    task.cancel()
+
+    @property
+    def _clerks(self) -> tuple[Clerk, ...]:
+        return (self._courier, self._office, self._keeper)
+
+    @asynccontextmanager
+    async def _equipment(self) -> AsyncIterator[tuple[Storefront, list[Handheld]]]:
+        async with AsyncExitStack() as stack:
+            storefront = Storefront(self._pair.access, self._clock)
+            stack.push_async_callback(storefront.close)
+            handhelds = []
+            for device, token in self._pair.device_tokens.items():
+                url = self._pair.public_url
+                handheld = Handheld(device, token, url, self._clock)
+                stack.push_async_callback(handheld.close)
+                handhelds.append(handheld)
+            yield storefront, handhelds
+
+    async def _sell(self, storefront: Storefront) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._pace.shoppers):
+                group.create_task(self._shop(storefront))
+
+    async def _shop(self, storefront: Storefront) -> None:
+        for number in self._wanted:
+            placed = await self._buy(storefront, number)
+            self.placements.append(placed)
+            self._hand_over(placed)
+            await self._pause(self._pace.shopper_pause)
+
+    async def _buy(self, storefront: Storefront, number: int) -> Placement:
+        """Place one order; where the shelf is empty, choose again."""
+        attempt = 0
+        while True:
+            attempt += 1
+            cart = fill_cart(self._rng, self._articles, self._customers)
+            try:
+                return await storefront.place(cart, f"shopper-{number}-{attempt}")
+            except SoldOut:
+                self._count()
+                await self._pause(self._pace.shopper_pause)
+
+    def _hand_over(self, order: Placement) -> None:
+        (fate,) = self._rng.choices(list(FATES), weights=list(FATES.values()))
+        if fate == SCAN:
+            self._packed.put_nowait(order)
+        elif fate == COURIER:
+            self._courier.note(*paperwork.parcel(order))
+        elif fate == CANCEL:
+            self._office.note(*paperwork.cancellation(order))
+        if len(self.placements) % ORDERS_PER_COUNT == 0:
+            self._count()
+
+    def _count(self) -> None:
+        """Correct an article's stock: mostly new goods, now and then a unit less."""
+        article = self._rng.choice(self._articles)
+        delta = self._rng.choice((-1, 12, 20, 24))
+        self._counted += 1
+        document = f"COUNT-{self._counted:04}"
+        self._keeper.note(*paperwork.count(document, article.sku, delta))
+
+    async def _pack(self, handheld: Handheld) -> None:
+        while True:
+            order = await self._packed.get()
+            await self._pause(self._pace.packing_pause)
+            self.causes.append(await handheld.pack(order))
+            self._packed.task_done()
+
+    async def _pause(self, between: tuple[float, float]) -> None:
+        await self._clock.sleep(self._rng.uniform(*between))

@@ -1,0 +1,163 @@
+"""The daemon beside a real platform, in one process: news in, work out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from support.daemon import connected
+from support.databases import count, rows
+from support.reference_shop import Shop, open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.app import Daemon
+    from support.daemon import Office
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "shop") as opened:
+        yield opened
+
+
+async def scan(
+    office: Office, daemon: Daemon, order: str, number: str = "T1"
+) -> httpx.Response:
+    members = {"mode": "pack", "code": order, "trackingNumber": number}
+    headers = {"Authorization": f"Bearer {office.device_token}"}
+    async with httpx.AsyncClient() as client:
+        return await client.post(
+            f"{daemon.public_url}/connect/bench/scan", json=members, headers=headers
+        )
+
+
+def order_states(office: Office) -> list[tuple[Any, ...]]:
+    return rows(
+        office.database,
+        "SELECT number, status, fulfillment_status FROM orders ORDER BY number",
+    )
+
+
+def command_states(office: Office) -> list[tuple[Any, ...]]:
+    return rows(office.database, "SELECT kind, state FROM commands ORDER BY seq")
+
+
+async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
+    product = await shop.product(stock=10)
+    async with connected(shop) as (office, daemon):
+        first, second = await shop.order(product), await shop.order(product)
+        await until(lambda: count(office.database, "orders") == 2, "the orders")
+        answer = await scan(office, daemon, "#1001")
+        assert (answer.status_code, answer.json()["accepted"]) == (200, True)
+        office.put(
+            "fulfillments-1.csv",
+            "order,tracking_company,tracking_number",
+            "1002,DHL,T2",
+        )
+        await until(
+            lambda: [state[2] for state in order_states(office)] == ["FULFILLED"] * 2,
+            "both are known to be shipped",
+        )
+        assert command_states(office) == [("fulfill", "applied")] * 2
+        levels = rows(office.database, "SELECT stock FROM inventory_levels")
+        assert levels == [(8,)]
+    for order, number in ((first, "T1"), (second, "T2")):
+        shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
+        assert [p["trackingNumber"] for p in shown["shipments"]] == [number]
+
+
+async def test_what_was_there_before_is_read(shop: Shop) -> None:
+    product = await shop.product(stock=10)
+    for _ in range(3):
+        await shop.order(product)
+    async with connected(shop) as (office, _):
+        await until(lambda: count(office.database, "orders") == 3, "the orders")
+        await until(
+            lambda: (
+                rows(office.database, "SELECT stock FROM inventory_levels") == [(7,)]
+            ),
+            "the stock",
+        )
+
+
+async def test_the_same_scan_twice_ships_once(shop: Shop) -> None:
+    product = await shop.product()
+    async with connected(shop) as (office, daemon):
+        order = await shop.order(product)
+        await until(lambda: count(office.database, "orders") == 1, "the order")
+        answers = await asyncio.gather(
+            *(scan(office, daemon, "1001") for _ in range(5))
+        )
+        assert {answer.status_code for answer in answers} == {200}
+        await until(lambda: ("fulfill", "applied") in command_states(office), "shipped")
+        assert command_states(office) == [("fulfill", "applied")]
+    shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
+    assert len(shown["shipments"]) == 1
+
+
+async def test_a_scan_that_comes_before_its_order_waits_for_it(shop: Shop) -> None:
+    product = await shop.product()
+    async with connected(shop) as (office, daemon):
+        answer = await scan(office, daemon, "1001")
+        assert answer.status_code == 200
+        assert rows(office.database, "SELECT state FROM records") == [("waiting",)]
+        await shop.order(product)
+        await until(
+            lambda: command_states(office) == [("fulfill", "applied")], "it is shipped"
+        )
+
+
+async def test_a_device_that_is_not_known_is_refused(shop: Shop) -> None:
+    async with connected(shop) as (office, daemon):
+        office.device_token = "wrong"
+        answer = await scan(office, daemon, "1001")
+        assert answer.status_code == 401
+        assert count(office.database, "records") == 0
+
+
+async def test_stock_and_cancellations_go_out_by_file(shop: Shop) -> None:
+    product = await shop.product(stock=10, sku="LAMP")
+    async with connected(shop) as (office, _):
+        order = await shop.order(product, 2)
+        await until(lambda: count(office.database, "orders") == 1, "the order")
+        office.put("cancellations-1.csv", "order,restock,reason", "1001,yes,CUSTOMER")
+        await until(
+            lambda: order_states(office) == [(1001, "CANCELLED", "RESTOCKED")],
+            "it is cancelled",
+        )
+        office.put("stock-deltas-1.csv", "sku,adjustment,reason", "LAMP,-4,DAMAGED")
+        await until(
+            lambda: (
+                rows(office.database, "SELECT stock FROM inventory_levels") == [(6,)]
+            ),
+            "the stock",
+        )
+        ledger = rows(
+            office.database,
+            "SELECT adjustment, stock_after, reason FROM stock_ledger ORDER BY id",
+        )
+    shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
+    assert shown["cancellation"]["restocked"] is True
+    assert ledger[-1][:2] == (-4, 6)
+
+
+async def test_health_and_readiness_are_told_apart(shop: Shop) -> None:
+    async with connected(shop) as (office, daemon), httpx.AsyncClient() as client:
+        for path in ("/healthz", "/readyz"):
+            assert (await client.get(daemon.admin_url + path)).status_code == 200
+        status = (await client.get(f"{daemon.admin_url}/api/status")).json()
+        assert status["public_url"] == daemon.public_url
+        assert status["connectors"]["courier"]["up"] is True
+        assert set(status["stores"]) == {"main"}
+        for path in ("/api/status", "/healthz", "/webhooks"):
+            answer = await client.get(daemon.public_url + path)
+            assert answer.status_code == 404
+        mode = (office.folder / "state" / "backhaul.sock").stat().st_mode
+        assert mode & 0o777 == 0o600

@@ -1,0 +1,1 @@
+"""Measures throughput and latency: `python -m bench`, or `make bench`."""

@@ -1,0 +1,104 @@
+"""`python -m bench [ROW…]`: runs rows, shows a table, writes JSON on request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench import machine
+from bench.fold import fold
+from bench.ingest import ingest, ingest_folding
+from bench.results import CountsDisagreeError, Rounds, Scale
+from bench.servers import DiedError
+
+Row: TypeAlias = Callable[[Scale], Rounds]
+
+ROWS: dict[str, Row] = {
+    "ingest": ingest,
+    "ingest-folding": ingest_folding,
+    "fold": fold,
+}
+DIRECTORY = Path("var/bench")
+
+app = typer.Typer(add_completion=False)
+
+
+def _run(rows: list[str], scale: Scale, console: Console) -> tuple[dict[str, Any], int]:
+    """Run the rows; a row whose counts disagree has no figures, only a reason."""
+    results: dict[str, Any] = {}
+    failed = 0
+    for name in rows:
+        try:
+            rounds = ROWS[name](scale)
+        except (CountsDisagreeError, DiedError) as error:
+            failed += 1
+            results[name] = {"failed": str(error)}
+            console.print(f"{name}: {error}", style="bold red")
+            continue
+        results[name] = [figure.to_json() for figure in rounds.figures.values()]
+        console.print(_table(name, rounds))
+    return results, failed
+
+
+def _table(name: str, rounds: Rounds) -> Table:
+    table = Table("", "median", "lowest", "highest", "", title=name)
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    for figure in rounds.figures.values():
+        values = (figure.median, min(figure.values), max(figure.values))
+        table.add_row(figure.name, *map(_shown, values), figure.unit)
+    return table
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _known(names: list[str] | None) -> list[str]:
+    unknown = set(names or ()) - set(ROWS)
+    if unknown:
+        raise typer.BadParameter(f"no such row: {', '.join(sorted(unknown))}")
+    return names or list(ROWS)
+
+
+@app.command()
+def main(
+    row: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Any of {', '.join(ROWS)}.", callback=_known),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each row.")] = 5,
+    requests: Annotated[int, typer.Option(min=10, help="Requests a load.")] = 30_000,
+    orders: Annotated[int, typer.Option(min=1, help="Orders a fold.")] = 20_000,
+    connections: Annotated[int, typer.Option(min=1)] = 64,
+    directory: Annotated[
+        Path, typer.Option(help="Where databases lie meanwhile; not a tmpfs.")
+    ] = DIRECTORY,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write everything here as well.")
+    ] = None,
+) -> None:
+    """Measure. Ends with 1 when counts disagree, never because of a time."""
+    directory.mkdir(parents=True, exist_ok=True)
+    measured_on = machine.describe(directory)
+    console = Console()
+    console.print(measured_on)
+    scale = Scale(directory, rounds, requests, orders, connections)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    with machine.load_core():
+        results, failed = _run(row or list(ROWS), scale, console)
+    if json_file is not None:
+        document = {"at": started, "machine": measured_on, "rows": results}
+        json_file.write_text(json.dumps(document, indent=2) + "\n")
+    raise typer.Exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,60 @@
+"""Starts a measured process on its core, and stops it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STOP_SECONDS = 60
+TESTS = Path(__file__).resolve().parents[1]
+
+
+class DiedError(Exception):
+    """A measured process ended before its time."""
+
+
+def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
+    core = machine.cores()[0]
+    pinned = [] if core is None else ["--core", str(core)]
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments, *pinned],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+@contextmanager
+def serving(kind: str, database: Path) -> Iterator[tuple[int, int]]:
+    """Run a server and give its port and process id; at the end it stops in order."""
+    with _start("bench.serving", kind, str(database)) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line.strip():
+                raise DiedError(f"the {kind} server did not start")
+            yield int(line), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(STOP_SECONDS)
+    if code != 0:
+        raise DiedError(f"the {kind} server ended with {code}")
+
+
+def run(module: str, *arguments: str) -> str:
+    """Run a module to its end and return what it printed."""
+    with _start(module, *arguments) as process:
+        output, _ = process.communicate()
+    if process.returncode != 0:
+        raise DiedError(f"{module} ended with {process.returncode}")
+    return output

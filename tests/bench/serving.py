@@ -1,0 +1,97 @@
+"""The measured servers, each in a process of its own: `python -m bench.serving`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import uvloop
+from aiohttp import web
+
+from backhaul.core import signature
+from backhaul.core.clock import SystemClock
+from backhaul.ingest.drain import Drain
+from backhaul.ingest.receiver import Receiver
+from backhaul.listening import Listener, bind_tcp
+from backhaul.public import site
+from backhaul.store.opening import open_store
+from bench import machine
+from bench.orders import PATH, SECRET, STORE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aiohttp.typedefs import Handler
+
+MAX_BODY_BYTES = 1_048_576
+REQUEST_SECONDS = 10.0
+
+
+class Kind(StrEnum):
+    """What is served: nothing kept, kept, or kept and folded."""
+
+    BARE = "bare"
+    KEEPING = "keeping"
+    FOLDING = "folding"
+
+
+def bare_handler() -> Handler:
+    """Return the yardstick: read the body, check its signature, answer."""
+
+    async def receive(request: web.Request) -> web.Response:
+        body = await request.read()
+        presented = request.headers.get(signature.HEADER, "")
+        known = signature.verify(body, presented, [SECRET]) is not None
+        return web.Response(status=200 if known else 401)
+
+    return receive
+
+
+@contextlib.asynccontextmanager
+async def _routes(kind: Kind, database: Path) -> AsyncIterator[list[web.RouteDef]]:
+    if kind is Kind.BARE:
+        yield [web.post(PATH, bare_handler())]
+        return
+    clock = SystemClock()
+    store = open_store(database, clock)
+    store.start()
+    drain = Drain(store.inbox, clock, {}, lambda: None)
+    secrets = {STORE: [SECRET]}
+    receiver = Receiver(store.inbox, clock, secrets, REQUEST_SECONDS, drain.wake)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            folding = [tasks.create_task(drain.run())] if kind is Kind.FOLDING else []
+            yield receiver.routes()
+            for task in folding:
+                task.cancel()
+    finally:
+        await store.stop()
+
+
+async def _serve(kind: Kind, database: Path) -> None:
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    async with _routes(kind, database) as routes:
+        listener = Listener(site.build(routes, MAX_BODY_BYTES))
+        sock = bind_tcp("127.0.0.1", 0, "bench")
+        await listener.start(sock)
+        typer.echo(sock.getsockname()[1])
+        await stopping.wait()
+        await listener.stop()
+
+
+def main(
+    kind: Kind, database: str, core: Annotated[int | None, typer.Option()] = None
+) -> None:
+    """Serve on a free port, which is printed, until SIGTERM."""
+    machine.pin(core)
+    uvloop.run(_serve(kind, Path(database)))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,80 @@
+"""The benchmarks run and their counts agree; what they measure is not judged here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from backhaul.core import signature
+from bench import __main__ as command
+from bench import load, orders, servers
+from bench.results import CountsDisagreeError, Rounds, Scale, agree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIGURES = {
+    "ingest": {"ratio to bare", "control, bare to bare", "ours, p99", "bare"},
+    "ingest-folding": {"ratio to bare", "not folded at the end of the load"},
+    "fold": {"ratio to plain rows", "orders folded"},
+}
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> Scale:
+    return Scale(tmp_path, rounds=1, requests=40, orders=40, connections=4)
+
+
+@pytest.mark.parametrize("row", FIGURES)
+def test_a_row_runs_and_its_counts_agree(row: str, scale: Scale) -> None:
+    figures = command.ROWS[row](scale).figures
+    assert figures.keys() >= FIGURES[row]
+    assert {len(figure.values) for figure in figures.values()} == {1}
+
+
+def test_every_row_is_tried() -> None:
+    assert command.ROWS.keys() == FIGURES.keys()
+
+
+def test_a_row_whose_counts_disagree_has_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disagree(_: Scale) -> Rounds:
+        agree("rows in the inbox", 2, 1)
+        raise AssertionError("two counts that differ agreed")
+
+    monkeypatch.setitem(command.ROWS, "fold", disagree)
+    report = tmp_path / "report.json"
+    arguments = ["fold", "--directory", str(tmp_path), "--json", str(report)]
+    ran = CliRunner().invoke(command.app, arguments)
+    assert ran.exit_code == 1
+    document = json.loads(report.read_text())
+    failure = "rows in the inbox: expected 2, found 1"
+    assert document["rows"] == {"fold": {"failed": failure}}
+    assert document["machine"]["python"] == sys.version.split()[0]
+
+
+def test_a_row_that_is_not_known_is_refused() -> None:
+    assert CliRunner().invoke(command.app, ["unheard-of"]).exit_code == 2
+
+
+def test_an_answer_that_is_no_200_fails_the_load(tmp_path: Path) -> None:
+    forged = orders.requests(1)[0].replace(b"Ana Example", b"Eve Example")
+    with servers.serving("keeping", tmp_path / "bench.db") as (port, _):
+        loaded = load.send(port, [forged], connections=2)
+    assert loaded.statuses == {401: 1}
+    with pytest.raises(CountsDisagreeError, match="answers"):
+        agree("answers", {200: 1}, dict(loaded.statuses))
+
+
+def test_orders_are_distinct_signed_and_of_a_usual_size() -> None:
+    bodies = list(orders.bodies(100))
+    assert len(set(bodies)) == 100
+    assert all(2_400 < len(body) < 2_800 for body in bodies)
+    request = orders.requests(1)[0]
+    assert signature.sign(bodies[0], orders.SECRET) in request
+    assert request.endswith(bodies[0])

@@ -1,0 +1,218 @@
+"""What the program shows agrees with the database, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.daemon import backhaul, connected_process, in_process, office_of
+from support.databases import count, rows
+from support.shopping import buy
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+HEADER = "order,tracking_company,tracking_number"
+
+
+@pytest.fixture(scope="module")
+def shipped(platform: ReferenceProcess) -> dict[str, Any]:
+    return buy(platform)
+
+
+@pytest.fixture(scope="module")
+def office(platform: ReferenceProcess, shipped: dict[str, Any]) -> Iterator[Office]:
+    """A daemon that ran: one parcel sent, one row waiting, two set aside."""
+    number = shipped["number"]
+    with connected_process(platform) as started:
+        office = started.office
+        query = "SELECT 1 FROM orders WHERE number = ?"
+        await_true(lambda: rows(office.database, query, number), "the order")
+        good = [f"{number},DHL,L-1", "777777,DHL,L-2"]
+        office.put("fulfillments-1.csv", HEADER, *good)
+        office.put("fulfillments-2.csv", HEADER, ",DHL,L-3")
+        shown = "SELECT 1 FROM shipments WHERE tracking_number = 'L-1'"
+        await_true(lambda: rows(office.database, shown), "its echo")
+        await_true(lambda: count(office.database, "quarantine") == 1, "the bad row")
+        running = backhaul("status", "--json", config=office.config).json()
+        assert running["daemon"]["public_url"].startswith("http://127.0.0.1:")
+        told = backhaul("status", config=office.config).out
+        assert "runs since" in told
+        assert "connector courier" in told
+        assert started.terminate() == 0
+        yield office
+
+
+def listed(office: Office, *arguments: str) -> Any:
+    return in_process(*arguments, "--json", config=office.config).json()
+
+
+def test_the_events_are_those_of_the_database(office: Office) -> None:
+    found = listed(office, "events", "list", "-n", "1000")
+    query = "SELECT id, topic, state FROM events ORDER BY id DESC"
+    shown = [(row["id"], row["topic"], row["state"]) for row in found]
+    assert shown == rows(office.database, query)
+    assert len(shown) > 10
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "column"),
+    [("--state", "folded", "state"), ("--topic", "orders/fulfilled", "topic")],
+)
+def test_events_can_be_narrowed(
+    option: str, value: str, column: str, office: Office
+) -> None:
+    found = listed(office, "events", "list", option, value, "-n", "1000")
+    query = f"SELECT count(*) FROM events WHERE {column} = ?"  # noqa: S608 - constants
+    assert {row[column] for row in found} == {value}
+    assert [(len(found),)] == rows(office.database, query, value)
+
+
+def test_one_event_is_shown_as_it_came(office: Office) -> None:
+    query = "SELECT id, body FROM events WHERE topic = 'orders/fulfilled' LIMIT 1"
+    ((id_, body),) = rows(office.database, query)
+    found = listed(office, "events", "show", str(id_))
+    assert found["body"] == body.decode()
+    told = in_process("events", "show", id_, config=office.config)
+    assert told.code == 0
+    assert "orders/fulfilled" in told.out
+
+
+def test_the_commands_are_those_of_the_database(office: Office) -> None:
+    (found,) = listed(office, "commands", "list")
+    query = "SELECT id, kind, target, state, attempts FROM commands"
+    (expected,) = rows(office.database, query)
+    names = ("id", "kind", "target", "state", "attempts")
+    assert tuple(found[name] for name in names) == expected
+    assert found["state"] == "applied"
+    assert listed(office, "commands", "list", "--state", "parked") == []
+    assert listed(office, "commands", "list", "--kind", "cancel") == []
+
+
+def test_one_command_is_shown_with_its_attempts(office: Office) -> None:
+    ((id_,),) = rows(office.database, "SELECT id FROM commands")
+    found = listed(office, "commands", "show", id_[:8])
+    assert found["id"] == id_
+    (attempt,) = found["attempts"]
+    assert (attempt["outcome"], attempt["status"]) == ("confirmed", 200)
+    told = in_process("commands", "show", id_[:8], config=office.config)
+    assert "confirmed" in told.out
+
+
+def test_the_quarantine_is_that_of_the_database(office: Office) -> None:
+    (found,) = listed(office, "quarantine", "list")
+    query = "SELECT id, source, name, locator, reason FROM quarantine"
+    names = ("id", "source", "name", "locator", "reason")
+    assert [tuple(found[name] for name in names)] == rows(office.database, query)
+    whole = listed(office, "quarantine", "show", str(found["id"]))
+    assert whole["raw"].endswith(",DHL,L-3")
+
+
+def test_status_counts_what_is_there(office: Office) -> None:
+    found = backhaul("status", "--json", config=office.config).json()
+    assert found["daemon"] is None
+    assert found["events"] == count(office.database, "inbox")
+    assert found["orders"] == count(office.database, "orders")
+    assert (found["to_fold"], found["waiting_records"], found["quarantined"]) == (
+        0,
+        1,
+        1,
+    )
+    assert found["commands"] == {"applied": 1}
+    told = backhaul("status", config=office.config)
+    assert told.code == 0
+    assert "is not running; start it with: backhaul run" in told.out
+
+
+def test_why_tells_the_whole_life_of_an_order(
+    office: Office, shipped: dict[str, Any]
+) -> None:
+    for name in (str(shipped["number"]), shipped["name"], shipped["id"]):
+        (found,) = listed(office, "why", "order", name)
+        assert found["id"] == shipped["id"]
+    life = [(row["what"].split()[0], row["state"]) for row in found["timeline"]]
+    for step in (
+        ("event", "folded"),
+        ("record", "accepted"),
+        ("fulfill", "planned"),
+        ("attempt", "confirmed"),
+        ("fulfill", "applied"),
+    ):
+        assert step in life
+    moments = [row["at"] for row in found["timeline"]]
+    assert moments == sorted(moments)
+    told = in_process("why", "order", shipped["name"], config=office.config)
+    for word in ("orders/fulfilled", "fulfillments-1.csv:2", "confirmed", "applied"):
+        assert word in told.out.replace("\n", "")
+
+
+def test_why_knows_products_and_skus(office: Office, shipped: dict[str, Any]) -> None:
+    line = shipped["items"][0]
+    (product,) = listed(office, "why", "product", line["productId"])
+    assert product["id"] == line["productId"]
+    (variant,) = listed(office, "why", "sku", line["sku"])
+    assert variant["id"] == line["variantId"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "hint"),
+    [
+        (
+            ("events", "show", 999_999),
+            "there is no event 999999",
+            "backhaul events list",
+        ),
+        (("commands", "show", "feed"), "begins with 'feed'", "backhaul commands list"),
+        (("quarantine", "show", 77), "there is no row 77", "backhaul quarantine list"),
+        (("why", "order", "4711"), "no order is called '4711'", "backhaul events list"),
+        (("why", "order", "9" * 30), "no order is called", "backhaul events list"),
+        (("why", "sku", "%"), "no sku is called '%'", "backhaul events list"),
+    ],
+)
+def test_what_is_not_there_is_said_with_a_hint(
+    arguments: tuple[object, ...], what: str, hint: str, office: Office
+) -> None:
+    said = in_process(*arguments, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    (line,) = said.err.splitlines()
+    assert what in line
+    assert hint in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("events", "show", 2**63),
+        ("quarantine", "show", 10**30),
+        ("events", "list", "-n", 2**63),
+        ("events", "list", "-n", 0),
+        ("events", "show", "first"),
+    ],
+)
+def test_a_number_that_cannot_be_is_a_mistake_and_no_bug(
+    arguments: tuple[object, ...], office: Office
+) -> None:
+    said = in_process(*arguments, config=office.config)
+    assert said.code in {1, 2}
+    assert "a bug" not in said.err
+
+
+def test_a_number_is_not_found_by_how_it_begins(
+    office: Office, shipped: dict[str, Any]
+) -> None:
+    said = in_process("why", "order", f"{shipped['number']}x", config=office.config)
+    assert said.code == 1
+
+
+def test_before_the_first_start_there_is_nothing_to_show(
+    platform: ReferenceProcess,
+) -> None:
+    with office_of(platform) as fresh:
+        said = in_process("events", "list", config=fresh.config)
+        assert said.code == 1
+        assert "no database yet; start the daemon once" in said.err

@@ -1,0 +1,307 @@
+"""The daemon as a process: what it carries, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from support.daemon import (
+    DaemonProcess,
+    Office,
+    backhaul,
+    connected_process,
+    daemon_process,
+    office_of,
+)
+from support.databases import count, rows
+from support.payloads import envelope, order, signed
+from support.shopping import buy, key_with, order_of
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from support.reference import ReferenceProcess
+
+HEADER = "order,tracking_company,tracking_number"
+
+
+def scan(started: DaemonProcess, order: str, number: str) -> httpx.Response:
+    live = started.office.live() or {}
+    return httpx.post(
+        f"{live['public_url']}/connect/bench/scan",
+        json={"mode": "pack", "code": order, "trackingNumber": number},
+        headers={"Authorization": f"Bearer {started.office.device_token}"},
+    )
+
+
+def known(office: Office, number: int) -> bool:
+    query = "SELECT 1 FROM orders WHERE number = ?"
+    return bool(rows(office.database, query, number))
+
+
+def quarantined(office: Office) -> list[tuple[Any, ...]]:
+    query = "SELECT locator, reason FROM quarantine ORDER BY id"
+    return rows(office.database, query)
+
+
+def applied(office: Office) -> int:
+    query = "SELECT count(*) FROM commands WHERE state = 'applied'"
+    return int(rows(office.database, query)[0][0])
+
+
+def shipment_numbers(platform: ReferenceProcess, order: dict[str, Any]) -> list[str]:
+    shown = order_of(platform, order["id"])
+    return [parcel["trackingNumber"] for parcel in shown["shipments"]]
+
+
+def test_orders_come_in_and_parcels_go_out(platform: ReferenceProcess) -> None:
+    with connected_process(platform) as started:
+        office = started.office
+        first, second = buy(platform), buy(platform)
+        await_true(lambda: known(office, second["number"]), "the orders are mirrored")
+        assert scan(started, first["name"], "SCAN-1").status_code == 200
+        office.put("fulfillments-1.csv", HEADER, f"{second['number']},DHL,CSV-1")
+        await_true(lambda: applied(office) == 2, "both are shipped")
+        assert shipment_numbers(platform, first) == ["SCAN-1"]
+        assert shipment_numbers(platform, second) == ["CSV-1"]
+        assert started.terminate() == 0
+
+
+def test_bad_rows_are_set_aside_and_good_ones_go_on(
+    platform: ReferenceProcess,
+) -> None:
+    with connected_process(platform) as started:
+        office = started.office
+        order, gone = buy(platform), buy(platform)
+        await_true(lambda: known(office, gone["number"]), "the orders are mirrored")
+        platform.v1("POST", f"/orders/{gone['id']}/cancel", {})
+        query = "SELECT 1 FROM orders WHERE id = ? AND cancelled_at IS NOT NULL"
+        await_true(lambda: rows(office.database, query, gone["id"]), "it is cancelled")
+        sku = order["items"][0]["sku"]
+        office.put(
+            "fulfillments-2.csv",
+            f"{HEADER},sku,quantity",
+            f"{order['number']},DHL,GOOD-1,,",
+            "999999,DHL,NOT-YET,,",
+            f"{'9' * 25},DHL,HUGE,,",
+            f"{gone['number']},DHL,TOO-LATE,,",
+            f"{order['number']},DHL,MINUS,{sku},-2",
+            ",DHL,NO-ORDER,,",
+            *(f"{888_000 + n},DHL,LATER-{n},," for n in range(20)),
+        )
+        await_true(lambda: count(office.database, "quarantine") == 3, "three bad rows")
+        await_true(lambda: shipment_numbers(platform, order), "the good row went out")
+        told = dict(quarantined(office))
+        assert told["fulfillments-2.csv:5"] == f"order {gone['name']} is cancelled"
+        assert "at least 1, not '-2'" in told["fulfillments-2.csv:6"]
+        assert told["fulfillments-2.csv:7"] == "the order is empty"
+        query = "SELECT reason FROM records WHERE state = 'waiting'"
+        waiting = [reason for (reason,) in rows(office.database, query)]
+        assert len(waiting) == 22
+        assert "order '999999' is not known" in waiting
+        assert shipment_numbers(platform, order) == ["GOOD-1"]
+        assert shipment_numbers(platform, gone) == []
+        log = started.log.read_text()
+        assert "Traceback" not in log
+        assert "is cancelled" in log
+
+
+def test_a_file_that_is_no_table_is_held_and_said(platform: ReferenceProcess) -> None:
+    with connected_process(platform) as started:
+        office = started.office
+        order = buy(platform)
+        await_true(lambda: known(office, order["number"]), "the order is mirrored")
+        office.put("fulfillments-3.csv", "what,is,this", "1,2,3")
+        await_true(lambda: quarantined(office), "the file is held")
+        ((locator, reason),) = quarantined(office)
+        assert locator == "fulfillments-3.csv"
+        assert "was put into held/" in reason
+        office.put("fulfillments-4.csv", HEADER, f"{order['number']},DHL,AFTER")
+        await_true(lambda: shipment_numbers(platform, order), "the next one is taken")
+
+
+def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
+    platform: ReferenceProcess,
+) -> None:
+    key = key_with(platform, "orders:read", "products:read", "inventory:read")
+    order = buy(platform)
+    with office_of(platform) as office:
+        office.api_key = key
+        office.write()
+        with daemon_process(office) as started:
+            await_true(lambda: known(office, order["number"]), "it is read")
+            assert scan(started, order["name"], "X-1").status_code == 200
+            live = await_true(lambda: stopped(office), "sending is stopped")
+            assert "INSUFFICIENT_SCOPE" in live["fulfill"]
+            assert rows(office.database, "SELECT state FROM commands") == [("planned",)]
+            said = backhaul("status", config=office.config)
+            assert "fulfill waits: 403 INSUFFICIENT_SCOPE" in said.out
+            assert started.terminate() == 0
+            lines = started.log.read_text().splitlines()
+            told = [line for line in lines if '"push.stopped"' in line]
+            assert len(told) == 1
+            assert "the API key does not hold the scope" in told[0]
+
+
+def stopped(office: Office) -> dict[str, str]:
+    live = office.live() or {}
+    found: dict[str, str] = live["stores"]["main"]["stopped"]
+    return found
+
+
+def test_it_stops_at_a_signal_and_goes_on_where_it_was(
+    platform: ReferenceProcess,
+) -> None:
+    order = buy(platform)
+    with office_of(platform) as office:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            started = DaemonProcess(office)
+            started.await_ready()
+            started.process.send_signal(number)
+            assert started.process.wait(5) == 0
+            assert not (office.folder / "state" / "backhaul.sock").exists()
+        office.put("fulfillments-5.csv", HEADER, f"{order['number']},DHL,NEXT-DAY")
+        with daemon_process(office):
+            await_true(lambda: applied(office) == 1, "it is shipped")
+    assert shipment_numbers(platform, order) == ["NEXT-DAY"]
+
+
+def test_killed_at_any_moment_it_starts_again(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        for _ in range(2):
+            started = DaemonProcess(office)
+            started.await_ready()
+            started.kill()
+        with daemon_process(office) as again:
+            assert again.terminate() == 0
+
+
+def test_a_second_daemon_is_refused(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office, daemon_process(office) as first:
+        code, line = refused(office)
+        assert code == 75
+        assert line == (
+            f"{office.folder}/state: another Backhaul works here "
+            f"(process {first.process.pid}); stop it first, or use another state_dir"
+        )
+        assert office.live() is not None
+
+
+def test_a_full_disk_is_503_and_mends_itself(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office, daemon_process(office) as started:
+        backfilled = "SELECT 1 FROM marks WHERE name = 'backfill:main'"
+        await_true(lambda: rows(office.database, backfilled), "all is read")
+        url = f"{(office.live() or {})['public_url']}/webhooks/main"
+        secret = office.webhook_secret.encode()
+
+        def deliver(number: int) -> int:
+            body = envelope("x/y", order(f"ord_{number}", note="x" * 20_000))
+            headers = signed(body, secret)
+            return httpx.post(url, content=body, headers=headers).status_code
+
+        wal = office.database.with_name(office.database.name + "-wal")
+        limit = wal.stat().st_size + 300_000
+        before = count(office.database, "inbox")
+        resource.prlimit(started.process.pid, resource.RLIMIT_FSIZE, (limit, -1))
+        found = [deliver(number) for number in range(60)]
+        assert set(found) == {200, 503}, started.log.read_text()[-3_000:]
+        assert count(office.database, "inbox") == before + found.count(200)
+        resource.prlimit(started.process.pid, resource.RLIMIT_FSIZE, (-1, -1))
+        assert deliver(99) == 200
+        assert started.terminate() == 0
+
+
+REFUSALS = "a line on stderr, an exit code, and no traceback"
+
+
+def refused(office: Office) -> tuple[int, str]:
+    """Start a daemon that cannot start; return its code and its one line."""
+    said = backhaul("run", config=office.config)
+    assert "Traceback" not in said.err, REFUSALS
+    lines = [line for line in said.err.splitlines() if not is_log(line)]
+    assert len(lines) == 1, said.err
+    assert said.out == ""
+    return said.code, lines[0]
+
+
+def is_log(line: str) -> bool:
+    try:
+        return "action" in json.loads(line)
+    except ValueError:
+        return False
+
+
+def test_a_wrong_address_is_said(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        office.base_url = f"{platform.public_url}/shop"
+        office.write()
+        code, line = refused(office)
+        assert code == 69
+        assert line.startswith("stores.main.base_url: ")
+        assert "does not answer like the platform" in line
+        assert not count(office.database, "inbox")
+
+
+def test_an_address_where_nobody_is_is_said(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        office.base_url = "http://127.0.0.1:9"
+        office.write()
+        code, line = refused(office)
+        assert code == 69
+        assert line.startswith("stores.main.base_url: http://127.0.0.1:9: ")
+
+
+def test_a_wrong_key_is_said_without_it(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        office.api_key = "svc_live_" + "A" * 40
+        office.write()
+        code, line = refused(office)
+        assert code == 78
+        assert "stores.main.api_key: the platform refuses the key" in line
+        assert "svc_live_" not in line
+
+
+def test_a_port_in_use_is_said(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        office.write(**{"port = 0\n[admin]": f"port = {port}\n[admin]"})
+        code, line = refused(office)
+        assert code == 69
+        assert line == (
+            f"127.0.0.1:{port} is in use by another program; stop it, or set "
+            "public.port"
+        )
+
+
+def test_a_connector_nobody_knows_is_said(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        office.write(**{'"file_drop"': '"file_dorp"'})
+        code, line = refused(office)
+        assert code == 78
+        assert "connectors.courier.type: no connector is called 'file_dorp'" in line
+        assert "did you mean 'file_drop'?" in line
+
+
+def test_a_damaged_database_is_said(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        office.database.parent.mkdir()
+        office.database.write_bytes(b"not a database " * 1_000)
+        code, line = refused(office)
+        assert code == 65
+        assert line.startswith(f"{office.database}: not usable as a database")
+        assert "restore it from a backup" in line
+
+
+def test_a_state_folder_with_a_long_name_is_said(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        office.write(**{"/state": "/" + "long" * 30})
+        code, line = refused(office)
+        assert code in {69, 78}
+        assert "too long" in line
+        assert "state_dir" in line

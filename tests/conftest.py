@@ -1,0 +1,113 @@
+"""What holds for every test: logs are kept, loops are not blocked, secrets stay in."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import os
+import shutil
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from loguru import logger
+
+from support import session
+from support.loop_guard import LONGEST_SECONDS, LoopGuard
+from support.requirements import everything_is_required
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Iterator
+    from typing import TextIO
+
+LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
+LAST = "zz_secrets"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The process that was started first makes the folder; workers inherit it."""
+    if not hasattr(config, "workerinput"):
+        session.begin()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LAST in item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[
+    None, pytest.TestReport, pytest.TestReport
+]:
+    """Where everything is required a skip is a failure."""
+    report = yield
+    if report.skipped and everything_is_required():
+        report.outcome = "failed"
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With all workers gone, look through every log of the run."""
+    if hasattr(session.config, "workerinput"):
+        return
+    found = _leaks_at_the_end()
+    session.config.stash[LEAKS] = found
+    if found and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    found = config.stash.get(LEAKS, [])
+    if found:
+        terminalreporter.section("secrets in logs", red=True)
+        terminalreporter.write_line("\n".join(found[:20]))
+        terminalreporter.write_line(f"logs: {os.environ[session.VARIABLE]}")
+
+
+def _leaks_at_the_end() -> list[str]:
+    found = session.leaks()
+    if not found:
+        shutil.rmtree(os.environ[session.VARIABLE], ignore_errors=True)
+    return found
+
+
+@cache
+def _log_file() -> TextIO:
+    return session.new_log("tests").open("a", encoding="utf-8", buffering=1)
+
+
+@pytest.fixture(autouse=True)
+def _log_is_kept() -> Iterator[None]:
+    """Write everything at TRACE, as it is: nothing here takes secrets out."""
+    sink = logger.add(
+        _log_file(), level="TRACE", format="{message} {extra}", diagnose=False
+    )
+    root, handler = logging.getLogger(), logging.StreamHandler(_log_file())
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield
+    root.removeHandler(handler)
+    root.setLevel(level)
+    with contextlib.suppress(ValueError):
+        logger.remove(sink)
+
+
+@pytest.fixture(autouse=True)
+def _loop_is_free(request: pytest.FixtureRequest) -> None:
+    """Fail an asynchronous test that keeps its loop from running for a second."""
+    if inspect.iscoroutinefunction(getattr(request, "function", None)):
+        request.getfixturevalue("_guarded_loop")
+
+
+@pytest.fixture
+async def _guarded_loop(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    guard = LoopGuard()
+    yield
+    guard.stop()
+    seconds = guard.longest_seconds
+    if seconds > LONGEST_SECONDS:
+        pytest.fail(f"blocked the event loop for {seconds:.1f} s", pytrace=False)

@@ -1,0 +1,35 @@
+"""A store that knows two orders and two products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support import payloads
+from support.clock import VirtualClock
+from support.databases import started_store, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db", clock) as started:
+        await take(
+            started,
+            envelope("products/create", payloads.product()),
+            envelope("orders/create", payloads.order(externalId="POS-9")),
+            envelope("orders/create", payloads.order("ord_2", number=1002)),
+        )
+        yield started

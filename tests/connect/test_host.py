@@ -1,0 +1,272 @@
+"""A connector's failures are its own, and what it hands in is kept once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from loguru import logger
+
+from backhaul.errors import Busy
+from backhaul_sdk import (
+    Bad,
+    Batch,
+    CheckFailed,
+    HttpRequest,
+    HttpResponse,
+    Route,
+)
+from support.back_office import Desk, host_of, shipped
+from support.clock import RunningClock, VirtualClock
+from support.databases import count, locked, rows, started_store
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from backhaul.connect.host import Host
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Emit, Record
+
+RECORDS = "SELECT key, state FROM records ORDER BY id"
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """What a person reads about connectors."""
+    found: list[str] = []
+    sink = logger.add(found.append, level="INFO", format="{extra[action]} {message}")
+    yield found
+    logger.remove(sink)
+
+
+def about_connectors(lines: list[str]) -> list[str]:
+    return [line.split()[0] for line in lines if line.startswith("connector.")]
+
+
+@asynccontextmanager
+async def running(*hosts: Host) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(host.run()) for host in hosts]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_record_becomes_a_command_once(store: SqliteStore) -> None:
+    desk, planned = Desk(), list[str]()
+    desk.waiting += [Batch(records=[shipped(), shipped()], cursor="1")] * 2
+    async with running(host_of(desk, store, planned=planned)):
+        await until(lambda: len(desk.cursors) > 1, "a second round")
+    assert rows(store.path, RECORDS) == [("k1", "accepted")]
+    assert rows(store.path, "SELECT kind, target, state FROM commands") == [
+        ("fulfill", "ord_1", "planned")
+    ]
+    assert planned
+    assert desk.cursors[:2] == [None, "1"]
+
+
+async def test_a_crashing_connector_is_told_of_once_and_comes_back(
+    store: SqliteStore, lines: list[str]
+) -> None:
+    bad, good = Desk("bad"), Desk("good")
+    bad.waiting += [OSError("broken pipe")] * 4
+    bad.waiting.append(Batch(records=[shipped("late")], cursor=None))
+    good.waiting.append(Batch(records=[shipped("fine", "1002")], cursor=None))
+    hosts = [host_of(desk, store, clock=RunningClock()) for desk in (bad, good)]
+    async with running(*hosts):
+        await until(lambda: count(store.path, "commands") == 2, "both commands")
+        await until(lambda: hosts[0].state()["up"], "it is up again")
+    assert about_connectors(lines) == ["connector.down", "connector.up"]
+    assert any("bad: OSError: broken pipe" in line for line in lines)
+
+
+async def test_one_that_cannot_be_opened_is_down_until_it_can(
+    store: SqliteStore, lines: list[str]
+) -> None:
+    class Unmounted(Desk):
+        mounted = False
+
+        async def open(self) -> None:
+            if not self.mounted:
+                raise CheckFailed("/mnt/share is not there: mount it")
+
+        async def listen(self, emit: Emit) -> list[Route]:
+            return [Route("POST", "/scan", answer)]
+
+    async def answer(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, {})
+
+    desk, clock = Unmounted(), VirtualClock()
+    desk.waiting.append(Batch(records=[shipped()], cursor=None))
+    host = host_of(desk, store, clock=clock)
+    (route,) = await host.listen()
+    asked = HttpRequest("POST", "/scan", {}, b"")
+    with pytest.raises(Busy, match="/mnt/share is not there"):
+        await route.handler(asked)
+    async with running(host):
+        await clock.asleep()
+        desk.mounted = True
+        await clock.advance(10)
+        await until(lambda: host.state()["up"], "it is up")
+    assert (await route.handler(asked)).status == 200
+    assert about_connectors(lines) == ["connector.down", "connector.up"]
+    assert count(store.path, "commands") == 1
+
+
+async def test_why_it_is_down_can_be_asked(store: SqliteStore) -> None:
+    desk = Desk()
+    desk.waiting.append(ValueError("no such share"))
+    host = host_of(desk, store, clock=VirtualClock())
+    async with running(host):
+        await until(lambda: not host.state()["up"], "it is down")
+    assert host.state() == {"up": False, "reason": "ValueError: no such share"}
+
+
+async def test_a_batch_is_acknowledged_after_its_commit_only(
+    store: SqliteStore,
+) -> None:
+    class Hindered(Desk):
+        async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+            self.cursors.append(cursor)
+            if len(self.cursors) > 1:
+                yield batch
+                return
+            with locked(store.path):
+                yield batch
+
+    async def ack() -> None:
+        seen.append(count(store.path, "records"))
+
+    seen: list[int] = []
+    batch = Batch(records=[shipped()], cursor="1", ack=ack)
+    clock, desk = VirtualClock(), Hindered()
+    host = host_of(desk, store, clock=clock)
+    async with running(host):
+        await until(lambda: not host.state()["up"], "the commit failed")
+        assert seen == []
+        await clock.advance(10)
+        await until(lambda: seen, "the acknowledgement")
+    assert seen == [1]
+    assert desk.cursors == [None, None]
+
+
+async def test_dying_between_commit_and_ack_loses_and_doubles_nothing(
+    store: SqliteStore,
+) -> None:
+    class Killed(BaseException):
+        """The process is gone."""
+
+    async def die() -> None:
+        raise Killed
+
+    first = Desk()
+    first.waiting.append(Batch(records=[shipped()], cursor="7", ack=die))
+    with pytest.raises(Killed):
+        await host_of(first, store).run()
+    acknowledged = list[str]()
+
+    async def ack() -> None:
+        acknowledged.append("yes")
+
+    again = Desk()
+    again.waiting.append(
+        Batch(records=[shipped(), shipped("k2", "1002")], cursor="8", ack=ack)
+    )
+    async with running(host_of(again, store)):
+        await until(lambda: acknowledged, "the acknowledgement")
+    assert again.cursors[0] == "7"
+    assert rows(store.path, RECORDS) == [("k1", "accepted"), ("k2", "accepted")]
+    assert count(store.path, "commands") == 2
+
+
+async def test_bad_rows_are_shown_to_their_connector_once(store: SqliteStore) -> None:
+    desk, other = Desk("courier"), Desk("other")
+    bad = Bad(key="k9", raw="x;y", reason="no order number", locator="a.csv:3")
+    desk.waiting.append(Batch(records=[bad, shipped()], cursor=None))
+    async with running(host_of(desk, store), host_of(other, store)):
+        await until(lambda: desk.reported, "the report")
+        rounds = len(desk.cursors)
+        await until(lambda: len(desk.cursors) > rounds + 1, "another round")
+    (told,) = desk.reported
+    assert (told.key, told.raw, told.reason, told.locator) == (
+        *("k9", "x;y", "no order number", "a.csv:3"),
+    )
+    assert other.reported == []
+    assert count(store.path, "commands") == 1
+
+
+async def test_a_report_that_failed_is_made_again(tmp_path: Path) -> None:
+    bad = Bad(key="k9", raw="x;y", reason="no order number")
+    path = tmp_path / "b.db"
+    async with started_store(path) as store:
+        desk = Desk()
+        desk.report_fails = OSError("disk full")
+        desk.waiting.append(Batch(records=[bad], cursor=None))
+        host = host_of(desk, store, clock=VirtualClock())
+        async with running(host):
+            await until(lambda: not host.state()["up"], "it is down")
+    async with started_store(path) as store:
+        desk = Desk()
+        async with running(host_of(desk, store)):
+            await until(lambda: desk.reported, "the report")
+            await until(
+                lambda: rows(path, "SELECT reported FROM quarantine") == [(1,)],
+                "it is remembered",
+            )
+    assert [told.key for told in desk.reported] == ["k9"]
+
+
+async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:
+    desk = Desk()
+    host = host_of(desk, store)
+    await host.listen()
+    assert desk.emit is not None
+    cases: list[tuple[Record | Bad, str, str]] = [
+        (shipped(), "accepted", "on its way to the store"),
+        (shipped(), "duplicate", "known already"),
+        (
+            shipped("k2", "9999"),
+            "waiting",
+            "kept: order '9999' is not known; it is tried again",
+        ),
+        (Bad(key="k3", raw="", reason="no order"), "quarantined", "no order"),
+    ]
+    for number, (record, state, what) in enumerate(cases):
+        receipt = await desk.emit(record)
+        assert (receipt.state, receipt.what) == (state, what)
+        assert count(store.path, "records") == max(1, number)
+
+
+async def test_no_receipt_is_given_for_what_is_not_kept(store: SqliteStore) -> None:
+    host = host_of(Desk(), store)
+    with locked(store.path), pytest.raises(Busy):
+        await host.emit(shipped())
+    assert count(store.path, "records") == 0
+
+
+async def test_an_error_in_close_is_not_ours(
+    store: SqliteStore, lines: list[str]
+) -> None:
+    class Stuck(Desk):
+        async def close(self) -> None:
+            raise RuntimeError("stuck")
+
+    await host_of(Stuck(), store).close()
+    assert lines == ["connector.close_failed stuck\n"]
+
+
+async def test_characters_that_are_no_text_set_only_their_record_aside(
+    store: SqliteStore,
+) -> None:
+    host = host_of(Desk(), store)
+    odd = shipped("k\ud800", "\udfff")
+    assert (await host.emit(odd)).state == "quarantined"
+    bad = Bad(key="k2", raw="\udcff", reason="?", locator="caf\udce9.csv:3")
+    assert (await host.emit(bad)).state == "quarantined"
+    assert (await host.emit(shipped())).state == "accepted"

@@ -1,0 +1,217 @@
+"""From the back office's names to the platform's ids, or a reason why not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.connect.matching import Matcher
+from backhaul.connect.waiting import WaitingRoom
+from backhaul_sdk import Cancellation, Line, StockAdjustment
+from support import payloads
+from support.back_office import Desk, host_of, shipped
+from support.databases import count, rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Receipt, Record
+    from support.clock import VirtualClock
+
+
+async def hand_in(store: SqliteStore, record: Record, **options: Any) -> Receipt:
+    return await host_of(Desk(), store, **options).emit(record)
+
+
+def only_command(store: SqliteStore) -> tuple[str, str, dict[str, Any]]:
+    ((kind, target, payload),) = rows(
+        store.path, "SELECT kind, target, payload FROM commands"
+    )
+    return kind, target, json.loads(payload)
+
+
+@pytest.mark.parametrize("name", ["1001", "#1001", "POS-9", "ord_1"])
+async def test_an_order_answers_to_all_its_names(name: str, store: SqliteStore) -> None:
+    assert (await hand_in(store, shipped(order=name))).state == "accepted"
+    assert only_command(store) == (
+        "fulfill",
+        "ord_1",
+        {"tracking_company": "BlueDart", "tracking_number": "BD1", "lines": []},
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "#",
+        "##1001",
+        "1001.0",
+        "+1001",
+        "\u0661\u0660",
+        "9" * 30,
+        "9" * 5_000,
+        "0x3e9",
+    ],
+)
+async def test_a_name_that_none_has_waits_and_hurts_nobody(
+    name: str, store: SqliteStore
+) -> None:
+    receipt = await hand_in(store, shipped(order=name))
+    assert receipt.state == "waiting"
+    assert f"order {name!r} is not known" in receipt.what
+
+
+async def test_candidates_are_named_when_there_are_several(store: SqliteStore) -> None:
+    await take(
+        store,
+        envelope("orders/create", payloads.order("ord_3", number=7, externalId="1001")),
+    )
+    receipt = await hand_in(store, shipped())
+    assert receipt.state == "quarantined"
+    assert receipt.what == "order '1001' could be any of #1001 (ord_1), #7 (ord_3)"
+    assert count(store.path, "commands") == 0
+
+
+async def test_a_cancelled_order_is_not_sent_to(store: SqliteStore) -> None:
+    cancelled = payloads.order(at=5, cancellation={"cancelledAt": payloads.instant(5)})
+    await take(store, envelope("orders/cancelled", cancelled))
+    receipt = await hand_in(store, shipped())
+    assert (receipt.state, receipt.what) == ("quarantined", "order #1001 is cancelled")
+
+
+async def test_a_cancellation_says_what_happens_to_the_goods(
+    store: SqliteStore,
+) -> None:
+    record = Cancellation(key="c", order="#1002", restock=True, reason="CUSTOMER")
+    assert (await hand_in(store, record)).state == "accepted"
+    payload = {"restock": True, "reason": "CUSTOMER"}
+    assert only_command(store) == ("cancel", "ord_2", payload)
+
+
+SPLIT = [
+    payloads.item("li_a", sku="A", quantity=3, fulfilledQuantity=1),
+    payloads.item("li_b", sku="B", quantity=5),
+    payloads.item("li_c", sku="A", quantity=4),
+]
+
+
+async def test_what_was_picked_is_spread_over_the_open_lines(
+    store: SqliteStore,
+) -> None:
+    order = payloads.order("ord_3", number=1003, items=SPLIT)
+    await take(store, envelope("orders/create", order))
+    lines = (Line(sku="A", quantity=5), Line(sku="B", quantity=1))
+    await hand_in(store, shipped(order="1003", lines=lines))
+    assert only_command(store)[2]["lines"] == [
+        {"line_id": "li_a", "quantity": 2},
+        {"line_id": "li_c", "quantity": 3},
+        {"line_id": "li_b", "quantity": 1},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sku", "quantity", "reason"),
+    [
+        ("A", 7, "order #1003 has 6 open of SKU 'A', not 7"),
+        ("Z", 1, "order #1003 has 0 open of SKU 'Z', not 1"),
+    ],
+)
+async def test_more_than_is_open_is_set_aside(
+    sku: str, quantity: int, reason: str, store: SqliteStore
+) -> None:
+    order = payloads.order("ord_3", number=1003, items=SPLIT)
+    await take(store, envelope("orders/create", order))
+    lines = (Line(sku=sku, quantity=quantity),)
+    receipt = await hand_in(store, shipped(order="1003", lines=lines))
+    assert (receipt.state, receipt.what) == ("quarantined", reason)
+
+
+async def test_two_lines_of_one_sku_do_not_take_the_same_units(
+    store: SqliteStore,
+) -> None:
+    order = payloads.order("ord_3", number=1003, items=SPLIT)
+    await take(store, envelope("orders/create", order))
+    lines = (Line(sku="A", quantity=4), Line(sku="A", quantity=4))
+    receipt = await hand_in(store, shipped(order="1003", lines=lines))
+    assert receipt.state == "quarantined"
+
+
+async def test_a_stock_change_finds_its_variant(store: SqliteStore) -> None:
+    record = StockAdjustment(key="a", sku="LS-S", delta=-3, reason="DAMAGED")
+    assert (await hand_in(store, record)).state == "accepted"
+    payload = {"variant_id": "var_1", "delta": -3, "reason": "DAMAGED"}
+    assert only_command(store) == ("adjust", "prod_1", payload)
+
+
+async def test_an_ambiguous_sku_names_the_variants(store: SqliteStore) -> None:
+    twin = payloads.product("prod_2", variants=[payloads.variant("var_9")])
+    await take(store, envelope("products/create", twin))
+    receipt = await hand_in(store, StockAdjustment(key="a", sku="LS-S", delta=1))
+    what = "SKU 'LS-S' could be any of the variants var_1, var_9"
+    assert (receipt.state, receipt.what) == ("quarantined", what)
+
+
+async def test_another_stores_order_is_not_ours(store: SqliteStore) -> None:
+    await store.inbox.append(
+        payloads.arrival(
+            envelope("orders/create", payloads.order("ord_x", number=5)), store="other"
+        )
+    )
+    await take(store)
+    assert (await hand_in(store, shipped(order="5"))).state == "waiting"
+
+
+async def test_a_record_waits_for_its_order(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    planned: list[int] = []
+    await hand_in(store, shipped(order="1003"), clock=clock)
+    await take(store, envelope("orders/create", payloads.order("ord_3", number=1003)))
+    room = WaitingRoom(store.records, Matcher(clock, 600), lambda: planned.append(1))
+    await clock.advance(5)
+    await look(room)
+    query = "SELECT state FROM records"
+    assert rows(store.path, query) == [("accepted",)]
+    assert planned == [1]
+
+
+async def look(room: WaitingRoom) -> None:
+    await room._look()
+
+
+async def test_a_record_whose_order_never_comes_is_set_aside(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await hand_in(store, shipped(order="1003"), clock=clock, wait_seconds=600)
+    outcomes = []
+    for seconds in (598, 2):
+        await clock.advance(seconds)
+        found = await store.records.match(Matcher(clock, 600), 10)
+        outcomes += [outcome.state for outcome in found]
+    assert outcomes == ["waiting", "quarantined"]
+    query = "SELECT source, name, raw, reason, locator FROM quarantine"
+    assert rows(store.path, query) == [
+        ("record", "desk", "1003;BD1", "order '1003' is not known", "file.csv:k1")
+    ]
+
+
+async def test_it_is_not_asked_about_in_every_moment(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    for number in range(250):
+        await hand_in(store, shipped(f"k{number}", "9999"), clock=clock)
+    await clock.advance(5)
+    matcher = Matcher(clock, 600)
+    looked = [len(await store.records.match(matcher, 100)) for _ in range(4)]
+    assert looked == [100, 100, 50, 0]
+
+
+async def test_equal_records_of_two_instances_are_two_commands(
+    store: SqliteStore,
+) -> None:
+    for name in ("a", "b"):
+        await host_of(Desk(name), store).emit(shipped())
+    assert count(store.path, "commands") == 2

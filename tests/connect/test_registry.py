@@ -1,0 +1,94 @@
+"""Connectors are found by their entry points; mistakes are told in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect import registry
+from backhaul.errors import ConfigurationError
+from support.back_office import Desk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DESK = "support.back_office:Desk"
+
+
+def install(folder: Path, distribution: str, **entries: str) -> None:
+    """Put a distribution that offers connectors into a folder of the import path."""
+    info = folder / f"{distribution}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Name: {distribution}\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    text = "\n".join([f"[{registry.GROUP}]", *lines, ""])
+    (info / "entry_points.txt").write_text(text)
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def test_an_installed_connector_is_found(packages: Path) -> None:
+    install(packages, "office", desk=DESK)
+    assert registry.known_types()["desk"] == DESK
+    assert registry.load("desk") is Desk
+    assert registry.secret_fields("desk") == {"password"}
+    built = registry.build("front", "desk", {"rows": "3"})
+    assert isinstance(built, Desk)
+    assert (built.instance, built.settings.rows) == ("front", 3)
+
+
+def test_ours_are_there() -> None:
+    assert {"file_drop", "scanner"} <= set(registry.known_types())
+
+
+def test_two_of_a_name_are_an_error(packages: Path) -> None:
+    install(packages, "office", desk=DESK)
+    install(packages, "rival", desk="rival:Desk")
+    with pytest.raises(ConfigurationError, match="two connectors are called 'desk'"):
+        registry.known_types()
+
+
+def test_one_that_is_installed_twice_is_no_error(packages: Path) -> None:
+    install(packages, "office", desk=DESK)
+    install(packages, "office_again", desk=DESK)
+    assert registry.known_types()["desk"] == DESK
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [("desks", "did you mean 'desk'?"), ("carrier_pigeon", "installed: desk, ")],
+)
+def test_an_unknown_type_is_told_with_a_hint(
+    asked: str, hint: str, packages: Path
+) -> None:
+    install(packages, "office", desk=DESK)
+    (finding,) = registry.check(asked, {})
+    assert finding.key == "type"
+    assert finding.problem == f"no connector is called {asked!r}"
+    assert finding.hint.startswith(hint)
+    with pytest.raises(ConfigurationError, match="no connector is called"):
+        registry.build("front", asked, {})
+
+
+def test_wrong_settings_are_told_each_by_its_name(packages: Path) -> None:
+    install(packages, "office", desk=DESK)
+    findings = registry.check("desk", {"rows": "many", "foldr": "x"})
+    told = {finding.key: str(finding) for finding in findings}
+    assert told == {
+        "rows": ": rows: must be a whole number",
+        "foldr": ": foldr: unknown setting (did you mean folder?)",
+    }
+
+
+def test_a_wrong_secret_is_not_shown(packages: Path) -> None:
+    install(packages, "office", desk=DESK)
+    findings = registry.check("desk", {"password": ["canary"]})
+    assert findings
+    assert "canary" not in str(findings)

@@ -1,0 +1,91 @@
+"""Opening a delivery: wrapped, bare, and bogus."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from backhaul.core.envelope import Envelope, open_envelope
+from backhaul.errors import Unusable
+
+ORDER = {"id": "ord_1", "status": "PENDING"}
+WRAPPED = {
+    "id": "evt_1",
+    "topic": "orders/create",
+    "apiVersion": "v1",
+    "storeId": "sto_1",
+    "createdAt": "2026-01-02T03:04:05.678Z",
+    "sequence": 4711,
+    "data": ORDER,
+}
+
+
+def opened(document: Any, topic: str = "from/outside") -> Envelope:
+    return open_envelope(json.dumps(document).encode(), topic)
+
+
+def test_envelope_tells_everything_itself() -> None:
+    assert opened(WRAPPED) == Envelope(
+        "orders/create", "evt_1", "sto_1", 4711, "2026-01-02T03:04:05.678Z", ORDER
+    )
+
+
+def test_bare_resource_takes_its_topic_from_outside() -> None:
+    assert opened(ORDER) == Envelope("from/outside", None, None, 0, None, ORDER)
+
+
+BARE = {
+    "data-is-a-list": {"topic": "a/b", "data": []},
+    "data-is-null": {"topic": "a/b", "data": None},
+    "no-data": {"topic": "a/b"},
+    "no-topic": {"data": {"id": "x"}},
+    "topic-is-a-number": {"topic": 7, "data": {"id": "x"}},
+    "topic-is-null": {"topic": None, "data": {"id": "x"}},
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_what_is_no_envelope_is_a_bare_resource(name: str) -> None:
+    found = opened(BARE[name])
+    assert (found.topic, found.data) == ("from/outside", BARE[name])
+
+
+TEXT_MEMBERS = {"id": "event_id", "storeId": "store_id", "createdAt": "created_at"}
+
+
+@pytest.mark.parametrize("member", TEXT_MEMBERS)
+@pytest.mark.parametrize("value", [None, [], {}, 1.5, 7, True], ids=repr)
+def test_retyped_member_of_the_envelope_is_taken_as_missing(
+    member: str, value: Any
+) -> None:
+    found = opened(WRAPPED | {member: value})
+    assert getattr(found, TEXT_MEMBERS[member]) is None
+    assert found.data == ORDER
+
+
+@pytest.mark.parametrize(
+    "sequence", [-1, 2**63, 10**30, 4.5, "4711", None, []], ids=str
+)
+def test_sequence_that_cannot_be_kept_is_none(sequence: Any) -> None:
+    assert opened(WRAPPED | {"sequence": sequence}).sequence == 0
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 2**63 - 1])
+def test_sequence_is_kept_to_the_last_bit(sequence: int) -> None:
+    assert opened(WRAPPED | {"sequence": sequence}).sequence == sequence
+
+
+def test_members_that_are_not_known_do_no_harm() -> None:
+    assert opened(WRAPPED | {"new": {"deep": [1]}}).data == ORDER
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"null", b"[]", b"1", b'"x"', b"{", b"<html>", b"\xff", b"{}{}"],
+    ids=repr,
+)
+def test_what_is_no_json_object_is_unusable(body: bytes) -> None:
+    with pytest.raises(Unusable):
+        open_envelope(body, "orders/create")

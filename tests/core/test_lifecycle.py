@@ -1,0 +1,74 @@
+"""The life of a command: every pair of state and cause, legal or not."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from backhaul.core.lifecycle import OPEN, TRANSITIONS, Cause, State, move
+
+# Architecture, Life of a command, written out once more by hand.
+LEGAL = {
+    ("planned", "send"): "sending",
+    ("planned", "replaced"): "superseded",
+    ("planned", "refused"): "rejected",
+    ("sending", "confirmed"): "applied",
+    ("sending", "refused"): "rejected",
+    ("sending", "not_sent"): "planned",
+    ("sending", "unknown"): "uncertain",
+    ("sending", "undecidable"): "parked",
+    ("uncertain", "proved_applied"): "applied",
+    ("uncertain", "proved_absent"): "planned",
+    ("uncertain", "undecidable"): "parked",
+    ("parked", "person_resends"): "planned",
+    ("parked", "person_confirms"): "applied",
+    ("parked", "person_drops"): "rejected",
+    ("rejected", "person_resends"): "planned",
+}
+PAIRS = list(itertools.product(State, Cause))
+
+
+def named(pair: tuple[State, Cause]) -> str:
+    return "-".join(pair)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=named)
+def test_every_pair_moves_as_the_architecture_says(pair: tuple[State, Cause]) -> None:
+    state, cause = pair
+    expected = LEGAL.get((state.value, cause.value))
+    if expected is None:
+        with pytest.raises(ValueError, match=f"a {state} command cannot move by"):
+            move(state, cause)
+    else:
+        assert move(state, cause) == expected
+
+
+def test_no_way_leads_back_from_applied() -> None:
+    assert not [pair for pair in TRANSITIONS if pair[0] is State.APPLIED]
+
+
+def test_after_a_byte_may_have_left_only_proof_or_a_person_plans_again() -> None:
+    back = {pair for pair, state in TRANSITIONS.items() if state is State.PLANNED}
+    assert back == {
+        (State.SENDING, Cause.NOT_SENT),
+        (State.UNCERTAIN, Cause.PROVED_ABSENT),
+        (State.PARKED, Cause.PERSON_RESENDS),
+        (State.REJECTED, Cause.PERSON_RESENDS),
+    }
+
+
+def test_only_planned_commands_are_sent() -> None:
+    sent = {pair for pair, state in TRANSITIONS.items() if state is State.SENDING}
+    assert sent == {(State.PLANNED, Cause.SEND)}
+
+
+def test_every_state_can_be_reached_from_planned() -> None:
+    reached = {State.PLANNED}
+    for _ in State:
+        reached |= {to for (at, _), to in TRANSITIONS.items() if at in reached}
+    assert reached == set(State)
+
+
+def test_open_states_are_those_that_still_owe_an_effect() -> None:
+    assert {"planned", "sending", "uncertain"} == OPEN

@@ -1,0 +1,102 @@
+"""`backhaul demo` as a person runs it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STOP_SECONDS = 5.0
+ROW = re.compile(r"^ *(\S.*?) {2,}(\S.*?) *$", re.MULTILINE)
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a demo; it is killed if the test leaves it running."""
+    command = [sys.executable, "-m", "backhaul", "demo", *arguments]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(stream: IO[str] | None, words: str) -> str:
+    """Read lines until one holds the words."""
+    assert stream is not None
+    for line in stream:
+        if words in line:
+            return line
+    pytest.fail(f"the output ended without {words!r}")
+
+
+def test_once_balances(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with running("--once", "--orders", "40", "--keep", str(kept)) as demo:
+        output, errors = demo.communicate(timeout=50)
+    assert (demo.returncode, errors) == (0, "")
+    ledger = dict(ROW.findall(output))
+    wrong = ["lost", "doubled", "unexpected", "differing", "parked"]
+    assert [ledger[name] for name in wrong] == ["0"] * 5
+    assert ledger["orders"] == "40"
+    assert int(ledger["commands"]) > 30
+    assert ledger["placed to mirrored"].endswith(" of 40")
+    assert "p99" in ledger["scanned to fulfilled"]
+    assert (kept / "daemon" / "backhaul.db").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_both_programs(number: signal.Signals, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with running("--keep", str(kept)) as demo:
+        read_until(demo.stdout, f"backhaul why order 1001 --config {kept}")
+        asked = time.monotonic()
+        demo.send_signal(number)
+        output, errors = demo.communicate(timeout=STOP_SECONDS)
+    assert time.monotonic() - asked < STOP_SECONDS
+    assert (demo.returncode, errors) == (0, "")
+    assert "both programs are stopped" in output
+    assert '"daemon.stopped"' in (kept / "daemon.log").read_text()
+
+
+def test_once_that_is_interrupted_gives_no_verdict(tmp_path: Path) -> None:
+    arguments = ["--once", "--orders", "5000", "--keep", str(tmp_path / "kept")]
+    with running(*arguments) as demo:
+        read_until(demo.stdout, "playing 5000 orders")
+        demo.send_signal(signal.SIGINT)
+        output, errors = demo.communicate(timeout=STOP_SECONDS)
+    assert (demo.returncode, errors) == (130, "")
+    assert "ledger" not in output
+
+
+def test_a_program_that_dies_is_told(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with running("--keep", str(kept)) as demo:
+        read_until(demo.stdout, "backhaul why")
+        lock = kept / "daemon" / "backhaul.lock"
+        subprocess.run(["kill", "-KILL", lock.read_text().strip()], check=True)
+        _, errors = demo.communicate(timeout=STOP_SECONDS)
+    assert demo.returncode == 1
+    assert "the daemon ended with exit code -9" in errors
+    assert f"(see {kept / 'daemon.log'})" in errors
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "theirs.txt").touch()
+    with running("--keep", str(tmp_path)) as demo:
+        _, errors = demo.communicate(timeout=20)
+    assert demo.returncode == 1
+    assert errors == f"{tmp_path} is not empty; name a new folder\n"

@@ -1,0 +1,39 @@
+"""The ledger as it is printed."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from backhaul.demo.findings import Finding, Kind
+from backhaul.demo.ledger import Latency, Ledger
+from backhaul.demo.screen import SHOWN, Screen
+
+NO_LATENCY = Latency(0, 0.0, 0.0)
+
+
+def printed(*findings: Finding, mirrored: Latency = NO_LATENCY) -> list[str]:
+    output = StringIO()
+    ledger = Ledger(3, 2, findings, mirrored, NO_LATENCY)
+    Screen(Console(file=output, width=80)).show(ledger)
+    return [" ".join(line.split()) for line in output.getvalue().splitlines()]
+
+
+def test_every_row_is_there() -> None:
+    lines = printed(mirrored=Latency(3, 0.0415, 0.2))
+    rows = ["lost 0", "doubled 0", "unexpected 0", "differing 0", "parked 0"]
+    rows += ["orders 3", "commands 2", "scanned to fulfilled none"]
+    assert set(rows) <= set(lines)
+    assert "placed to mirrored p50 42 ms, p99 200 ms of 3" in lines
+
+
+def test_a_row_that_is_not_zero_is_explained() -> None:
+    lines = printed(Finding(Kind.LOST, "order ord_1", "is at the store, not here"))
+    assert "lost 1" in lines
+    assert "lost: order ord_1: is at the store, not here" in lines
+
+
+def test_many_findings_are_cut_short() -> None:
+    many = [Finding(Kind.DIFFERING, f"order {n}", "status") for n in range(SHOWN + 5)]
+    assert printed(*many)[-1] == "differing: and 5 more"

@@ -1,0 +1,40 @@
+"""kill -9 of either program: nothing is lost, nothing takes effect twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from faults.killing import play_with_kills
+
+KILLS_PER_RUN = 1
+RUNS = 200 if os.environ.get("FAULTS") == "long" else 20
+CONCURRENCY = 8
+"""Commands that the daemon has under way at most, so that a kill leaves in doubt."""
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("victim", ["daemon", "reference"])
+@pytest.mark.parametrize("seed", range(1, RUNS + 1))
+async def test_after_kills_the_ledger_balances(
+    victim: str, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Not tmp_path: that one goes after a few more sessions, and a failure is rare.
+    folder = Path(tempfile.mkdtemp(prefix=f"backhaul-{victim}-{seed}-"))
+    try:
+        outcome = await play_with_kills(folder / "run", victim, KILLS_PER_RUN, seed)
+    except BaseException as error:
+        error.add_note(f"seed {seed}, everything is in {folder}")
+        raise
+    with capsys.disabled():
+        sys.stdout.write(f" {victim}, seed {seed}: {outcome.kills} kills, ")
+        sys.stdout.write(f"{outcome.parked} parked ")
+    assert outcome.passes, str(outcome)
+    assert outcome.parked <= CONCURRENCY * outcome.kills, str(outcome)
+    shutil.rmtree(folder)

@@ -1,0 +1,125 @@
+"""Deliveries in any order, any number of times, give one and the same mirror."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.ingest.folding import fold_one
+from support import payloads
+from support.captured import captured
+from support.databases import (
+    append,
+    count,
+    fold_all,
+    mirror_of,
+    rows,
+    started_store,
+    states,
+)
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.databases import Row
+    from support.receiving import Served
+
+SEEDS = range(60)
+
+
+def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    return fold_one(event, mirror, store_id=captured().store_id, currency="INR")
+
+
+async def mirrored(path: Path, bodies: Sequence[bytes]) -> dict[str, list[Row]]:
+    """Return the mirror after these deliveries, folded as they arrive in parts."""
+    async with started_store(path) as store:
+        for first in range(0, len(bodies), 7):
+            await append(store, bodies[first : first + 7])
+            await store.inbox.fold(fold, 1.0)
+        while (await store.inbox.fold(fold, 1.0)).more:
+            pass
+    problems = rows(path, "SELECT state, detail FROM events WHERE detail IS NOT NULL")
+    assert problems == []
+    return mirror_of(path)
+
+
+@pytest.fixture(scope="module")
+def in_order(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+    path = tmp_path_factory.mktemp("in_order") / "b.db"
+    return asyncio.run(mirrored(path, captured().bodies))
+
+
+def test_the_run_shows_every_topic() -> None:
+    topics = {json.loads(body)["topic"] for body in captured().bodies}
+    assert len(topics) == 9
+    assert len(captured().bodies) > 35
+
+
+def test_in_order_the_mirror_equals_the_shop(in_order: dict[str, list[Row]]) -> None:
+    documents = {row[1]: json.loads(row[-1]) for row in in_order["orders"]}
+    assert documents == {order["id"]: shown(order) for order in captured().orders}
+    levels = {row[2]: row[3] for row in in_order["inventory_levels"]}
+    assert levels == {level["variantId"]: level["stock"] for level in captured().levels}
+    alive = {row[1]: row[3] for row in in_order["products"] if row[7] is None}
+    assert alive == {p["id"]: p["title"] for p in captured().products}
+    assert len(in_order["products"]) == len(alive) + 1
+    prices = {row[1]: row[6] for row in in_order["variants"]}
+    assert prices == {
+        v["id"]: int(v["price"].replace(".", ""))
+        for p in captured().products
+        for v in p["variants"]
+    }
+
+
+def shown(order: dict[str, Any]) -> dict[str, Any]:
+    """Return an order as its last event showed it.
+
+    Deleting a product takes it out of its orders' lines without an event.
+    """
+    last = [
+        document["data"]
+        for document in map(json.loads, captured().bodies)
+        if document["data"].get("id") == order["id"]
+    ][-1]
+    return {
+        k: v for k, v in last.items() if k not in {"changes", "shipment", "trigger"}
+    }
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_any_order_and_any_repetition_give_the_same_mirror(
+    seed: int, in_order: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
+    bodies = [
+        body for body in captured().bodies for _ in range(chance.choice((1, 1, 2, 3)))
+    ]
+    chance.shuffle(bodies)
+    found = await mirrored(tmp_path / "b.db", bodies)
+    for table, expected in in_order.items():
+        assert found[table] == expected, f"seed {seed}: {table}"
+
+
+async def test_the_last_event_first_is_as_good(
+    in_order: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    found = await mirrored(tmp_path / "b.db", captured().bodies[::-1])
+    assert found == in_order
+
+
+async def test_fifty_at_once_are_one(receiver: Served, store: SqliteStore) -> None:
+    body = envelope("inventory/level_update", payloads.stock_change())
+    replies = await asyncio.gather(*(receiver.post(body) for _ in range(50)))
+    assert {reply.status for reply in replies} == {200}
+    await fold_all(store)
+    assert sorted(states(store.path)) == ["duplicate"] * 49 + ["folded"]
+    assert count(store.path, "stock_ledger") == count(store.path, "changes") == 1

@@ -1,0 +1,310 @@
+"""Each of the nine topics changes the mirror as the platform means it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.ingest.folding import TOPICS
+from backhaul_reference.state.events import TOPICS as PROMISED
+from support import payloads
+from support.databases import count, fold_all, rows, states, take
+from support.payloads import arrival, envelope, instant
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+def one(path: Path, query: str) -> Any:
+    (row,) = rows(path, query)
+    return row
+
+
+async def test_an_order_is_mirrored_with_lines_and_parcels(store: SqliteStore) -> None:
+    order = payloads.order(
+        externalId="POS-9",
+        status="confirmed",
+        confirmation={"required": True, "confirmedAt": None},
+        shipments=[payloads.shipment()],
+        totals={"total": "2778.20"},
+    )
+    await take(store, envelope("orders/create", order))
+    assert one(
+        store.path,
+        "SELECT store, id, number, name, external_id, awaiting_confirmation, status,"
+        " financial_status, fulfillment_status, total_minor, currency, customer_id"
+        " FROM orders",
+    ) == (
+        *("main", "ord_1", 1001, "#1001", "POS-9", 1, "CONFIRMED", "PENDING"),
+        *("UNFULFILLED", 277820, "INR", "cus_1"),
+    )
+    assert one(
+        store.path,
+        "SELECT id, order_id, product_id, variant_id, sku, quantity,"
+        " fulfilled_quantity, unit_price_minor FROM order_items",
+    ) == ("li_1", "ord_1", "prod_1", "var_1", "LS-S", 2, 0, 149900)
+    assert one(
+        store.path,
+        "SELECT id, order_id, tracking_company, tracking_number,"
+        " shipped_at FROM shipments",
+    ) == ("shp_1", "ord_1", "BlueDart", "BD1", instant(5))
+
+
+@pytest.mark.parametrize(
+    ("topic", "members", "expected"),
+    [
+        ("orders/updated", {"financialStatus": "PAID"}, ("PENDING", "PAID", None)),
+        (
+            "orders/fulfilled",
+            {"status": "CONFIRMED", "shipments": [payloads.shipment()]},
+            ("CONFIRMED", "PENDING", None),
+        ),
+        (
+            "orders/cancelled",
+            {"status": "CANCELLED", "cancellation": {"cancelledAt": instant(8)}},
+            ("CANCELLED", "PENDING", instant(8)),
+        ),
+        # A refund emits orders/cancelled for an order that is not cancelled.
+        (
+            "orders/cancelled",
+            {"financialStatus": "REFUNDED"},
+            ("PENDING", "REFUNDED", None),
+        ),
+    ],
+)
+async def test_the_fields_of_an_order_count_and_not_the_topic(
+    topic: str, members: dict[str, Any], expected: Any, store: SqliteStore
+) -> None:
+    await take(store, envelope("orders/create", payloads.order()))
+    await take(store, envelope(topic, payloads.order(at=8, **members)))
+    query = "SELECT status, financial_status, cancelled_at FROM orders"
+    assert one(store.path, query) == expected
+
+
+@pytest.mark.parametrize("topic", ["products/create", "products/update"])
+async def test_a_product_is_mirrored_with_variants_and_levels(
+    topic: str, store: SqliteStore
+) -> None:
+    variants = [payloads.variant(), payloads.variant("var_2", 3, sku=None, price="0.5")]
+    await take(store, envelope(topic, payloads.product(variants=variants)))
+    assert one(
+        store.path, "SELECT id, handle, title, status, deleted_at FROM products"
+    ) == ("prod_1", "linen-shirt", "Linen shirt", "active", None)
+    assert rows(
+        store.path,
+        "SELECT id, product_id, sku, price_minor, currency FROM variants ORDER BY id",
+    ) == [
+        ("var_1", "prod_1", "LS-S", 149900, "INR"),
+        ("var_2", "prod_1", None, 50, "INR"),
+    ]
+    assert rows(store.path, LEVELS) == [("var_1", 12), ("var_2", 3)]
+
+
+LEVELS = "SELECT variant_id, stock FROM inventory_levels ORDER BY 1"
+
+
+async def test_stock_stands_in_the_levels_only(store: SqliteStore) -> None:
+    await take(store, envelope("products/create", payloads.product()))
+    (document,) = one(store.path, "SELECT document FROM products")
+    assert "stock" not in json.loads(document)["variants"][0]
+
+
+async def test_a_stock_change_moves_the_level_and_the_ledger(
+    store: SqliteStore,
+) -> None:
+    await take(store, envelope("products/create", payloads.product()))
+    await take(store, envelope("inventory/level_update", payloads.stock_change()))
+    assert rows(store.path, LEVELS) == [("var_1", 10)]
+    assert one(
+        store.path,
+        "SELECT product_id, variant_id, adjustment, stock_after, reason,"
+        " cause, at FROM stock_ledger",
+    ) == ("prod_1", "var_1", -2, 10, "MANUAL_ADJUSTMENT", "adj_1", instant(1))
+
+
+async def test_the_ledger_has_an_adjustment_once(store: SqliteStore) -> None:
+    change = payloads.stock_change()
+    for _ in range(3):
+        await take(store, envelope("inventory/level_update", change))
+    assert count(store.path, "stock_ledger") == 1
+    late = payloads.stock_change(at=0, stock=12, adjustment_id="adj_0")
+    await take(store, envelope("inventory/level_update", late))
+    assert count(store.path, "stock_ledger") == 2
+    assert set(states(store.path)) <= {"folded", "stale"}
+    assert rows(store.path, LEVELS) == [("var_1", 10)]
+
+
+async def test_a_customer_is_mirrored(store: SqliteStore) -> None:
+    await take(store, envelope("customers/create", payloads.customer()))
+    query = "SELECT id, name, email, phone FROM customers"
+    assert one(store.path, query) == ("cus_1", "Asha Rao", "asha@example.com", None)
+
+
+async def test_a_deleted_product_leaves_a_tombstone_only(store: SqliteStore) -> None:
+    await take(
+        store,
+        envelope("products/create", payloads.product()),
+        envelope("products/delete", payloads.deletion()),
+    )
+    query = "SELECT id, handle, title, status, deleted_at FROM products"
+    assert one(store.path, query) == (
+        *("prod_1", "linen-shirt", "Linen shirt", "deleted", instant(9)),
+    )
+    assert count(store.path, "variants") == 0
+    assert count(store.path, "inventory_levels") == 0
+
+
+async def test_what_comes_late_does_not_raise_the_dead(store: SqliteStore) -> None:
+    await take(store, envelope("products/delete", payloads.deletion(at=9)))
+    await take(
+        store,
+        envelope("inventory/level_update", payloads.stock_change(at=8)),
+        envelope("products/update", payloads.product(at=7)),
+        envelope("products/create", payloads.product(at=0)),
+    )
+    assert one(store.path, "SELECT status FROM products") == ("deleted",)
+    assert count(store.path, "variants") == 0
+    assert count(store.path, "inventory_levels") == 0
+
+
+async def test_a_level_of_a_variant_that_is_gone_stays_away(
+    store: SqliteStore,
+) -> None:
+    await take(
+        store,
+        envelope(
+            "products/update",
+            payloads.product(at=5, variants=[payloads.variant("var_2", 4)]),
+        ),
+        envelope("inventory/level_update", payloads.stock_change(at=3)),
+    )
+    assert rows(store.path, LEVELS) == [("var_2", 4)]
+
+
+@pytest.mark.parametrize("older_first", [True, False])
+async def test_older_never_overwrites_newer(
+    older_first: bool, store: SqliteStore
+) -> None:
+    old = envelope("orders/create", payloads.order(at=1))
+    new = envelope("orders/updated", payloads.order(at=2, financialStatus="PAID"))
+    await take(store, *((old, new) if older_first else (new, old)))
+    query = "SELECT financial_status, updated_at FROM orders"
+    assert one(store.path, query) == ("PAID", instant(2))
+    assert states(store.path)[1] == ("folded" if older_first else "stale")
+
+
+async def test_within_one_time_the_sequence_decides(store: SqliteStore) -> None:
+    paid = payloads.order(at=1, financialStatus="PAID")
+    await take(
+        store,
+        envelope("orders/updated", paid, sequence=9_002),
+        envelope("orders/create", payloads.order(at=1), sequence=9_001),
+    )
+    assert one(store.path, "SELECT financial_status FROM orders") == ("PAID",)
+
+
+async def test_unknown_members_are_kept_and_transient_ones_not(
+    store: SqliteStore,
+) -> None:
+    extra: dict[str, Any] = {
+        "loyalty": {"points": 12, "rate": 0.10},
+        "shipment": payloads.shipment(),
+    }
+    extra |= {"changes": {"status": {"from": "A", "to": "B"}}, "trigger": "CANCEL"}
+    await take(store, envelope("orders/updated", payloads.order(**extra)))
+    (text,) = one(store.path, "SELECT document FROM orders")
+    document = json.loads(text)
+    assert document["loyalty"] == {"points": 12, "rate": 0.1}
+    assert document.keys() & {"shipment", "changes", "trigger"} == set()
+
+
+async def test_an_event_of_another_store_is_not_ours(store: SqliteStore) -> None:
+    foreign = envelope("orders/create", payloads.order(), storeId="sto_other")
+    ((_, folded),) = await take(store, foreign)
+    assert folded.state == "unhandled"
+    assert folded.detail == "belongs to another store sto_other"
+    assert count(store.path, "orders") == 0
+
+
+async def test_equal_bytes_fold_once_however_often_they_come(
+    store: SqliteStore,
+) -> None:
+    body = envelope("orders/create", payloads.order())
+    await take(store, *[body] * 50)
+    assert states(store.path) == ["folded", *["duplicate"] * 49]
+    assert count(store.path, "changes") == 1
+
+
+async def test_two_stores_may_say_the_same(store: SqliteStore) -> None:
+    body = envelope("orders/create", payloads.order())
+    for name in ("main", "second"):
+        await store.inbox.append(arrival(body, store=name))
+    await fold_all(store)
+    assert states(store.path) == ["folded", "folded"]
+    assert rows(store.path, "SELECT store FROM orders") == [("main",), ("second",)]
+
+
+async def test_each_change_stands_in_the_feed_once(store: SqliteStore) -> None:
+    await take(
+        store,
+        envelope("products/create", payloads.product()),
+        envelope("orders/create", payloads.order(at=1)),
+        envelope("orders/create", payloads.order(at=0)),
+        envelope("inventory/level_update", payloads.stock_change()),
+        envelope("customers/create", payloads.customer()),
+        envelope("products/delete", payloads.deletion()),
+    )
+    query = "SELECT event, kind, object_id, change FROM changes ORDER BY id"
+    assert rows(store.path, query) == [
+        (1, "product", "prod_1", "products/create"),
+        (2, "order", "ord_1", "orders/create"),
+        (4, "level", "prod_1", "inventory/level_update"),
+        (5, "customer", "cus_1", "customers/create"),
+        (6, "product", "prod_1", "products/delete"),
+    ]
+
+
+async def test_an_order_that_changes_wakes_what_waits_for_it(
+    store: SqliteStore,
+) -> None:
+    await take(store, envelope("orders/create", payloads.order()))
+    for lane in ("order:ord_1", "order:ord_2"):
+        hold(store.path, lane)
+    await take(store, envelope("orders/updated", payloads.order(at=2)))
+    query = "SELECT lane, held FROM commands ORDER BY lane"
+    assert rows(store.path, query) == [("order:ord_1", 0), ("order:ord_2", 1)]
+
+
+def hold(path: Path, lane: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(
+            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
+            " cause, instance, held, created_at, due_at) VALUES"
+            " (?1, 'main', 'fulfill', ?1, ?1, 'planned', '{}', 'x', 'x', 1, 'x', 'x')",
+            (lane,),
+        )
+
+
+async def test_what_was_read_fills_gaps_of_stock_and_no_more(
+    store: SqliteStore,
+) -> None:
+    shown = json.dumps(payloads.product(variants=[payloads.variant(stock=99)])).encode()
+    await store.inbox.append(arrival(shown, "products/read", kind="read"))
+    await fold_all(store)
+    assert rows(store.path, LEVELS) == [("var_1", 99)]
+    await take(store, envelope("inventory/level_update", payloads.stock_change()))
+    later = json.dumps(payloads.product(at=20)).encode()
+    await store.inbox.append(arrival(later, "products/read", kind="read"))
+    await fold_all(store)
+    assert rows(store.path, LEVELS) == [("var_1", 10)]
+
+
+def test_every_topic_of_the_specification_is_known() -> None:
+    assert set(TOPICS) == set(PROMISED)
+    assert len(TOPICS) == 9

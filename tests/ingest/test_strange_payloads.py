@@ -1,0 +1,180 @@
+"""Whatever a delivery holds, it harms that delivery only."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support import payloads
+from support.databases import count, rows, started_store, states, take
+from support.payloads import Document, envelope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+SAMPLES: dict[str, Document] = {
+    "orders/create": payloads.order(
+        shipments=[payloads.shipment()], cancellation={"cancelledAt": None}
+    ),
+    "orders/fulfilled": payloads.order(shipment=payloads.shipment()),
+    "products/update": payloads.product(),
+    "products/delete": payloads.deletion(),
+    "inventory/level_update": payloads.stock_change(orderId="ord_1"),
+    "customers/create": payloads.customer(),
+}
+BAD: list[tuple[str, str, Any]] = [
+    ("orders/create", "id", 7),
+    ("orders/create", "id", None),
+    ("orders/create", "number", "1001"),
+    ("orders/create", "number", 2**63),
+    ("orders/create", "number", -(2**70)),
+    ("orders/create", "number", 1.5),
+    ("orders/create", "items", None),
+    ("orders/create", "items", {}),
+    ("orders/create", "items", [payloads.item(quantity=10**30)]),
+    ("orders/create", "items", [payloads.item(quantity="2")]),
+    ("orders/create", "items", [payloads.item(unitPrice="1e999999")]),
+    ("orders/create", "items", [payloads.item(unitPrice=[])]),
+    ("orders/create", "totals", {"total": "1e999999"}),
+    ("orders/create", "totals", {"total": "1.001"}),
+    ("orders/create", "totals", {"total": "-1e30"}),
+    ("orders/create", "totals", {"total": "NaN"}),
+    ("orders/create", "totals", {"total": True}),
+    ("orders/create", "status", None),
+    ("orders/create", "updatedAt", "yesterday"),
+    ("orders/create", "updatedAt", None),
+    ("orders/create", "shipments", [{"id": 1}]),
+    ("orders/create", "confirmation", "yes"),
+    ("products/update", "variants", [payloads.variant(stock=2**64)]),
+    ("products/update", "variants", [payloads.variant(price="cheap")]),
+    ("products/update", "variants", "none"),
+    ("products/update", "title", None),
+    ("products/delete", "deletedAt", 5),
+    ("inventory/level_update", "levels", [{"variantId": "v", "stock": 2**63}]),
+    ("inventory/level_update", "levels", [{"variantId": "v", "stock": None}]),
+    ("inventory/level_update", "productId", None),
+    ("customers/create", "email", ["a"]),
+]
+
+
+@pytest.mark.parametrize(("topic", "member", "value"), BAD, ids=repr)
+async def test_a_used_member_of_another_type_sets_that_event_aside(
+    topic: str, member: str, value: Any, store: SqliteStore
+) -> None:
+    bad = envelope(topic, SAMPLES[topic] | {member: value})
+    good = envelope("customers/create", payloads.customer("cus_good"))
+    await take(store, bad, good)
+    assert states(store.path) == ["quarantined", "folded"]
+    ((raw, locator),) = rows(store.path, "SELECT raw, locator FROM quarantine")
+    assert (raw, locator) == (bad, "event 1")
+    assert count(store.path, "orders") == count(store.path, "products") == 0
+    assert count(store.path, "stock_ledger") == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{",
+        b'{"a":NaN}',
+        b'{"a":1e999999999}',
+        b'{"a":"\\ud800"}',
+        b"\xff\xfe",
+        b"\xef\xbb\xbf{}",
+        b"[" * 100_000,
+        b'{"data":' * 50_000 + b"{}" + b"}" * 50_000,
+        b'{"topic":"orders/create","data":[]}',
+        b'{"topic":"orders/create","data":null}',
+        b'{"topic":5,"data":{}}',
+        b'{"topic":"orders/create","data":{}}',
+        b'{"topic":"orders/create","data":{"id":"\\ud800"}}',
+        b'{"topic":"orders/create","sequence":1e400,"data":{}}',
+        b'{"id":5,"storeId":[],"topic":"orders/create","data":{}}',
+    ],
+    ids=lambda body: body[:40].decode("latin-1"),
+)
+async def test_a_body_of_another_shape_stops_nothing(
+    body: bytes, store: SqliteStore
+) -> None:
+    await take(store, body, envelope("orders/create", payloads.order()))
+    assert states(store.path) in (["quarantined", "folded"], ["unhandled", "folded"])
+
+
+async def test_a_huge_sequence_does_not_matter(store: SqliteStore) -> None:
+    for number in (10**30, -1, "5", None, True, 1.5):
+        body = envelope("orders/create", payloads.order(), sequence=number)
+        await take(store, body)
+    assert count(store.path, "orders") == 1
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(min_value=-(10**25), max_value=10**25),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.sampled_from(["1e999999", "\ud800", "\0", "2026-02-30T00:00:00Z", "9" * 5_000]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def places(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the path of every member and row of a document."""
+    if isinstance(node, dict):
+        pairs = list(node.items())
+    else:
+        pairs = list(enumerate(node)) if isinstance(node, list) else []
+    deeper = [path for key, value in pairs for path in places(value, (*at, key))]
+    return [(*at, key) for key, _ in pairs] + deeper
+
+
+@st.composite
+def disturbed(draw: st.DrawFn) -> bytes:
+    """Draw a delivery with a few members changed, removed or added."""
+    topic = draw(st.sampled_from(sorted(SAMPLES)))
+    document = json.loads(envelope(topic, SAMPLES[topic]))
+    for _ in range(draw(st.integers(1, 3))):
+        spot = draw(st.sampled_from(places(document)))
+        holder = document
+        for key in spot[:-1]:
+            holder = holder[key]
+        if isinstance(holder, dict) and draw(st.booleans()):
+            holder.pop(spot[-1])
+        else:
+            holder[spot[-1]] = draw(VALUES)
+    return json.dumps(document).encode()
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(bodies=st.lists(disturbed(), min_size=20, max_size=40))
+async def test_disturbed_deliveries_never_stop_the_fold(
+    bodies: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path: Path = tmp_path_factory.mktemp("f") / "b.db"
+    async with started_store(path) as store:
+        await take(store, *bodies, envelope("orders/create", payloads.order("ord_ok")))
+    found = states(path)
+    assert len(found) == len(bodies) + 1
+    assert set(found) <= {"folded", "stale", "duplicate", "unhandled", "quarantined"}
+    assert rows(path, "SELECT 1 FROM orders WHERE id = 'ord_ok'") == [(1,)]

@@ -1,0 +1,195 @@
+"""A store that takes nothing: stopped at once, opened by a read, told once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.push.door import PROBE_SECONDS
+from backhaul.settings import Push
+from support.push_scene import Scene, scene, working
+from support.push_server import document, message, problem
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LISTS = ("/orders", "/products", "/inventory")
+REFUSED = problem(401, "API_KEY_INVALID")
+OPEN = document({"data": []})
+
+
+@pytest.fixture
+async def narrow(tmp_path: Path) -> AsyncIterator[Scene]:
+    """One command at a time, so that each refusal can be counted."""
+    async with scene(tmp_path / "backhaul.db", Push(concurrency=1)) as stage:
+        yield stage
+
+
+def stopped(stage: Scene) -> Any:
+    return stage.dispatcher.state()["stopped"]
+
+
+def shut(stage: Scene, answer: bytes) -> None:
+    for path in (*LISTS, "/orders/ord_0/fulfill", "/inventory/adjust"):
+        stage.platform.says(path, answer)
+
+
+CLOSING = {
+    "401": REFUSED,
+    "401-html": message(401, b"<html>", "text/html"),
+    "403-inactive": problem(403, "STORE_INACTIVE"),
+    "403-html": message(403, b"<html>", "text/html"),
+    "301": message(301, Location="/login"),
+    "302-html": message(302, b"<html>", "text/html", Location="/login"),
+    "404-html": message(404, b"<html>", "text/html"),
+    "405-html": message(405, b"<html>", "text/html"),
+    "400-empty": message(400),
+    "422-text": message(422, b"no"),
+    "409-html": message(409, b"<html>", "text/html"),
+}
+
+
+@pytest.mark.parametrize("name", CLOSING)
+async def test_whole_store_stops_within_one_request(name: str, narrow: Scene) -> None:
+    shut(narrow, CLOSING[name])
+    planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(4)]
+    planned += [await narrow.plan("adjust", "prod_1")]
+    async with working(narrow):
+        await narrow.arrive(1)
+        for _ in range(3):
+            await narrow.clock.asleep(PROBE_SECONDS)
+            await narrow.pass_time(PROBE_SECONDS)
+            await narrow.quiet()
+        assert "everything" in stopped(narrow)
+    assert {narrow.state(command) for command in planned} == {"planned"}
+    assert len(narrow.server.commands) == 1
+    assert narrow.column("failures", planned[0]) == 0
+    assert len(narrow.told("push.stopped")) == 1
+
+
+async def test_read_that_works_opens_the_store_again(narrow: Scene) -> None:
+    shut(narrow, REFUSED)
+    planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(3)]
+    async with working(narrow):
+        await narrow.arrive(1)
+        narrow.platform.said.clear()
+        await narrow.clock.asleep(PROBE_SECONDS)
+        await narrow.pass_time(PROBE_SECONDS - 1)
+        await narrow.arrive(1)
+        await narrow.pass_time(1)
+        for command in planned:
+            await narrow.reaches(command, "applied")
+        assert stopped(narrow) == {}
+    assert len(narrow.server.commands) == 4
+    assert len(narrow.told("push.stopped")) == 1
+    assert len(narrow.told("push.resumed")) == 1
+
+
+async def test_probe_is_a_read_and_never_a_command(narrow: Scene) -> None:
+    shut(narrow, REFUSED)
+    await narrow.plan("fulfill", "ord_0")
+    async with working(narrow):
+        await narrow.arrive(1)
+        await narrow.clock.asleep(PROBE_SECONDS)
+        await narrow.pass_time(PROBE_SECONDS)
+        await narrow.clock.asleep(PROBE_SECONDS)
+    reads = [(request.method, request.path) for request in narrow.server.requests[1:]]
+    assert reads == [("GET", path) for path in LISTS]
+
+
+async def test_reads_may_work_while_the_write_does_not(narrow: Scene) -> None:
+    """One request for every probe, one alert for the whole outage."""
+    narrow.platform.says("/orders/ord_0/fulfill", REFUSED)
+    command = await narrow.plan("fulfill", "ord_0")
+    async with working(narrow):
+        for requests in range(1, 5):
+            await narrow.arrive(requests)
+            await narrow.clock.asleep(PROBE_SECONDS)
+            if requests == 4:
+                narrow.platform.said.clear()
+            await narrow.pass_time(PROBE_SECONDS)
+        await narrow.reaches(command, "applied")
+    assert len(narrow.server.commands) == 5
+    assert len(narrow.told("push.stopped")) == 1
+    assert len(narrow.told("push.resumed")) == 1
+
+
+async def test_missing_scope_stops_its_kind_alone(narrow: Scene) -> None:
+    narrow.platform.says("/inventory/adjust", problem(403, "INSUFFICIENT_SCOPE"))
+    stuck = [await narrow.plan("adjust", f"prod_{number}") for number in range(3)]
+    async with working(narrow):
+        await narrow.arrive(1)
+        assert list(stopped(narrow)) == ["adjust"]
+        others = [await narrow.plan("fulfill", "ord_1")]
+        others += [await narrow.plan("cancel", "ord_2")]
+        narrow.dispatcher.wake()
+        for command in others:
+            await narrow.reaches(command, "applied")
+        assert len(narrow.server.of("POST", "/inventory/adjust")) == 1
+        assert list(stopped(narrow)) == ["adjust"]
+    assert {narrow.state(command) for command in stuck} == {"planned"}
+
+
+async def test_commands_under_way_when_it_closes_are_still_recorded(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path / "backhaul.db", Push(concurrency=8)) as stage:
+        refused = await stage.plan("fulfill", "ord_0")
+        others = [await stage.plan("fulfill", f"ord_{n}") for n in range(1, 8)]
+        stage.platform.says("/orders/ord_0/fulfill", REFUSED)
+        async with working(stage):
+            for command in others:
+                await stage.reaches(command, "applied")
+            await stage.quiet()
+        assert stage.state(refused) == "planned"
+        assert len(stage.server.commands) == 8
+
+
+THROTTLED = message(429, b'{"code":"RATE_LIMITED"}', Retry_After="7")
+
+
+async def test_throttled_store_waits_as_long_as_it_was_told(narrow: Scene) -> None:
+    narrow.platform.says("/orders/ord_0/fulfill", THROTTLED)
+    planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(3)]
+    async with working(narrow):
+        await narrow.arrive(1)
+        narrow.platform.said.clear()
+        await narrow.clock.asleep(7.0)
+        await narrow.pass_time(6.9)
+        await narrow.arrive(1)
+        await narrow.pass_time(0.2)
+        for command in planned:
+            await narrow.reaches(command, "applied")
+    assert narrow.column("failures", planned[0]) == 0
+    assert narrow.attempts(planned[0])[0] == (1, "throttled", 429, 1)
+    assert narrow.told("push.stopped") == []
+
+
+@pytest.mark.parametrize("wait", ["", "soon", "0"])
+async def test_throttled_without_a_usable_wait_rests_a_second(
+    wait: str, narrow: Scene
+) -> None:
+    narrow.platform.says("/orders/ord_0/fulfill", message(429, Retry_After=wait))
+    command = await narrow.plan("fulfill", "ord_0")
+    async with working(narrow):
+        await narrow.arrive(1)
+        narrow.platform.said.clear()
+        await narrow.clock.asleep(1.0)
+        await narrow.pass_time(0.9)
+        await narrow.arrive(1)
+        await narrow.pass_time(0.2)
+        await narrow.reaches(command, "applied")
+
+
+@pytest.mark.parametrize("wait", ["9" * 400, "99999999999999"], ids=["400", "14"])
+async def test_absurd_wait_is_a_day_and_no_error(wait: str, narrow: Scene) -> None:
+    narrow.platform.says("/orders/ord_0/fulfill", message(429, Retry_After=wait))
+    command = await narrow.plan("fulfill", "ord_0")
+    async with working(narrow):
+        await narrow.arrive(1)
+        narrow.platform.said.clear()
+        await narrow.clock.asleep(86_400.0)
+        await narrow.pass_time(86_400)
+        await narrow.reaches(command, "applied")

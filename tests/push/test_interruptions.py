@@ -1,0 +1,112 @@
+"""The program dies while sending, or the database takes no writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from backhaul.push.dispatcher import REST_SECONDS
+from backhaul.push.settling import interrupted
+from support.databases import locked, rows
+from support.push_scene import Scene, applied, killed, scene, working
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.push_server import Connection, Request
+
+
+async def silent(_: Request, connection: Connection) -> None:
+    await connection.reader.read()
+
+
+async def die_while_sending(path: Path) -> tuple[str, bytes]:
+    """Leave behind a command whose request has arrived; return it and its bytes."""
+    async with scene(path) as stage:
+        stage.platform.says("/inventory/adjust", silent)
+        command = await stage.plan("adjust", "prod_1")
+        dispatching = asyncio.ensure_future(stage.dispatcher.run())
+        await stage.server.arrived.wait()
+        await killed(dispatching)
+        assert stage.state(command) == "sending"
+        return command, stage.server.commands[0].body
+
+
+async def test_command_under_way_at_death_is_parked_with_its_evidence(
+    tmp_path: Path,
+) -> None:
+    command, sent = await die_while_sending(tmp_path / "backhaul.db")
+    async with scene(tmp_path / "backhaul.db") as stage:
+        assert await stage.store.commands.doubt_interrupted(interrupted()) == [command]
+        assert stage.state(command) == "parked"
+        assert "stopped while this was being sent" in stage.reason(command)
+        assert stage.column("request", command) == sent
+        assert stage.column("settled_at", command) is not None
+        assert stage.attempts(command) == [(1, None, None, 0)]
+
+
+async def test_command_under_way_at_death_is_not_sent_again(tmp_path: Path) -> None:
+    command, _ = await die_while_sending(tmp_path / "backhaul.db")
+    async with scene(tmp_path / "backhaul.db") as stage:
+        await stage.store.commands.doubt_interrupted(interrupted())
+        behind = await stage.plan("adjust", "prod_1")
+        async with working(stage):
+            await stage.reaches(behind, "applied")
+            await stage.pass_time(86_400)
+            await stage.quiet()
+        assert [body["note"] for body in stage.bodies()] == [f"bh:{behind}"]
+        assert stage.state(command) == "parked"
+
+
+async def test_what_was_only_planned_at_death_is_sent_by_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path / "backhaul.db") as stage:
+        command = await stage.plan("fulfill", "ord_1")
+    async with scene(tmp_path / "backhaul.db") as stage:
+        assert await stage.store.commands.doubt_interrupted(interrupted()) == []
+        async with working(stage):
+            await stage.reaches(command, "applied")
+        assert len(stage.server.commands) == 1
+
+
+async def test_outcome_is_written_when_the_database_takes_it_again(
+    stage: Scene,
+) -> None:
+    taken, answered = asyncio.Event(), asyncio.Event()
+
+    async def behave(request: Request, connection: Connection) -> None:
+        taken.set()
+        await answered.wait()
+        await connection.send(applied(request))
+
+    stage.platform.says("/inventory/adjust", behave)
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await taken.wait()
+        with locked(stage.path):
+            answered.set()
+            await stage.clock.asleep(REST_SECONDS)
+            await stage.pass_time(REST_SECONDS)
+            await stage.clock.asleep(REST_SECONDS)
+            assert stage.state(command) == "sending"
+        await stage.pass_time(REST_SECONDS)
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+    assert json.loads(stage.column("evidence", command))["adjustment_id"] == "adj_1"
+    assert len(stage.told("push.busy")) >= 2
+
+
+async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) -> None:
+    command = await stage.plan("fulfill", "ord_1")
+    with locked(stage.path):
+        dispatching = working(stage)
+        await dispatching.__aenter__()
+        await stage.clock.asleep(REST_SECONDS)
+        assert stage.server.connections == 0
+    await stage.pass_time(REST_SECONDS)
+    await stage.reaches(command, "applied")
+    await dispatching.__aexit__(None, None, None)
+    assert len(stage.server.commands) == 1
+    assert rows(stage.path, "SELECT count(*) FROM attempts") == [(1,)]

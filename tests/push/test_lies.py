@@ -1,0 +1,200 @@
+"""Answers that say 2xx and prove nothing: parked, never applied, never repeated."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from support import payloads
+from support.push_scene import (
+    LONGEST_ANSWER,
+    Answer,
+    Scene,
+    applied,
+    ordered,
+    scene,
+    working,
+)
+from support.push_server import Connection, Request, document, message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.push_server import Behave
+
+PATHS = {
+    "fulfill": "/orders/ord_1/fulfill",
+    "cancel": "/orders/ord_1/cancel",
+    "adjust": "/inventory/adjust",
+}
+
+
+def body(content: bytes) -> bytes:
+    return message(200, content)
+
+
+def cut(request: Request) -> bytes:
+    return applied(request)[:-10]
+
+
+def closing(data: bytes) -> Behave:
+    async def behave(_: Request, connection: Connection) -> None:
+        await connection.send(data)
+        connection.writer.close()
+
+    return behave
+
+
+async def cut_short(request: Request, connection: Connection) -> None:
+    await connection.send(cut(request))
+    connection.writer.close()
+
+
+async def reset(_: Request, connection: Connection) -> None:
+    connection.reset()
+
+
+async def silent(_: Request, connection: Connection) -> None:
+    await connection.reader.read()
+
+
+LIES: dict[str, Answer] = {
+    "html": message(200, b"<html><body>Login</body></html>", "text/html"),
+    "empty": body(b""),
+    "204": message(204),
+    "202-empty": message(202),
+    "null": body(b"null"),
+    "list": body(b"[]"),
+    "text": body(b'"done"'),
+    "ok": body(b'{"ok":true}'),
+    "empty-object": body(b"{}"),
+    "null-data": body(b'{"data":null}'),
+    "not-a-number": body(b'{"data":{"id":NaN}}'),
+    "endless-number": body(b'{"data":{"id":1e999999999999999999999}}'),
+    "deep": body(b"[" * 10_000),
+    "not-utf-8": body(b'{"data":"\xff"}'),
+    "truncated-json": body(b'{"data":{"id":"ord_1","items":['),
+    "cut-off": cut_short,
+    "reset": reset,
+    "silent": silent,
+    "oversized": message(200, b'{"data":"' + b"x" * LONGEST_ANSWER + b'"}'),
+    "garbage": closing(b"\x00\x01\x02\r\n\r\n"),
+    "bad-gzip": message(200, b"{}", Content_Encoding="gzip"),
+    "problem-as-200": document({"code": "ORDER_NOT_FOUND", "detail": "no"}),
+    "list-page-as-200": document({"data": [payloads.order()], "meta": {}}),
+}
+
+
+@pytest.mark.parametrize("kind", PATHS)
+@pytest.mark.parametrize("name", LIES)
+async def test_lie_is_parked_for_a_person(name: str, kind: str, stage: Scene) -> None:
+    stage.platform.says(PATHS[kind], LIES[name])
+    command = await stage.plan(kind, "prod_1" if kind == "adjust" else "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+        await stage.pass_time(86_400)
+        await stage.quiet()
+    assert len(stage.server.commands) == 1
+    assert stage.attempts(command)[0][:2] == (1, "uncertain")
+    assert stage.reason(command)
+
+
+def other(kind: str, **members: Any) -> bytes:
+    asked = {"trackingCompany": "BlueDart", "trackingNumber": "BD1", "restock": True}
+    return document({"data": ordered("ord_1", kind, asked) | members})
+
+
+TRUE: dict[str, Any] = {"adjustmentId": "adj_1", "productId": "prod_1", "levels": []}
+
+
+def adjusted(**members: Any) -> bytes:
+    return document({"data": TRUE | members})
+
+
+HALF_TRUE = [
+    ("fulfill", other("fulfill", id="ord_2")),
+    ("fulfill", other("fulfill", shipments=[])),
+    ("fulfill", other("fulfill", shipments=[payloads.shipment(trackingNumber="X")])),
+    ("fulfill", other("fulfill", updatedAt="soon")),
+    ("fulfill", other("fulfill", updatedAt="0001-01-01T00:00:00+05:00")),
+    ("fulfill", other("fulfill", totals={"total": "1e999999999"})),
+    ("cancel", other("cancel", id="ord_2")),
+    ("cancel", other("cancel", cancellation=None)),
+    ("cancel", other("cancel", cancellation={"cancelledAt": payloads.instant(1)})),
+    ("cancel", other("fulfill")),
+    ("adjust", adjusted(productId="prod_2")),
+    ("adjust", adjusted(adjustmentId=None)),
+    ("adjust", adjusted(levels=None)),
+]
+
+
+@pytest.mark.parametrize(("kind", "answer"), HALF_TRUE, ids=range(len(HALF_TRUE)))
+async def test_answer_about_something_else_is_parked(
+    kind: str, answer: bytes, stage: Scene
+) -> None:
+    stage.platform.says(PATHS[kind], answer)
+    command = await stage.plan(kind, "prod_1" if kind == "adjust" else "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+    assert stage.reason(command).startswith("200, but ")
+    assert len(stage.server.commands) == 1
+
+
+async def test_doubled_member_counts_by_its_last_value(stage: Scene) -> None:
+    order = json.dumps(ordered("ord_1", "fulfill", {"trackingCompany": "BlueDart"}))
+    doubled = order[:-1] + ',"id":"ord_2"}'
+    stage.platform.says(PATHS["fulfill"], body(doubled.encode()))
+    command = await stage.plan("fulfill", "ord_1", tracking_number=None)
+    async with working(stage):
+        await stage.reaches(command, "parked")
+    assert "ord_2, not ord_1" in stage.reason(command)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202])
+@pytest.mark.parametrize("answer", [{"data": TRUE}, TRUE], ids=["wrapped", "bare"])
+async def test_true_answer_counts_in_every_shape(
+    answer: dict[str, Any], status: int, stage: Scene
+) -> None:
+    stage.platform.says(PATHS["adjust"], document(answer, status))
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+
+
+async def test_huge_numbers_in_the_proof_are_kept_and_no_error(stage: Scene) -> None:
+    levels = [{"variantId": "var_1", "stock": 10**40}]
+    stage.platform.says(PATHS["adjust"], adjusted(levels=levels))
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert str(10**40) in stage.column("evidence", command)
+
+
+class Broken(httpx.AsyncBaseTransport):
+    """Fails as no HTTP library should."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.asked = error, 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        raise self.error
+
+
+# The first was met: uvloop and a connection that is reset as soon as it was made.
+@pytest.mark.parametrize("error", [AttributeError("peer"), ZeroDivisionError("?")])
+async def test_unclassified_failure_is_parked_and_ends_nothing(
+    tmp_path: Path, error: Exception
+) -> None:
+    broken = Broken(error)
+    async with scene(tmp_path / "b.db", http=broken) as stage, working(stage):
+        command = await stage.plan("adjust", "prod_1")
+        await stage.reaches(command, "parked")
+        await stage.pass_time(86_400)
+        other = await stage.plan("fulfill", "ord_1")
+        await stage.reaches(other, "parked")
+    assert type(error).__name__ in stage.reason(command)
+    assert broken.asked == 2

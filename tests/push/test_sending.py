@@ -1,0 +1,212 @@
+"""Commands leave once, durably, one at a time in their lane."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.clock import from_text
+from backhaul.core.identity import fingerprint
+from backhaul.settings import Push
+from support import payloads
+from support.databases import rows
+from support.push_scene import API_KEY, Scene, applied, scene, working
+from support.push_server import Connection, Request, unused_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = [("fulfill", "ord_1"), ("cancel", "ord_1"), ("adjust", "prod_1")]
+
+
+@pytest.mark.parametrize(("kind", "target"), KINDS)
+async def test_sending_is_committed_before_the_first_byte_leaves(
+    kind: str, target: str, stage: Scene
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    async def greet(_: Connection) -> bool:
+        seen.extend(
+            rows(
+                stage.path,
+                "SELECT c.state, c.attempts, c.request, c.key_fingerprint,"
+                " a.number, a.finished_at FROM commands c"
+                " JOIN attempts a ON a.command_id = c.id",
+            )
+        )
+        return True
+
+    stage.server.greet = greet
+    command = await stage.plan(kind, target)
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    (request,) = stage.server.commands
+    assert seen == [("sending", 1, request.body, fingerprint(API_KEY), 1, None)]
+
+
+async def test_applied_command_keeps_its_proof(stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert stage.attempts(command) == [(1, "confirmed", 200, True)]
+    evidence = json.loads(stage.column("evidence", command))
+    assert evidence["adjustment_id"] == "adj_1"
+    assert stage.column("settled_at", command) is not None
+    answers = rows(stage.path, "SELECT response FROM attempts")
+    assert json.loads(answers[0][0])["data"]["adjustmentId"] == "adj_1"
+    assert len(stage.told("command.applied")) == 1
+
+
+class Holding:
+    """Holds back every answer until told; knows how many wait at once."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.waiting: list[str] = []
+        self.most = 0
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        self.waiting.append(request.path)
+        self.most = max(self.most, len(self.waiting))
+        await self.released.wait()
+        self.waiting.remove(request.path)
+        await connection.send(applied(request))
+
+
+@pytest.fixture
+async def patient(tmp_path: Path) -> Any:
+    async with scene(tmp_path / "backhaul.db", Push(concurrency=3)) as made:
+        yield made
+
+
+async def test_one_command_of_a_lane_is_under_way_and_the_others_wait_their_turn(
+    stage: Scene,
+) -> None:
+    holding = Holding()
+    stage.platform.says("/orders/ord_1/fulfill", holding)
+    numbers = ["BD1", "BD2", "BD3"]
+    planned = [
+        await stage.plan("fulfill", "ord_1", tracking_number=number)
+        for number in numbers
+    ]
+    async with working(stage):
+        await stage.arrive(1)
+        assert [stage.state(id_) for id_ in planned] == ["sending"] + ["planned"] * 2
+        holding.released.set()
+        await stage.reaches(planned[-1], "applied")
+    assert holding.most == 1
+    assert [body["trackingNumber"] for body in stage.bodies()] == numbers
+
+
+async def test_lanes_do_not_wait_for_one_another(stage: Scene) -> None:
+    holding = Holding()
+    stage.platform.says("/orders/ord_1/fulfill", holding)
+    slow = await stage.plan("fulfill", "ord_1")
+    behind = await stage.plan("cancel", "ord_1")
+    others = [await stage.plan("fulfill", f"ord_{number}") for number in range(2, 6)]
+    others += [await stage.plan("adjust", "prod_1")]
+    async with working(stage):
+        for command in others:
+            await stage.reaches(command, "applied")
+        assert (stage.state(slow), stage.state(behind)) == ("sending", "planned")
+        holding.released.set()
+        await stage.reaches(behind, "applied")
+
+
+async def test_no_more_than_the_set_number_is_under_way(patient: Scene) -> None:
+    holding = Holding()
+    planned = [await patient.plan("fulfill", f"ord_{number}") for number in range(8)]
+    for number in range(8):
+        patient.platform.says(f"/orders/ord_{number}/fulfill", holding)
+    async with working(patient):
+        await patient.arrive(3)
+        assert patient.dispatcher.state()["sending"] == 3
+        holding.released.set()
+        for command in planned:
+            await patient.reaches(command, "applied")
+    assert holding.most == 3
+    assert len(patient.server.commands) == 8
+
+
+async def test_most_urgent_kinds_leave_first(tmp_path: Path) -> None:
+    async with scene(tmp_path / "backhaul.db", Push(concurrency=1)) as stage:
+        planned = [
+            await stage.plan(kind, f"{kind}_{number}")
+            for number in range(2)
+            for kind in ("adjust", "fulfill", "cancel")
+        ]
+        async with working(stage):
+            for command in planned:
+                await stage.reaches(command, "applied")
+        kinds = [request.path.rpartition("/")[2] for request in stage.server.commands]
+        assert kinds == ["cancel"] * 2 + ["fulfill"] * 2 + ["adjust"] * 2
+
+
+async def test_cancelled_order_is_not_fulfilled(stage: Scene) -> None:
+    cancellation = {"reason": "STAFF", "cancelledAt": payloads.instant(1)}
+    await stage.fold(payloads.order("ord_1", at=1, cancellation=cancellation))
+    refused = await stage.plan("fulfill", "ord_1")
+    other = await stage.plan("fulfill", "ord_2")
+    async with working(stage):
+        await stage.reaches(refused, "rejected")
+        await stage.reaches(other, "applied")
+    assert [request.path for request in stage.server.commands] == [
+        "/orders/ord_2/fulfill"
+    ]
+    assert stage.reason(refused) == "order #1001 is cancelled; nothing was sent"
+    assert stage.attempts(refused) == []
+
+
+async def test_told_to_stop_it_finishes_what_is_under_way_and_sends_no_more(
+    stage: Scene,
+) -> None:
+    holding = Holding()
+    stage.platform.says("/orders/ord_1/fulfill", holding)
+    under_way = await stage.plan("fulfill", "ord_1")
+    waiting = await stage.plan("fulfill", "ord_1", tracking_number="BD2")
+    async with working(stage):
+        await stage.arrive(1)
+        stage.dispatcher.stop()
+        late = await stage.plan("fulfill", "ord_2")
+        stage.dispatcher.wake()
+        await stage.quiet()
+        holding.released.set()
+    assert stage.state(under_way) == "applied"
+    assert (stage.state(waiting), stage.state(late)) == ("planned", "planned")
+    assert len(stage.server.commands) == 1
+
+
+async def test_unsent_command_is_tried_again_after_ever_longer_waits(
+    tmp_path: Path,
+) -> None:
+    waits = []
+    async with scene(tmp_path / "backhaul.db", url=unused_url()) as stage:
+        command = await stage.plan("fulfill", "ord_1")
+        async with working(stage):
+            for failures in (1, 2, 3, 4):
+                while stage.column("failures", command) < failures:
+                    await stage.pass_time(0.25)
+                    await stage.quiet()
+                waits.append(waited(stage, command))
+        assert waits == [0.75, 1.5, 3.0, 6.0]
+        assert stage.state(command) == "planned"
+        assert stage.attempts(command) == [
+            (number, "never_sent", None, 1) for number in range(1, 5)
+        ]
+
+
+def waited(stage: Scene, command: str) -> float:
+    ended = rows(stage.path, "SELECT max(finished_at) FROM attempts")[0][0]
+    due = from_text(stage.column("due_at", command))
+    return (due - from_text(ended)).total_seconds()
+
+
+async def test_command_planned_while_idle_leaves_at_the_next_wake(stage: Scene) -> None:
+    async with working(stage):
+        await stage.quiet()
+        command = await stage.plan("fulfill", "ord_1")
+        stage.dispatcher.wake()
+        await stage.reaches(command, "applied")

@@ -1,0 +1,47 @@
+"""A store's client, its server, and a real store to write to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.shop.client import ShopClient
+from backhaul.shop.transport import Limits, Transport
+from support.clock import RunningClock
+from support.databases import started_store
+from support.push_scene import Platform
+from support.push_server import Server, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+LIMITS = Limits(connect_seconds=2.0, read_seconds=0.2, max_response_bytes=1_000_000)
+API_KEY = "svc_live_reconciling0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Everything a part of reconcile is built from."""
+
+    platform: Platform
+    server: Server
+    store: SqliteStore
+    clock: RunningClock
+    client: ShopClient
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    platform, clock = Platform(), RunningClock()
+    async with (
+        started_store(tmp_path / "backhaul.db", clock) as store,
+        serving(platform) as server,
+    ):
+        transport = Transport(server.url, API_KEY, LIMITS, clock)
+        yield Place(platform, server, store, clock, ShopClient(transport))
+        await transport.close()

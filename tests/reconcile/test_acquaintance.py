@@ -1,0 +1,131 @@
+"""First contact with a store: strict once, patient ever after."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.errors import ConfigurationError, Fatal, PlatformUnavailable
+from backhaul.reconcile.acquaintance import acquaint
+from backhaul.shop.client import LISTS, ShopClient, StoreFacts
+from backhaul.shop.transport import Limits, Transport
+from support.push_server import document, message, problem, unused_url
+
+if TYPE_CHECKING:
+    from reconcile.conftest import Place
+
+KNOWN = StoreFacts("sto_1", "JPY")
+STORE = document({"data": {"id": "sto_1", "currency": "JPY"}})
+HTML = message(200, b"<html>", "text/html")
+
+
+async def meet(place: Place) -> StoreFacts:
+    return await acquaint("main", place.server.url, place.client, place.store.marks)
+
+
+def everywhere(place: Place, answer: bytes) -> None:
+    for path in (*LISTS, "/store"):
+        place.platform.says(path, answer)
+
+
+async def test_platform_is_known_by_its_facts(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+async def test_platform_that_tells_nothing_of_itself_is_one(place: Place) -> None:
+    assert await meet(place) == StoreFacts()
+
+
+WRONG = {
+    "html": (HTML, PlatformUnavailable, 69),
+    "html-404": (message(404, b"<html>", "text/html"), PlatformUnavailable, 69),
+    "html-500": (message(500, b"<html>", "text/html"), PlatformUnavailable, 69),
+    "redirect": (message(301, Location="/login"), PlatformUnavailable, 69),
+    "empty": (message(200), PlatformUnavailable, 69),
+    "failing": (problem(500, "OOPS"), PlatformUnavailable, 69),
+    "away": (problem(503, "AWAY"), PlatformUnavailable, 69),
+    "401": (problem(401, "API_KEY_INVALID"), ConfigurationError, 78),
+    "401-html": (message(401, b"<html>", "text/html"), ConfigurationError, 78),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_wrong_address_or_key_is_found_at_first_contact(
+    name: str, place: Place
+) -> None:
+    answer, error, code = WRONG[name]
+    everywhere(place, answer)
+    with pytest.raises(Fatal) as failure:
+        await meet(place)
+    assert type(failure.value) is error
+    assert failure.value.exit_code == code
+    assert "\n" not in str(failure.value)
+    assert re.search(r"stores\.main\.(base_url|api_key): ", str(failure.value))
+    assert await place.store.marks.get("facts:main") is None
+
+
+async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> None:
+    url = unused_url()
+    limits = Limits(1.0, 1.0, 1_000)
+    transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
+    with pytest.raises(PlatformUnavailable) as failure:
+        await acquaint("main", url, ShopClient(transport), place.store.marks)
+    await transport.close()
+    said = str(failure.value)
+    assert said.startswith(f"stores.main.base_url: {url}: ConnectError")
+    assert "\n" not in said
+    assert "svc_live" not in said
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_later_starts_go_on_with_what_is_known(name: str, place: Place) -> None:
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+    everywhere(place, WRONG[name][0])
+    assert await meet(place) == KNOWN
+
+
+FORGETFUL = {
+    "no-store-endpoint": problem(404, "NOT_FOUND"),
+    "scope-lost": problem(403, "INSUFFICIENT_SCOPE"),
+    "failing": message(500, b"<html>"),
+    "away": message(503),
+    "throttled": message(429),
+    "empty": document({"data": {}}),
+}
+
+
+@pytest.mark.parametrize("name", FORGETFUL)
+async def test_currency_is_not_forgotten(name: str, place: Place) -> None:
+    """Without it every price of a yen store would be read a hundred times too high."""
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", FORGETFUL[name])
+    assert await meet(place) == KNOWN
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+async def test_new_facts_take_the_place_of_old_ones(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    changed = document({"data": {"id": "sto_1", "currency": "INR"}})
+    place.platform.says("/store", changed)
+    assert (await meet(place)).currency == "INR"
+    everywhere(place, HTML)
+    assert (await meet(place)).currency == "INR"
+
+
+async def test_key_without_some_scopes_is_good_enough(place: Place) -> None:
+    place.platform.says("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.says("/products", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+async def test_nothing_is_written_to_the_platform(place: Place) -> None:
+    await meet(place)
+    assert place.server.commands == []

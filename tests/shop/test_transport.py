@@ -1,0 +1,273 @@
+"""Sends and reads against servers that refuse, reset, dawdle, cut and lie."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+
+from backhaul.shop.transport import InDoubt, NotSent, Transport
+from support.push_server import (
+    Connection,
+    Request,
+    message,
+    saying,
+    serving,
+    unused_url,
+)
+
+if TYPE_CHECKING:
+    from support.clock import RunningClock
+    from support.push_server import Behave
+
+Connect: TypeAlias = Callable[[str], Transport]
+
+PATH = "/inventory/adjust"
+BODY = b'{"productId":"prod_1","adjustment":-2}'
+GOOD = message(200, b'{"data":{}}')
+
+
+async def reset(_: Request, connection: Connection) -> None:
+    connection.reset()
+
+
+async def hang_up(_: Request, connection: Connection) -> None:
+    connection.writer.close()
+
+
+async def never_answer(_: Request, connection: Connection) -> None:
+    await connection.reader.read()
+
+
+def saying_then_closing(data: bytes) -> Behave:
+    async def behave(_: Request, connection: Connection) -> None:
+        await connection.send(data)
+        connection.writer.close()
+
+    return behave
+
+
+async def talk_for_ever(_: Request, connection: Connection) -> None:
+    await connection.send(message(200, Transfer_Encoding="chunked"))
+    while True:
+        await connection.send(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+
+
+async def dawdle(_: Request, connection: Connection) -> None:
+    await connection.send(message(200, b'{"da', Content_Length="100"))
+    await connection.reader.read()
+
+
+IN_DOUBT: dict[str, Behave] = {
+    "reset-after-the-request": reset,
+    "closed-without-answer": hang_up,
+    "no-answer-in-time": never_answer,
+    "stops-in-the-body": dawdle,
+    "cut-body": saying_then_closing(message(200, b'{"data":', Content_Length="100")),
+    "cut-head": saying_then_closing(b"HTTP/1.1 200 OK\r\nContent-Ty"),
+    "cut-chunks": saying_then_closing(
+        message(200, b"5\r\n{}", Transfer_Encoding="chunked")
+    ),
+    "bad-chunks": saying_then_closing(
+        message(200, b"zz\r\n{}", Transfer_Encoding="chunked")
+    ),
+    "oversized": saying(message(200, b"x" * 100_001)),
+    "oversized-chunks": talk_for_ever,
+    "garbage": saying_then_closing(b"\x00\xff\r\n\r\n\r\n\r\n"),
+    "other-protocol": saying_then_closing(b"SSH-2.0-OpenSSH_9.6\r\n"),
+    "no-status": saying_then_closing(b"HTTP/1.1 abc\r\n\r\n"),
+    "negative-length": saying(message(200, b"{}", Content_Length="-1")),
+    "two-lengths": saying(message(200, b"{}", Content_Length="2, 3")),
+    "bad-compression": saying(message(200, b"{}", Content_Encoding="gzip")),
+}
+
+
+@pytest.mark.parametrize("name", IN_DOUBT)
+async def test_command_in_doubt_is_never_sent_twice(
+    name: str, connect: Connect
+) -> None:
+    async with serving(IN_DOUBT[name]) as server:
+        with pytest.raises(InDoubt):
+            await connect(server.url).send(PATH, BODY, "key-1")
+        assert [request.body for request in server.requests] == [BODY]
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("name", IN_DOUBT)
+async def test_read_in_doubt_is_tried_three_times(
+    name: str, connect: Connect, clock: RunningClock
+) -> None:
+    async with serving(IN_DOUBT[name]) as server:
+        with pytest.raises(InDoubt):
+            await connect(server.url).get("/orders", {})
+        assert len(server.requests) == 3
+        assert len(clock.slept) == 2
+
+
+async def test_reset_before_the_request_was_read_is_in_doubt(connect: Connect) -> None:
+    async def greet(connection: Connection) -> bool:
+        connection.reset()
+        return False
+
+    async with serving(saying(GOOD), greet) as server:
+        with pytest.raises(InDoubt):
+            await connect(server.url).send(PATH, BODY, "key-1")
+        assert server.connections == 1
+
+
+async def test_reset_in_the_middle_of_the_request_is_in_doubt(connect: Connect) -> None:
+    async def greet(connection: Connection) -> bool:
+        await connection.reader.readuntil(b"\r\n\r\n")
+        connection.reset()
+        return False
+
+    async with serving(saying(GOOD), greet) as server:
+        with pytest.raises(InDoubt):
+            await connect(server.url).send(PATH, BODY * 50_000, "key-1")
+        assert server.connections == 1
+
+
+async def test_server_that_never_reads_is_in_doubt(connect: Connect) -> None:
+    done = asyncio.Event()
+
+    async def greet(connection: Connection) -> bool:
+        transport = connection.writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+        await done.wait()
+        return False
+
+    async with serving(saying(GOOD), greet) as server:
+        with pytest.raises(InDoubt):
+            await connect(server.url).send(PATH, BODY * 500_000, "key-1")
+        done.set()
+        assert (server.connections, server.requests) == (1, [])
+
+
+async def test_refused_connection_is_proved_not_sent_and_tried_again(
+    connect: Connect, clock: RunningClock
+) -> None:
+    with pytest.raises(NotSent, match="ConnectError"):
+        await connect(unused_url()).send(PATH, BODY, "key-1")
+    assert len(clock.slept) == 2
+
+
+async def test_failed_tls_handshake_is_proved_not_sent(connect: Connect) -> None:
+    async def greet(connection: Connection) -> bool:
+        await connection.reader.read(1)
+        return False
+
+    async with serving(saying(GOOD), greet) as server:
+        url = server.url.replace("http:", "https:")
+        with pytest.raises(NotSent):
+            await connect(url).send(PATH, BODY, "key-1")
+        assert server.requests == []
+
+
+async def test_cancelled_send_has_gone_out_once(connect: Connect) -> None:
+    async with serving(never_answer) as server:
+        sending = asyncio.ensure_future(connect(server.url).send(PATH, BODY, "key-1"))
+        await server.arrived.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert len(server.requests) == 1
+
+
+async def test_command_goes_out_byte_for_byte(connect: Connect) -> None:
+    async with serving(saying(GOOD)) as server:
+        body = b'{"b": 1.10,\n "a":"\xc3\xbc"}'
+        answer = await connect(server.url).send(PATH, body, "key-1")
+        (request,) = server.requests
+    assert (answer.status, answer.json()) == (200, {"data": {}})
+    assert (request.method, request.path, request.body) == ("POST", PATH, body)
+    assert request.headers["idempotency-key"] == "key-1"
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["authorization"] == "Bearer svc_live_transport0123456789"
+    assert request.headers["accept-encoding"] == "identity"
+
+
+async def test_commands_never_share_a_connection_and_reads_do(connect: Connect) -> None:
+    async with serving(saying(GOOD)) as server:
+        transport = connect(server.url)
+        for number in range(3):
+            await transport.send(PATH, BODY, f"key-{number}")
+        assert server.connections == 3
+        for _ in range(3):
+            await transport.get("/orders", {})
+        assert server.connections == 4
+
+
+REDIRECTS = [301, 302, 303, 307, 308]
+
+
+@pytest.mark.parametrize("status", REDIRECTS)
+async def test_redirect_is_an_answer_and_not_followed(
+    status: int, connect: Connect
+) -> None:
+    async with serving(saying(message(status, Location="/elsewhere"))) as server:
+        transport = connect(server.url)
+        assert (await transport.send(PATH, BODY, "key-1")).status == status
+        assert (await transport.get("/orders", {})).status == status
+        assert [request.path for request in server.requests] == [PATH, "/orders"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 429, 500, 502, 503])
+async def test_refused_command_is_answered_once(status: int, connect: Connect) -> None:
+    async with serving(saying(message(status, b"{}"))) as server:
+        answer = await connect(server.url).send(PATH, BODY, "key-1")
+        assert (answer.status, answer.ok, len(server.requests)) == (status, False, 1)
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_read_is_repeated_while_the_answer_may_change(
+    status: int, connect: Connect
+) -> None:
+    async with serving(saying(message(status), message(status), GOOD)) as server:
+        assert (await connect(server.url).get("/orders", {})).ok
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_read_gives_the_last_answer_in_the_end(
+    status: int, connect: Connect
+) -> None:
+    async with serving(saying(message(status))) as server:
+        assert (await connect(server.url).get("/orders", {})).status == status
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [200, 301, 401, 403, 404, 500])
+async def test_read_is_not_repeated_where_that_cannot_help(
+    status: int, connect: Connect
+) -> None:
+    async with serving(saying(message(status, b"{}"))) as server:
+        assert (await connect(server.url).get("/orders", {})).status == status
+        assert len(server.requests) == 1
+
+
+async def test_read_that_reset_once_is_answered(connect: Connect) -> None:
+    behaviours = [reset, hang_up, saying(GOOD)]
+
+    async def behave(request: Request, connection: Connection) -> None:
+        await behaviours.pop(0)(request, connection)
+
+    async with serving(behave) as server:
+        assert (await connect(server.url).get("/orders", {"page": 1})).ok
+        assert [request.query for request in server.requests] == ["page=1"] * 3
+
+
+async def test_body_of_just_the_limit_is_read(connect: Connect) -> None:
+    async with serving(saying(message(200, b"x" * 100_000))) as server:
+        answer = await connect(server.url).send(PATH, BODY, "key-1")
+    assert len(answer.body) == 100_000
+
+
+async def test_length_that_is_too_short_cuts_the_document(connect: Connect) -> None:
+    behave = saying_then_closing(message(200, b'{"data":{}}', Content_Length="4"))
+    async with serving(behave) as server:
+        answer = await connect(server.url).send(PATH, BODY, "key-1")
+    assert answer.body == b'{"da'
+    assert answer.problem() is None

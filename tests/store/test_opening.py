@@ -1,0 +1,141 @@
+"""Opening: a new file, a file of ours, and everything else in words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.errors import AlreadyRunning, CorruptData
+from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.connections import open_reader, open_writer
+from support.databases import count, rows, started_store, take
+from support.payloads import envelope, order
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLES = {
+    *("inbox", "event_outcomes", "seen", "marks", "changes", "products", "variants"),
+    *("inventory_levels", "stock_ledger", "orders", "order_items", "shipments"),
+    *("customers", "records", "cursors", "quarantine", "commands", "attempts"),
+}
+
+
+def test_a_new_file_gets_every_table(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "down" / "backhaul.db"
+    open_store(path, SystemClock())
+    found = rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")
+    assert {name for (name,) in found} >= TABLES
+    assert rows(path, "SELECT count(*) FROM events") == [(0,)]
+
+
+async def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    async with started_store(path) as store:
+        await take(store, envelope("orders/create", order()))
+    before = rows(path, "SELECT sql FROM sqlite_master ORDER BY name")
+    async with started_store(path):
+        assert count(path, "orders") == 1
+    assert rows(path, "SELECT sql FROM sqlite_master ORDER BY name") == before
+
+
+def test_the_writer_survives_a_power_loss(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    with closing(open_writer(path)) as connection:
+
+        def setting(name: str) -> object:
+            return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+        assert setting("journal_mode") == "wal"
+        assert setting("synchronous") == 2
+        assert setting("foreign_keys") == 1
+        assert setting("busy_timeout") == connections.BUSY_MILLISECONDS
+        assert setting("page_size") == connections.PAGE_BYTES
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    with (
+        closing(open_reader(path)) as connection,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        connection.execute("DELETE FROM inbox")
+
+
+def test_a_newer_database_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+            " VALUES ('backhaul', 'm999_future', '2030-01-01')"
+        )
+    before = path.read_bytes()
+    with pytest.raises(CorruptData, match=r"newer version of Backhaul.*m999_future"):
+        open_store(path, SystemClock())
+    assert path.read_bytes() == before
+    assert CorruptData.exit_code == 65
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"this is a letter to my aunt" * 100, b"SQLite format 3\0" + b"\xff" * 9_000],
+    ids=["letter", "header only"],
+)
+def test_a_file_of_another_kind_is_refused_in_words(
+    content: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "backhaul.db"
+    path.write_bytes(content)
+    with pytest.raises(CorruptData, match="restore it from a backup"):
+        open_store(path, SystemClock())
+    assert path.read_bytes() == content
+
+
+def test_a_database_cut_in_half_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CorruptData):
+        open_store(path, SystemClock())
+
+
+def test_a_second_writer_is_refused_by_the_number_of_the_first(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom pathlib import Path\n"
+        "from backhaul.store.opening import sole_writer\n"
+        "with sole_writer(Path(sys.argv[1])):\n"
+        "    sys.stdout.write('holds\\n'); sys.stdout.flush(); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with (
+            pytest.raises(AlreadyRunning, match=rf"\(process {holder.pid}\)"),
+            sole_writer(tmp_path),
+        ):
+            pass
+        holder.kill()
+    with sole_writer(tmp_path):
+        assert (tmp_path / "backhaul.lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_the_lock_is_private_and_given_back(tmp_path: Path) -> None:
+    for _ in range(2):
+        with sole_writer(tmp_path / "state"):
+            mode = (tmp_path / "state" / "backhaul.lock").stat().st_mode
+            assert mode & 0o777 == 0o600

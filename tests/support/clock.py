@@ -1,0 +1,79 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+YIELDS = 20
+"""Turns of the loop that what was woken gets to go to sleep again."""
+
+
+class VirtualClock:
+    """Implements `backhaul.core.clock.Clock`; time passes in `advance` only."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._start = start
+        self._seconds = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+        self._changed = asyncio.Event()
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._seconds)
+
+    def monotonic(self) -> float:
+        return self._seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future = asyncio.get_running_loop().create_future()
+        due = self._seconds + seconds
+        heapq.heappush(self._sleepers, (due, next(self._numbers), future))
+        self._changed.set()
+        await future
+
+    async def asleep(self, seconds: float | None = None) -> None:
+        """Wait until somebody sleeps; with `seconds`, for just as long as that."""
+        while not self._waiting(seconds):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _waiting(self, seconds: float | None) -> bool:
+        self._sleepers = [s for s in self._sleepers if not s[2].done()]
+        heapq.heapify(self._sleepers)
+        left = [due - self._seconds for due, _, _ in self._sleepers]
+        return bool(left) if seconds is None else seconds in left
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, waking each sleeper at its moment and in its order."""
+        end = self._seconds + seconds
+        while self._waiting(None) and self._sleepers[0][0] <= end:
+            due, _, future = heapq.heappop(self._sleepers)
+            self._seconds = max(self._seconds, due)
+            future.set_result(None)
+            await settle_down()
+        self._seconds = end
+        await settle_down()
+
+
+async def settle_down() -> None:
+    """Give every task that can run the chance to."""
+    for _ in range(YIELDS):
+        await asyncio.sleep(0)
+
+
+class RunningClock(VirtualClock):
+    """A virtual clock on which every sleep is over at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self._seconds += max(seconds, 0.0)
+        await asyncio.sleep(0)

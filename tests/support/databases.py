@@ -1,0 +1,113 @@
+"""Real stores for tests, and what stands in their files."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import asynccontextmanager, closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core.clock import SystemClock
+from backhaul.ingest.folding import fold_one
+from backhaul.store.opening import open_store
+from support.payloads import STORE_ID, arrival
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.sqlite.database import SqliteStore
+
+MIRROR = {
+    "products": "store, id, handle, title, status, external_id, updated_at,"
+    " deleted_at, document",
+    "variants": "store, id, product_id, sku, barcode, title, price_minor, currency,"
+    " updated_at",
+    "inventory_levels": "store, product_id, variant_id, stock, updated_at",
+    "stock_ledger": "store, product_id, variant_id, adjustment, stock_after, reason,"
+    " cause, adjustment_id, at",
+    "orders": "store, id, number, name, external_id, awaiting_confirmation, status,"
+    " financial_status, fulfillment_status, placed_at, cancelled_at, total_minor,"
+    " currency, customer_id, updated_at, document",
+    "order_items": "store, id, order_id, product_id, variant_id, sku, title, quantity,"
+    " fulfilled_quantity, unit_price_minor",
+    "shipments": "store, id, order_id, tracking_company, tracking_number, shipped_at",
+    "customers": "store, id, name, email, phone, updated_at, document",
+}
+"""What the mirror says; how and when a row came there is left out."""
+
+Row = tuple[Any, ...]
+
+
+def rows(path: Path, query: str, *values: object) -> list[Row]:
+    """Read with a connection of its own, as another program would."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def count(path: Path, table: str) -> int:
+    return int(rows(path, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - ours
+
+
+def mirror_of(path: Path) -> dict[str, list[Row]]:
+    """Return the whole mirror in an order of its own."""
+    return {
+        table: sorted(rows(path, f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608 - constants
+        for table, columns in MIRROR.items()
+    }
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Hold the write lock, as a backup or a curious person may do."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("ROLLBACK")
+
+
+@asynccontextmanager
+async def started_store(
+    path: Path, clock: Clock | None = None
+) -> AsyncIterator[SqliteStore]:
+    store = open_store(path, clock or SystemClock())
+    store.start()
+    try:
+        yield store
+    finally:
+        await store.stop()
+
+
+def fold_as_demo(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    """Fold for the store that the payloads of tests belong to."""
+    return fold_one(event, mirror, store_id=STORE_ID, currency="INR")
+
+
+async def fold_all(store: SqliteStore) -> list[tuple[int, Folded]]:
+    """Fold what waits; return the problems."""
+    problems: list[tuple[int, Folded]] = []
+    more = True
+    while more:
+        report = await store.inbox.fold(fold_as_demo, 1.0)
+        problems += report.problems
+        more = report.more
+    return problems
+
+
+async def take(store: SqliteStore, *bodies: bytes) -> list[tuple[int, Folded]]:
+    """Append deliveries in this order and fold them."""
+    await append(store, bodies)
+    return await fold_all(store)
+
+
+async def append(store: SqliteStore, bodies: Iterable[bytes]) -> None:
+    waiting = [store.inbox.append(arrival(body)) for body in bodies]
+    for future in waiting:
+        await future
+
+
+def states(path: Path) -> list[str]:
+    """Return what became of each event, in order of arrival."""
+    return [row[0] for row in rows(path, "SELECT state FROM events ORDER BY id")]

@@ -1,0 +1,120 @@
+"""A receiver on a real socket, and clients that behave badly."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+from backhaul import listening
+from backhaul.core.clock import SystemClock
+from backhaul.ingest.receiver import Receiver
+from backhaul.public import site
+from support.payloads import OLD_SECRET, SECRET, signed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from backhaul.store.contract import Inbox
+
+MAX_BODY_BYTES = 64_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Served:
+    """A receiver that listens."""
+
+    url: str
+    session: aiohttp.ClientSession
+    woken: int = 0
+
+    @property
+    def port(self) -> int:
+        return URL(self.url).port or 0
+
+    async def post(
+        self,
+        body: bytes,
+        headers: dict[str, str] | list[tuple[str, str]] | None = None,
+        path: str = "/webhooks/main",
+    ) -> Reply:
+        """Send a delivery, signed unless `headers` says otherwise."""
+        sent = signed(body) if headers is None else headers
+        url = URL(self.url + path, encoded=True)
+        async with self.session.post(url, data=body, headers=sent) as answer:
+            content = await answer.read()
+            return Reply(answer.status, dict(answer.headers), content)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def raw(self, request: bytes) -> bytes:
+        """Send bytes as they are; return all that comes until the server closes."""
+        reader, writer = await self.connect()
+        writer.write(request)
+        await writer.drain()
+        try:
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def served(
+    inbox: Inbox,
+    *,
+    request_seconds: float = 10.0,
+    max_connections: int = 512,
+) -> AsyncIterator[Served]:
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(
+        connector=connector, auto_decompress=False
+    ) as session:
+        running = Served("", session)
+
+        def arrived() -> None:
+            running.woken += 1
+
+        receiver = Receiver(
+            inbox,
+            SystemClock(),
+            {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)},
+            request_seconds,
+            arrived,
+        )
+        app = site.build(receiver.routes(), MAX_BODY_BYTES)
+        listener = listening.Listener(app, max_connections)
+        sock = listening.bind_tcp("127.0.0.1", 0, "public")
+        running.url = listening.url_of(sock)
+        await listener.start(sock)
+        try:
+            yield running
+        finally:
+            await session.close()
+            await listener.stop()
+
+
+def raw_request(body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return a request with exactly these headers, doubled ones included."""
+    lines = ["POST /webhooks/main HTTP/1.1", "Host: x", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    lines += [f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode("latin-1") + body
+
+
+def status_of(answer: bytes) -> int:
+    """Return the status of a raw answer."""
+    return int(answer.split(b" ", 2)[1])

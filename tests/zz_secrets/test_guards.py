@@ -1,0 +1,75 @@
+"""What guards every test can fail: the loop's guard, and what tests require."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support import requirements
+from support.clock import settle_down
+from support.loop_guard import LoopGuard, on_purpose
+from support.waiting import await_true, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+async def test_a_blocked_loop_is_noticed() -> None:
+    guard = LoopGuard()
+    await settle_down()
+    threading.Event().wait(0.4)
+    guard.stop()
+    assert guard.longest_seconds > 0.2
+
+
+async def test_a_test_that_waits_on_purpose_is_excused() -> None:
+    guard = LoopGuard()
+    await settle_down()
+    with on_purpose():
+        threading.Event().wait(0.4)
+    guard.stop()
+    assert guard.longest_seconds < 0.2
+
+
+async def test_a_loop_that_waits_is_not_blocked() -> None:
+    guard = LoopGuard()
+    loops: list[int] = []
+
+    def look() -> bool:
+        loops.append(1)
+        return len(loops) > 20
+
+    await until(look, "twenty looks")
+    guard.stop()
+    assert guard.longest_seconds < 1
+
+
+async def test_what_never_comes_true_fails_by_its_name() -> None:
+    with pytest.raises(AssertionError, match=r"not within 0\.05 s: a miracle"):
+        await until(lambda: False, "a miracle", 0.05)
+
+
+def test_so_it_does_without_a_loop() -> None:
+    with pytest.raises(AssertionError, match=r"not within 0\.05 s: a miracle"):
+        await_true(lambda: 0, "a miracle", 0.05)
+
+
+def outcome_of(action: Callable[[], object]) -> str:
+    try:
+        return str(action())
+    except (pytest.skip.Exception, pytest.fail.Exception) as outcome:
+        return f"{type(outcome).__name__}: {outcome.msg}"
+
+
+def test_a_missing_tool_skips_or_fails_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(requirements.VARIABLE, raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    missing = "openssl is missing: apt-get install openssl"
+    assert outcome_of(lambda: requirements.require("openssl")) == f"Skipped: {missing}"
+    monkeypatch.setenv(requirements.VARIABLE, "all")
+    found = outcome_of(lambda: requirements.require("openssl"))
+    assert found == f"Failed: {missing} (TEST_REQUIRE=all)"
