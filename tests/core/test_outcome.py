@@ -236,3 +236,8 @@ def test_a_plain_code_is_judged_as_a_code() -> None:
     held = classify_refusal("fulfill", 409, {"error": "ORDER_AWAITING_CONFIRMATION"})
     assert held.outcome is Outcome.HELD
     assert classify_refusal("adjust", 403, {"error": "insufficient_scope"}).only_kind
+
+
+def test_a_missing_scope_is_named() -> None:
+    told = {"code": "INSUFFICIENT_SCOPE", "requiredScopes": ["inventory:write"]}
+    assert describe(told) == "INSUFFICIENT_SCOPE: needs inventory:write"

@@ -62,7 +62,7 @@ def test_once_balances(tmp_path: Path) -> None:
 def test_a_signal_stops_both_programs(number: signal.Signals, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     with running("--keep", str(kept)) as demo:
-        read_until(demo.stdout, f"backhaul why order 1001 --config {kept}")
+        read_until(demo.stdout, f"backhaul why order 1001 --config {kept}/")
         asked = time.monotonic()
         demo.send_signal(number)
         output, errors = demo.communicate(timeout=STOP_SECONDS)
@@ -100,3 +100,13 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         _, errors = demo.communicate(timeout=20)
     assert demo.returncode == 1
     assert errors == f"{tmp_path} is not empty; name a new folder\n"
+
+
+def test_nobody_listening_any_more_ends_it_quietly(tmp_path: Path) -> None:
+    with running("--keep", str(tmp_path / "kept")) as demo:
+        read_until(demo.stdout, "the daemon receives at")
+        assert demo.stdout is not None
+        demo.stdout.close()
+        assert demo.stderr is not None
+        assert demo.stderr.read() == ""
+        assert demo.wait(timeout=STOP_SECONDS) == 1

@@ -148,7 +148,9 @@ def _sentences(problem: Mapping[str, object]) -> list[str]:
         for entry in _entries(problem)
         if entry.get("pointer")
     ]
-    return [first, *members]
+    scopes = problem.get("requiredScopes")
+    needs = [str(scope) for scope in scopes] if isinstance(scopes, list) else []
+    return [first, *members, *(["needs " + ", ".join(needs)] if needs else [])]
 
 
 def _entries(problem: Mapping[str, object]) -> list[Mapping[str, object]]:

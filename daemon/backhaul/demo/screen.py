@@ -32,11 +32,17 @@ SHOWN = 20
 Figures = list[tuple[str, str]]
 
 
+class _Terminal(Console):
+    def on_broken_pipe(self) -> None:
+        # rich would raise SystemExit inside our tasks; so both programs are stopped.
+        raise BrokenPipeError
+
+
 class Screen:
     """The terminal, or whatever the output goes to."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or _Terminal(highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -83,8 +89,7 @@ class Screen:
 
 
 def _places(pair: Pair) -> Figures:
-    # Not on the PATH where it runs from a virtual environment.
-    backhaul = "backhaul" if shutil.which("backhaul") else sys.argv[0]
+    backhaul = _command()
     config = pair.home.config
     return [
         ("the store (reference server)", pair.access.public_url),
@@ -96,6 +101,14 @@ def _places(pair: Pair) -> Figures:
         ("", f"{backhaul} status --config {config}"),
         ("", f"{backhaul} commands list --config {config}"),
     ]
+
+
+def _command() -> str:
+    """Return how the person can call us; a virtual environment need not be on PATH."""
+    if shutil.which("backhaul"):
+        return "backhaul"
+    called = sys.argv[0]
+    return f"{sys.executable} -m backhaul" if called.endswith(".py") else called
 
 
 def _figures(database: Path, floor: ShopFloor) -> Figures:
