@@ -45,7 +45,7 @@ faults-short: $(READY) ## kill, cut and fill disks, the short form (seconds per 
 faults: $(READY) ## the same in the long form
 	FAULTS=long $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
 
-lock: ## resolve anew: uv.lock and its two exports (needs uv; UPGRADE=--upgrade)
+lock: ## lock anew (needs uv; newest of all: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)
 	$(UV) $(EXPORT) --no-dev --output-file requirements.lock
 	$(UV) $(EXPORT) --all-groups --output-file requirements-dev.lock

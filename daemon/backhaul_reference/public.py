@@ -1,18 +1,24 @@
 """The public listener: the storefront, v1, and what robots and monitors ask."""
 
+from functools import cache
+
 from aiohttp import web
 
-from backhaul_reference import openapi
 from backhaul_reference.admin_v1 import routes as v1_routes
 from backhaul_reference.context import PLATFORM, Platform
+from backhaul_reference.documents import encode
+from backhaul_reference.openapi.document import document
+from backhaul_reference.shop_page import routes as shop_page_routes
+from backhaul_reference.storefront import quotes
 from backhaul_reference.storefront import routes as storefront_routes
-from backhaul_reference.web.answers import json_answer
+from backhaul_reference.web.answers import json_answer, raw_answer
 from backhaul_reference.web.endpoint import MAX_BODY_BYTES
 from backhaul_reference.web.faulty_answers import fail_as_asked
 from backhaul_reference.web.middleware import answer_problems
 from backhaul_reference.web.quirky_answers import LEVERS, answer_by_quirks
 
 ROBOTS = "User-agent: *\nDisallow: /storefront/orders/track/\n"
+OFFERED = (*storefront_routes.ENDPOINTS, quotes.QUOTE, *v1_routes.ENDPOINTS)
 
 
 def public_app(platform: Platform) -> web.Application:
@@ -32,12 +38,18 @@ def public_app(platform: Platform) -> web.Application:
     app.router.add_get("/robots.txt", robots)
     storefront_routes.add_routes(app)
     v1_routes.add_routes(app)
+    shop_page_routes.add_routes(app)
     return app
 
 
 async def describe(request: web.Request) -> web.Response:
-    offered = (*storefront_routes.ENDPOINTS, *v1_routes.ENDPOINTS)
-    return json_answer(openapi.document(offered))
+    return raw_answer(_description())
+
+
+@cache
+def _description() -> bytes:
+    """The document, which is the same for the life of the program."""
+    return encode(document(OFFERED))
 
 
 async def health(request: web.Request) -> web.Response:

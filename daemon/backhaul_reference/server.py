@@ -18,6 +18,7 @@ from backhaul_reference.context import PLATFORM, Platform, Reader, TrackingToken
 from backhaul_reference.control import routes as control_routes
 from backhaul_reference.control.admission import CONTROL_TOKEN
 from backhaul_reference.control.levers import CLOCK
+from backhaul_reference.dashboard import routes as dashboard_routes
 from backhaul_reference.faults import Faults
 from backhaul_reference.fixtures import loading
 from backhaul_reference.fixtures.loading import Identity
@@ -202,6 +203,7 @@ def _control_app(
     app[CONTROL_TOKEN] = token
     app[control_routes.RESET] = reset
     control_routes.add_routes(app)
+    dashboard_routes.add_routes(app)
     return app
 
 

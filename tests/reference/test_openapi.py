@@ -45,7 +45,7 @@ async def test_bodies_scopes_and_money_are_described(shop: Shop) -> None:
     create = document["paths"]["/api/v1/products"]["post"]
     assert create["x-required-scope"] == "products:write"
     schema = create["requestBody"]["content"]["application/json"]["schema"]
-    money = {"type": ["string", "number"], "examples": ["1499.00"]}
-    assert schema["properties"]["price"]["anyOf"][0] == money
+    money = schema["properties"]["price"]["anyOf"][0]
+    assert [one["type"] for one in money["anyOf"]] == ["string", "number"]
     fulfill = document["paths"]["/api/v1/orders/{id}/fulfill"]["post"]
     assert fulfill["requestBody"]["required"] is False

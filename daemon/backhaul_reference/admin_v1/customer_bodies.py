@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from backhaul_reference.documents import Document
@@ -49,7 +49,15 @@ class ChangedCustomer(Body):
         return self.model_dump(exclude_unset=True)
 
 
+REACHED: list[JsonValue] = [
+    {"required": [name], "properties": {name: {"type": "string"}}}
+    for name in ("email", "phone")
+]
+
+
 class NewCustomer(ChangedCustomer):
+    model_config = ConfigDict(json_schema_extra={"anyOf": REACHED})
+
     @model_validator(mode="after")
     def _can_be_reached(self) -> "NewCustomer":
         if not self.email and not self.phone:

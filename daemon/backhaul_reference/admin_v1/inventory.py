@@ -11,7 +11,7 @@ from backhaul_reference.state.inventory import Adjustment
 from backhaul_reference.state.stock import MAX_STOCK
 from backhaul_reference.web import queries
 from backhaul_reference.web.answers import data_answer, page_answer
-from backhaul_reference.web.bodies import Body, Identifier, LongText, Upper
+from backhaul_reference.web.bodies import WHOLE, Body, Identifier, LongText, Upper
 from backhaul_reference.web.endpoint import Answer, Call, Endpoint
 
 MAX_ADJUSTMENT = 1_000_000
@@ -33,7 +33,9 @@ class StockChange(Body):
     product_id: Identifier
     variant_id: Identifier | None = None
     reason: Annotated[Reason, Upper] = "MANUAL_ADJUSTMENT"
-    expected_stock: Annotated[int, Field(ge=-MAX_STOCK, le=MAX_STOCK)] | None = None
+    expected_stock: Annotated[int, Field(ge=-MAX_STOCK, le=MAX_STOCK), WHOLE] | None = (
+        None
+    )
     note: LongText | None = None
 
     def wanted(self, amount: int, *, absolute: bool) -> Adjustment:
@@ -49,7 +51,15 @@ class StockChange(Body):
 
 
 class Adjust(StockChange):
-    adjustment: Annotated[int, Field(ge=-MAX_ADJUSTMENT, le=MAX_ADJUSTMENT)]
+    adjustment: Annotated[
+        int,
+        Field(
+            ge=-MAX_ADJUSTMENT,
+            le=MAX_ADJUSTMENT,
+            json_schema_extra={"not": {"const": 0}},
+        ),
+        WHOLE,
+    ]
 
     @field_validator("adjustment")
     @classmethod
@@ -60,7 +70,7 @@ class Adjust(StockChange):
 
 
 class SetStock(StockChange):
-    stock: Annotated[int, Field(ge=0, le=MAX_STOCK)]
+    stock: Annotated[int, Field(ge=0, le=MAX_STOCK), WHOLE]
 
 
 async def list_levels(call: Call) -> web.Response:

@@ -2,13 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, JsonValue
 
 from backhaul_reference.state.cancellation import Cancel
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.fulfillment import Dispatch
 from backhaul_reference.state.recorded_orders import SentLine, SentOrder
 from backhaul_reference.web.bodies import (
+    WHOLE,
     Body,
     Country,
     Email,
@@ -27,12 +28,20 @@ Reason = Literal["CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER"]
 Behaviour = Literal["DECREMENT_OBEYING_POLICY", "DECREMENT_IGNORING_POLICY", "BYPASS"]
 
 
+NAMED: list[JsonValue] = [
+    {"required": [name], "properties": {name: {"type": "string"}}}
+    for name in ("title", "productId", "variantId", "sku")
+]
+
+
 class Item(Body):
+    model_config = ConfigDict(json_schema_extra={"anyOf": NAMED})
+
     product_id: Identifier | None = None
     variant_id: Identifier | None = None
     sku: Text | None = None
     title: Text | None = None
-    quantity: Annotated[int, Field(ge=1, le=1_000_000)]
+    quantity: Annotated[int, Field(ge=1, le=1_000_000), WHOLE]
     price: Money
     discount: Money = 0
 
@@ -107,7 +116,7 @@ class NewOrder(Body):
 
 class ShippedItem(Body):
     line_item_id: Identifier
-    quantity: Annotated[int, Field(ge=1, le=1_000_000)]
+    quantity: Annotated[int, Field(ge=1, le=1_000_000), WHOLE]
 
 
 class Fulfill(Body):

@@ -2,12 +2,22 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from backhaul_reference.documents import Document
 from backhaul_reference.state.stock import MAX_STOCK
 from backhaul_reference.web.bodies import (
+    MONEY_SENT,
+    WHOLE,
     Body,
     Identifier,
     LongText,
@@ -25,8 +35,26 @@ Handle = Annotated[
 ]
 ProductStatus = Annotated[Literal["active", "draft", "archived"], Lower]
 Policy = Annotated[Literal["DENY", "CONTINUE"], Upper]
-Stock = Annotated[int, Field(ge=0, le=MAX_STOCK)]
-Options = Annotated[dict[Text, Text], Field(max_length=10)]
+Stock = Annotated[int, Field(ge=0, le=MAX_STOCK), WHOLE]
+ReadOnly = Annotated[Any, WithJsonSchema({"not": {}})]
+NAME: Document = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 255,
+    "pattern": r"^[^\x00]*$",
+}
+Options = Annotated[
+    dict[Text, Text],
+    Field(max_length=10),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": 10,
+            "propertyNames": NAME,
+            "additionalProperties": NAME,
+        }
+    ),
+]
 
 
 class Image(Body):
@@ -48,7 +76,7 @@ class VariantFields(Body):
     inventory_policy: Policy | None = None
     options: Options | None = None
     image_url: Url | None = None
-    weight_grams: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    weight_grams: Annotated[int, Field(ge=0, le=10**9), WHOLE] | None = None
 
 
 class NewVariant(VariantFields):
@@ -56,10 +84,23 @@ class NewVariant(VariantFields):
     stock: Stock = 0
 
 
+def not_null(schema: Document) -> None:
+    """Absent means unchanged; there is no value that clears it."""
+    schema |= schema.pop("anyOf")[0]
+
+
+NEW_OR_KNOWN: list[JsonValue] = [
+    {"required": ["price"]},
+    {"required": ["id"], "properties": {"id": {"type": "string"}}},
+]
+
+
 class ChangedVariant(VariantFields):
+    model_config = ConfigDict(json_schema_extra={"anyOf": NEW_OR_KNOWN})
+
     id: Identifier | None = None
-    price: Money | None = None
-    stock: Any = None
+    price: Annotated[Money | None, WithJsonSchema(MONEY_SENT)] = None
+    stock: ReadOnly = None
 
     @field_validator("stock", mode="before")
     @classmethod
@@ -87,7 +128,18 @@ class ProductFields(Body):
     collection_ids: Annotated[list[Identifier], Field(max_length=100)] | None = None
 
 
+PRICED: list[JsonValue] = [
+    {"required": ["variants"], "properties": {"variants": {"type": "array"}}},
+    {
+        "required": ["price"],
+        "properties": {"price": {"type": ["string", "number"]}},
+    },
+]
+
+
 class NewProduct(ProductFields):
+    model_config = ConfigDict(json_schema_extra={"anyOf": PRICED})
+
     title: Text
     status: ProductStatus = "active"
     variants: (
@@ -105,12 +157,13 @@ class NewProduct(ProductFields):
 
 
 class ChangedProduct(ProductFields):
+    handle: Annotated[Handle | None, Field(json_schema_extra=not_null)] = None
     title: Text = ""
     status: ProductStatus = "active"
     variants: list[ChangedVariant] = Field(
         default_factory=list, min_length=1, max_length=100
     )
-    stock: Any = None
+    stock: ReadOnly = None
 
     @field_validator("stock", mode="before")
     @classmethod
@@ -131,4 +184,7 @@ def read_only() -> PydanticCustomError:
 
 def values_of(body: NewProduct | ChangedProduct) -> Document:
     """The members that were sent, by their field names."""
-    return body.model_dump(exclude_unset=True)
+    values = body.model_dump(exclude_unset=True)
+    # An image without a text alternative says so when it is answered.
+    images = [image.model_dump() for image in body.images or ()]
+    return {**values, "images": images} if values.get("images") else values

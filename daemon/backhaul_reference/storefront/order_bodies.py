@@ -7,6 +7,7 @@ from pydantic import Field
 from backhaul_reference.state.checkout import Cart, Wish
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.web.bodies import (
+    WHOLE,
     Body,
     Country,
     Email,
@@ -22,7 +23,7 @@ from backhaul_reference.web.bodies import (
 class Item(Body):
     product_id: Identifier
     variant_id: Identifier | None = None
-    quantity: Annotated[int, Field(ge=1, le=999)]
+    quantity: Annotated[int, Field(ge=1, le=999), WHOLE]
 
 
 class Customer(Body):

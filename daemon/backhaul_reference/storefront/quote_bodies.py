@@ -6,6 +6,7 @@ from pydantic import Field
 
 from backhaul_reference.state.shipping import Destination
 from backhaul_reference.web.bodies import (
+    WHOLE,
     Body,
     Country,
     Identifier,
@@ -18,7 +19,7 @@ from backhaul_reference.web.bodies import (
 class PricedItem(Body):
     product_id: Identifier
     variant_id: Identifier | None = None
-    quantity: Annotated[int, Field(ge=1, le=999)]
+    quantity: Annotated[int, Field(ge=1, le=999), WHOLE]
     price: Money
 
 

@@ -43,7 +43,11 @@ async def quote_shipping(request: web.Request) -> web.StreamResponse:
     if store is None or (named is not None and named.id != store.id):
         raise not_found("STORE")
     call = Call(request, platform, shopper(store), raw, body)
-    return await call.evaluate(lambda rows: _quote(rows, store, body))
+    return await quote(call)
+
+
+async def quote(call: Call) -> web.Response:
+    return await call.evaluate(lambda rows: _quote(rows, call.store, call.body))
 
 
 def _store_of_body(request: web.Request, document: Document) -> Store | None:
@@ -77,6 +81,8 @@ async def check_discount(call: Call) -> web.Response:
     return await call.evaluate(check)
 
 
+# Served by `quote_shipping`, which finds the store in the body.
+QUOTE = Endpoint("POST", QUOTE_PATH, quote, body=QuoteShipping, store_in_body=True)
 ENDPOINTS = (
     Endpoint(
         "POST", "/storefront/discounts/validate", check_discount, body=CheckDiscount

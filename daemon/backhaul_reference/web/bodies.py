@@ -1,6 +1,8 @@
 """Request bodies: their schema, and every flaw of a body told at once."""
 
 import re
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -9,13 +11,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     StringConstraints,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 from backhaul_reference import instants, money
 from backhaul_reference.documents import Document
@@ -23,7 +27,23 @@ from backhaul_reference.problems import Flaw, invalid
 
 B = TypeVar("B", bound="Body")
 MAX_FLAWS = 100
-EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)+")
+MONEY_SENT: Document = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^[0-9]{1,12}(\.[0-9]{1,3})?$"},
+        {"type": "number", "minimum": 0, "maximum": 10**12, "multipleOf": 0.001},
+    ],
+    "examples": ["1499.00"],
+    "description": "At most as many fraction digits as the store's currency has.",
+}
+INSTANT_SENT: Document = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-",
+}
+# What \s means differs between languages, so its members are named.
+SPACE = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000\ufeff"
+PART = f"[^@.{SPACE}]"
+EMAIL = re.compile(f"[^@{SPACE}]{{1,64}}@{PART}+(?:\\.{PART}+)+")
 
 CODES = {
     "missing": "REQUIRED",
@@ -86,6 +106,21 @@ def _printable(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class _Printable:
+    """Text without null characters, here and in the published schema."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(_printable, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> Document:
+        return {"pattern": r"^[^\x00]*$", **handler(schema)}
+
+
 def _minor(value: Any, info: ValidationInfo) -> int:
     exponent = (info.context or {}).get("exponent", money.DEFAULT_EXPONENT)
     try:
@@ -93,6 +128,12 @@ def _minor(value: Any, info: ValidationInfo) -> int:
     except ValueError as error:
         message = str(error).replace("{", "").replace("}", "")
         raise PydanticCustomError("BAD_MONEY", "{why}", {"why": message}) from None
+
+
+def _whole(value: Any) -> Any:
+    """1.0 is an integer in JSON, however it is written."""
+    integral = isinstance(value, Decimal) and value == value.to_integral_value()
+    return int(value) if integral else value
 
 
 def _upper(value: Any) -> Any:
@@ -117,7 +158,8 @@ def _instant(value: Any) -> int:
         raise PydanticCustomError("BAD_FORMAT", message) from None
 
 
-Printable = AfterValidator(_printable)
+Printable = _Printable()
+WHOLE = BeforeValidator(_whole)
 Upper = BeforeValidator(_upper)
 Lower = BeforeValidator(_lower)
 Text = Annotated[str, StringConstraints(min_length=1, max_length=255), Printable]
@@ -125,19 +167,31 @@ OptionalText = Annotated[str, StringConstraints(max_length=255), Printable]
 LongText = Annotated[str, StringConstraints(max_length=20_000), Printable]
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64), Printable]
 Url = Annotated[
-    str, StringConstraints(max_length=2048, pattern=r"^https?://[^\s]+$"), Printable
+    str,
+    StringConstraints(max_length=2048, pattern=f"^https?://[^{SPACE}]+$"),
+    Printable,
 ]
-Email = Annotated[str, StringConstraints(max_length=254), AfterValidator(_email)]
+Email = Annotated[
+    str,
+    StringConstraints(max_length=254),
+    AfterValidator(_email),
+    Field(json_schema_extra={"pattern": f"^{EMAIL.pattern}$"}),
+]
 Phone = Annotated[str, StringConstraints(pattern=r"^[+0-9 ()./-]{3,32}$")]
-Country = Annotated[str, Upper, StringConstraints(pattern=r"^[A-Z]{2}$")]
+Country = Annotated[
+    str,
+    Upper,
+    StringConstraints(pattern=r"^[A-Z]{2}$"),
+    Field(json_schema_extra={"pattern": "^[A-Za-z]{2}$"}),
+]
 Money = Annotated[
     int,
     BeforeValidator(_minor),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["1499.00"]}),
+    WithJsonSchema(MONEY_SENT),
 ]
 Instant = Annotated[
     int,
     BeforeValidator(_instant),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
+    WithJsonSchema(INSTANT_SENT),
 ]
 Tags = Annotated[list[Text], Field(max_length=100)]

@@ -108,6 +108,7 @@ class Endpoint:
     scope: str | None = None
     body: type[bodies.Body] | None = None
     body_optional: bool = False
+    store_in_body: bool = False
     gate: Callable[[Caller], None] | None = None
 
 

@@ -11,6 +11,7 @@ from backhaul_reference.state.paging import Window
 MAX_LIMIT = 100
 MAX_PAGE = 1_000_000
 MAX_SEARCH = 200
+MAX_TEXT = 255
 Query = MultiMapping[str]
 
 
@@ -74,8 +75,9 @@ def choice(query: Query, name: str, allowed: Collection[str]) -> str | None:
 def text(query: Query, name: str) -> str | None:
     """A filter by an exact text."""
     value = query.get(name)
-    if value is not None and len(value) > 255:
-        raise invalid([Flaw(f"/{name}", "TOO_LONG", "must be at most 255 long")])
+    if value is not None and len(value) > MAX_TEXT:
+        detail = f"must be at most {MAX_TEXT} long"
+        raise invalid([Flaw(f"/{name}", "TOO_LONG", detail)])
     return value
 
 

@@ -1,0 +1,91 @@
+"""Settings > API & Webhooks: keys, and where events are sent."""
+
+from aiohttp import web
+
+from backhaul_reference import instants
+from backhaul_reference.admin_v1.webhooks import NewWebhook, check
+from backhaul_reference.control.bodies import NewKey
+from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard.visit import STORE, Route, Visit
+from backhaul_reference.documents import Document, decode_stored
+from backhaul_reference.problems import Flaw, invalid
+from backhaul_reference.state import keys, subscriptions
+from backhaul_reference.state.database import Rows
+from backhaul_reference.state.events import TOPICS
+
+KEYS = "SELECT * FROM api_key WHERE store_id = ? ORDER BY created_ms DESC, id"
+
+
+def _keys(rows: Rows, store_id: str) -> list[Document]:
+    return [
+        {
+            "id": row["id"],
+            "name": row["name"],
+            "last4": row["last4"],
+            "scopes": decode_stored(row["scopes"]),
+            "createdAt": instants.to_text(row["created_ms"]),
+            "revokedAt": instants.to_text_or_none(row["revoked_ms"]),
+        }
+        for row in rows.all(KEYS, (store_id,))
+    ]
+
+
+async def show_api(visit: Visit) -> web.Response:
+    return _page(visit)
+
+
+def _page(visit: Visit, shown_once: Document | None = None) -> web.Response:
+    store_id = visit.store.id
+    return visit.render(
+        "api.html",
+        keys=visit.read(lambda rows: _keys(rows, store_id)),
+        subscriptions=visit.read(lambda rows: subscriptions.every(rows, store_id)),
+        scopes=keys.SCOPES,
+        topics=TOPICS,
+        shown_once=shown_once,
+    )
+
+
+async def create_key(visit: Visit) -> web.Response:
+    """The key's text is in this one answer and nowhere else."""
+    document = forms.document(visit.form, words=("name",))
+    document["scopes"] = forms.texts(visit.form, "scopes")
+    if not document["scopes"]:
+        raise invalid([Flaw("/scopes", "REQUIRED", "choose at least one scope")])
+    body = visit.body(NewKey, document)
+    secret, store_id = visit.platform.ids.api_key(), visit.store.id
+    made = await visit.change(
+        lambda tx: keys.add(
+            tx, store_id, secret, name=body.name, scopes=body.scopes or ()
+        )
+    )
+    return _page(visit, {"kind": "API key", "name": made["name"], "text": made["key"]})
+
+
+async def revoke_key(visit: Visit) -> web.Response:
+    key_id = visit.path("id")
+    await visit.change(lambda tx: keys.revoke(tx, visit.store.id, key_id))
+    return visit.go("api", notice="The key is revoked.")
+
+
+async def create_webhook(visit: Visit) -> web.Response:
+    """The signing secret, too, is shown this once."""
+    document = forms.document(visit.form, words=("address", "description"))
+    document["topics"] = forms.texts(visit.form, "topics")
+    body = visit.body(NewWebhook, document)
+    values = check(body, allow_private=visit.platform.allow_private_targets)
+    made = await visit.change(
+        lambda tx: subscriptions.add(
+            tx, visit.store.id, body.address, body.topics, values.get("description")
+        )
+    )
+    shown = {"kind": "signing secret", "name": made["address"], "text": made["secret"]}
+    return _page(visit, shown)
+
+
+ROUTES = (
+    Route("GET", STORE + "/api", show_api),
+    Route("POST", STORE + "/api/keys", create_key, show_api),
+    Route("POST", STORE + "/api/keys/{id}/revoke", revoke_key, show_api),
+    Route("POST", STORE + "/api/webhooks", create_webhook, show_api),
+)

@@ -1,0 +1,76 @@
+"""Rendering: the templates, and how values read on a page."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from aiohttp import web
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from backhaul_reference import documents, instants
+from backhaul_reference.problems import Problem
+
+SYMBOLS = {"INR": "₹", "USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
+ACRONYMS = {"API": "API", "COD": "Cash on delivery", "CUSTOM_QR": "Scan & Pay"}
+TEMPLATES: web.AppKey[Environment] = web.AppKey("templates", Environment)
+
+
+def environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("backhaul_reference.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(when=when, amount=amount, words=words, pretty=pretty)
+    return made
+
+
+def page(
+    request: web.Request, template: str, values: Mapping[str, Any], status: int = 200
+) -> web.Response:
+    text = request.app[TEMPLATES].get_template(template).render(values)
+    return web.Response(text=text, status=status, content_type="text/html")
+
+
+def error_page(request: web.Request, problem: Problem) -> web.Response:
+    values = {"problem": problem}
+    answer = page(request, "error.html", values, problem.status)
+    answer.headers.update(problem.headers)
+    return answer
+
+
+def when(instant: str | None, timezone: str = "UTC") -> str:
+    """An instant as a person of the store reads it."""
+    if instant is None:
+        return "—"
+    moment = datetime.fromtimestamp(instants.from_text(instant) / 1000, UTC)
+    local = moment.astimezone(_zone(timezone))
+    return f"{local.day} {local:%b %Y, %H:%M}"
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def amount(text: str | None, currency: str) -> str:
+    if text is None:
+        return "—"
+    whole, dot, fraction = text.partition(".")
+    symbol = SYMBOLS.get(currency, f"{currency} ")
+    return f"{symbol}{int(whole):,}{dot}{fraction}"
+
+
+def words(code: str | None) -> str:
+    """`PARTIALLY_FULFILLED` as `Partially fulfilled`."""
+    return ACRONYMS.get(code or "—") or (code or "—").replace("_", " ").capitalize()
+
+
+def pretty(body: bytes) -> str:
+    return json.dumps(documents.decode_stored(body), indent=2, ensure_ascii=False)

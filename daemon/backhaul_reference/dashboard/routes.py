@@ -1,0 +1,64 @@
+"""Every page and every form of the dashboard."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from backhaul_reference.dashboard import (
+    api,
+    entrance,
+    guards,
+    levers,
+    offers,
+    orders,
+    people,
+    products,
+    rendering,
+    settings,
+    shelves,
+    staff_orders,
+    webhooks,
+)
+from backhaul_reference.dashboard.sessions import PATH, Sessions
+from backhaul_reference.dashboard.visit import LOGIN, SESSIONS, serving
+
+ROUTES = (
+    *orders.ROUTES,
+    *staff_orders.ROUTES,
+    *people.ROUTES,
+    *offers.ROUTES,
+    *products.ROUTES,
+    *shelves.ROUTES,
+    *settings.ROUTES,
+    *api.ROUTES,
+    *webhooks.ROUTES,
+    *levers.ROUTES,
+)
+OPEN = (
+    ("GET", "/", entrance.show_home),
+    ("GET", PATH, entrance.show_home),
+    ("GET", LOGIN, entrance.show_login),
+    ("POST", LOGIN, entrance.log_in),
+    ("POST", PATH + "/logout", entrance.log_out),
+    ("GET", PATH + "/assets/{name}", entrance.show_asset),
+)
+Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def add_routes(app: web.Application) -> None:
+    app[rendering.TEMPLATES] = rendering.environment()
+    app[SESSIONS] = Sessions()
+    app[entrance.THROTTLE] = entrance.throttle()
+    for method, path, serve in OPEN:
+        app.router.add_route(method, path, _guarded(serve))
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, _guarded(serving(route)))
+
+
+def _guarded(serve: Serve) -> Serve:
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        response = await serve(request)
+        response.headers.update(guards.HEADERS)
+        return response
+
+    return guarded

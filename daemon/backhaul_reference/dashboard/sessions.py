@@ -1,0 +1,68 @@
+"""Sessions: who has shown the control token, for half a day of real time."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+COOKIE = "backhaul_session"
+PATH = "/dashboard"
+LASTS_SECONDS = 12 * 3600
+MOST = 200
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser that is logged in; a notice waits for the next page."""
+
+    ends: float
+    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    notice: str | None = None
+
+    def take_notice(self) -> str | None:
+        notice, self.notice = self.notice, None
+        return notice
+
+
+@dataclass(slots=True)
+class Sessions:
+    """All sessions, by the hash of their cookie; a restart ends them."""
+
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    live: dict[str, Session] = field(default_factory=dict)
+
+    def open(self, response: web.Response) -> Session:
+        """Begin a session; the response carries its cookie."""
+        now = time.monotonic()
+        self.live = {name: one for name, one in self.live.items() if one.ends > now}
+        while len(self.live) >= MOST:
+            del self.live[next(iter(self.live))]
+        secret = secrets.token_urlsafe(32)
+        session = self.live[_name(secret)] = Session(now + LASTS_SECONDS)
+        set_cookie(response, COOKIE, secret)
+        return session
+
+    def find(self, request: web.Request) -> Session | None:
+        session = self.live.get(_name(request.cookies.get(COOKIE, "")))
+        if session is None or session.ends <= time.monotonic():
+            return None
+        return session
+
+    def close(self, request: web.Request, response: web.Response) -> None:
+        self.live.pop(_name(request.cookies.get(COOKIE, "")), None)
+        response.del_cookie(COOKIE, path=PATH)
+
+    def login_token(self, nonce: str) -> str:
+        """The login form's token, bound to the nonce in the visitor's cookie."""
+        return hmac.digest(self.key, nonce.encode(), hashlib.sha256).hex()
+
+
+def set_cookie(response: web.Response, name: str, value: str) -> None:
+    response.set_cookie(name, value, path=PATH, httponly=True, samesite="Strict")
+
+
+def _name(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

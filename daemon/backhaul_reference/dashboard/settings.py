@@ -1,0 +1,83 @@
+"""Settings of the store: its name, its accounts, and how buyers pay."""
+
+import base64
+
+from aiohttp import web
+from aiohttp.web_request import FileField
+
+from backhaul_reference.control.bodies import StoreSettings
+from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard.visit import STORE, Route, Visit
+from backhaul_reference.documents import Document
+from backhaul_reference.problems import Flaw, invalid
+from backhaul_reference.state import stores
+
+MAX_PICTURE_BYTES = 140_000
+PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+MODES = ("OPTIONAL", "REQUIRED", "GUEST_ONLY")
+WORDS = (
+    *("storeName", "timezone", "locale", "country", "logo", "seoTitle"),
+    *("seoDescription", "merchantEmail", "trackingPage"),
+)
+
+
+async def show_settings(visit: Visit) -> web.Response:
+    return visit.render(
+        "settings.html", shown=stores.control_view(visit.store), modes=MODES
+    )
+
+
+async def save_settings(visit: Visit) -> web.Response:
+    flags = ("active", "codConfirmation")
+    document = forms.document(visit.form, words=WORDS, flags=flags)
+    mode = forms.text(visit.form, "accountMode") or visit.store.account_mode
+    document["customerAccounts"] = {"mode": mode}
+    return await _save(visit, document, "settings")
+
+
+async def show_payments(visit: Visit) -> web.Response:
+    return visit.render("payments.html", shown=stores.control_view(visit.store))
+
+
+async def save_payments(visit: Visit) -> web.Response:
+    methods = {"cod": _method(visit, "cod"), "customQr": _method(visit, "qr")}
+    methods["customQr"]["qr"] = _picture(visit)
+    return await _save(visit, {"paymentSettings": methods}, "payments")
+
+
+def _method(visit: Visit, name: str) -> Document:
+    form = visit.form
+    return {
+        "enabled": f"{name}Enabled" in form,
+        "fee": forms.text(form, f"{name}Fee") or "0",
+        "instructions": forms.text(form, f"{name}Instructions"),
+    }
+
+
+def _picture(visit: Visit) -> str | None:
+    """The uploaded picture as a data URL, else the one the store has."""
+    kept: str | None = visit.store.custom_qr.get("qr")
+    file = visit.form.get("qrFile")
+    if not isinstance(file, FileField) or not file.filename:
+        return None if "qrRemove" in visit.form else kept
+    if file.content_type not in PICTURES:
+        raise invalid([Flaw("/qrFile", "NOT_ALLOWED", "must be a picture")])
+    content = file.file.read(MAX_PICTURE_BYTES + 1)
+    if len(content) > MAX_PICTURE_BYTES:
+        detail = f"must be at most {MAX_PICTURE_BYTES // 1000} kB"
+        raise invalid([Flaw("/qrFile", "TOO_BIG", detail)])
+    return f"data:{file.content_type};base64,{base64.b64encode(content).decode()}"
+
+
+async def _save(visit: Visit, document: Document, page: str) -> web.Response:
+    columns = visit.body(StoreSettings, document).columns()
+    await visit.change(lambda tx: stores.change(tx, visit.store.id, columns))
+    return visit.go(page, notice="The settings are saved.")
+
+
+ROUTES = (
+    Route("GET", STORE + "/settings", show_settings),
+    Route("POST", STORE + "/settings", save_settings, show_settings),
+    Route("GET", STORE + "/payments", show_payments),
+    Route("POST", STORE + "/payments", save_payments, show_payments),
+)

@@ -1,0 +1,75 @@
+"""Placing an order as staff: on the telephone, over the counter."""
+
+from aiohttp import web
+
+from backhaul_reference.admin_v1.order_bodies import NewOrder
+from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard.visit import STORE, Route, Visit
+from backhaul_reference.documents import Document
+from backhaul_reference.problems import Flaw, invalid
+from backhaul_reference.state import products, recorded_orders, stock
+from backhaul_reference.state.paging import Window
+
+LINES = 4
+OFFERED = Window(1, 100)
+CUSTOMER = ("name", "email", "phone")
+ADDRESS = ("address1", "address2", "city", "province", "country", "zip")
+
+
+def _offered(visit: Visit) -> dict[str, Document]:
+    """The newest variants on sale, each with its product's title."""
+    filters = {"status": "active"}
+    listing = visit.read(
+        lambda rows: products.page(rows, visit.store, filters, OFFERED)
+    )
+    return {
+        variant["id"]: {**variant, "product": product["title"]}
+        for product in listing.rows
+        for variant in product["variants"]
+    }
+
+
+async def show_form(visit: Visit) -> web.Response:
+    return visit.render("orders_new.html", offered=_offered(visit), lines=range(LINES))
+
+
+async def place(visit: Visit) -> web.Response:
+    form, store = visit.form, visit.store
+    words = ("paymentMethod", "financialStatus", "note")
+    document = forms.document(form, words=words, flags=("sendReceipt",))
+    document["items"] = _items(visit)
+    document["customer"] = forms.document(form, words=CUSTOMER)
+    address = forms.document(form, words=ADDRESS)
+    if address:
+        names = {name: document["customer"].get(name) for name in ("name", "phone")}
+        document["shippingAddress"] = {**names, **address}
+    sent = visit.body(NewOrder, document).order()
+    order = await visit.change(
+        lambda tx: recorded_orders.record(tx, store, stock.DASHBOARD, sent)
+    )
+    return visit.go("orders", order["id"], notice=f"Order {order['name']} is placed.")
+
+
+def _items(visit: Visit) -> list[Document]:
+    form, offered = visit.form, _offered(visit)
+    chosen = [
+        (variant_id, n)
+        for n in range(LINES)
+        if (variant_id := forms.text(form, f"variant{n}")) in offered
+    ]
+    if not chosen:
+        raise invalid([Flaw("/items", "REQUIRED", "choose at least one product")])
+    return [
+        {
+            "variantId": variant_id,
+            "quantity": forms.number(form, f"quantity{n}"),
+            "price": forms.text(form, f"price{n}") or offered[variant_id]["price"],
+        }
+        for variant_id, n in chosen
+    ]
+
+
+ROUTES = (
+    Route("GET", STORE + "/new-order", show_form),
+    Route("POST", STORE + "/new-order", place, show_form),
+)

@@ -1,0 +1,154 @@
+"""A visit: one request of a browser that is logged in, on one store's pages."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from aiohttp import web
+from multidict import MultiDict, MultiMapping
+
+from backhaul_reference.context import PLATFORM, Platform
+from backhaul_reference.dashboard import guards, rendering
+from backhaul_reference.dashboard.forms import Form
+from backhaul_reference.dashboard.sessions import PATH, Session, Sessions
+from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state import stores
+from backhaul_reference.state.database import Rows
+from backhaul_reference.state.paging import Window
+from backhaul_reference.state.stores import Store
+from backhaul_reference.state.writer import Tx
+from backhaul_reference.web import bodies, queries
+from backhaul_reference.web.endpoint import BODY_DEADLINE_SECONDS
+
+T = TypeVar("T")
+B = TypeVar("B", bound=bodies.Body)
+STORE = PATH + "/stores/{store}"
+LOGIN = PATH + "/login"
+SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a page's handler needs; `problem` is why its form was refused."""
+
+    request: web.Request
+    platform: Platform
+    session: Session
+    store: Store
+    form: Form
+    problem: Problem | None = None
+
+    @property
+    def query(self) -> MultiMapping[str]:
+        """The filters that were chosen; an empty one is none."""
+        return MultiDict((k, v) for k, v in self.request.query.items() if v)
+
+    def window(self) -> Window:
+        return queries.window(self.query)
+
+    def path(self, name: str) -> str:
+        return self.request.match_info[name]
+
+    def url(self, *parts: str) -> str:
+        return "/".join((f"{PATH}/stores/{self.store.subdomain}", *map(_quoted, parts)))
+
+    def read(self, question: Callable[[Rows], T]) -> T:
+        return self.platform.reader.read(question)
+
+    def body(self, model: type[B], document: dict[str, Any]) -> B:
+        return bodies.parse(model, document, self.store.exponent)
+
+    async def change(self, operation: Callable[[Tx], T]) -> T:
+        done = await self.platform.writer.run(operation)
+        self.platform.wake_dispatcher()
+        return done
+
+    def go(self, *parts: str, notice: str) -> web.Response:
+        """Lead to another page, which tells that the work is done."""
+        self.session.notice = notice
+        return web.Response(status=303, headers={"Location": self.url(*parts)})
+
+    def render(self, template: str, **values: Any) -> web.Response:
+        shared = {
+            "visit": self,
+            "store": self.store,
+            "stores": self.read(stores.every),
+            "currency": self.store.currency,
+            "timezone": self.store.timezone,
+            "csrf": self.session.csrf,
+            "notice": None if self.problem else self.session.take_notice(),
+            "problem": self.problem,
+            "sent": self.form,
+            "url": self.url,
+            "query": self.query,
+            "here": self.request.path,
+            "section": template.partition(".")[0].partition("_")[0],
+        }
+        status = self.problem.status if self.problem else 200
+        return rendering.page(self.request, template, shared | values, status)
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
+
+
+Handler = Callable[[Visit], Awaitable[web.Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One page, or one form; a form that is refused shows its page again."""
+
+    method: str
+    path: str
+    handle: Handler
+    page: Handler | None = None
+
+
+def serving(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        session = request.app[SESSIONS].find(request)
+        if session is None:
+            return web.Response(status=303, headers={"Location": LOGIN})
+        try:
+            return await _answer(request, session, route)
+        except Problem as problem:
+            return rendering.error_page(request, problem)
+
+    return serve
+
+
+async def _answer(
+    request: web.Request, session: Session, route: Route
+) -> web.StreamResponse:
+    form = await checked_form(request, session.csrf)
+    platform = request.app[PLATFORM]
+    subdomain = request.match_info["store"]
+    store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
+    if store is None:
+        raise not_found("STORE")
+    visit = Visit(request, platform, session, store, form)
+    try:
+        return await route.handle(visit)
+    except Problem as problem:
+        if route.page is None or problem.status == 404:
+            raise
+        return await route.page(replace(visit, problem=problem))
+
+
+async def checked_form(request: web.Request, token: str) -> Form:
+    """The form, once it is known to come from a page of ours."""
+    if request.method != "POST":
+        return MultiDict()
+    guards.check_origin(request)
+    try:
+        async with asyncio.timeout(BODY_DEADLINE_SECONDS):
+            form = await request.post()
+    except TimeoutError:
+        raise Problem(408, "BODY_TIMEOUT", "the form came too slowly") from None
+    except ValueError:
+        raise Problem(400, "INVALID_FORM", "the form cannot be read") from None
+    guards.check_token(form.get("csrf"), token)
+    return form

@@ -1,0 +1,119 @@
+"""The OpenAPI document, written from the same rows that are served."""
+
+from collections.abc import Sequence
+from importlib import resources
+
+from backhaul_reference.documents import Document, decode_stored
+from backhaul_reference.openapi import (
+    answers,
+    catalogue_answers,
+    events,
+    headers,
+    office_answers,
+    order_answers,
+)
+from backhaul_reference.openapi.answers import Success
+from backhaul_reference.openapi.parameters import parameters
+from backhaul_reference.openapi.refusals import PROBLEM, V1, refusals
+from backhaul_reference.openapi.requests import request_schema
+from backhaul_reference.openapi.service import SERVICE
+from backhaul_reference.web.bodies import Body
+from backhaul_reference.web.endpoint import Endpoint
+
+SECURITY: Document = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-Service-Access-Token"},
+}
+SCHEMAS: Document = {
+    "Problem": PROBLEM,
+    **catalogue_answers.SCHEMAS,
+    **order_answers.SCHEMAS,
+    **office_answers.SCHEMAS,
+}
+
+
+def recorded() -> Document:
+    """Real requests and answers, taken from a run."""
+    file = resources.files("backhaul_reference.openapi").joinpath("examples.json")
+    found: Document = decode_stored(file.read_bytes())
+    return found
+
+
+def document(endpoints: Sequence[Endpoint]) -> Document:
+    schemas, examples = dict(SCHEMAS), recorded()
+    paths: Document = {}
+    for endpoint in endpoints:
+        operations = paths.setdefault(endpoint.path, {})
+        operations[endpoint.method.lower()] = _operation(endpoint, schemas, examples)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Store platform", "version": "v1"},
+        "paths": paths | SERVICE,
+        "webhooks": events.webhooks(examples),
+        "components": {"schemas": schemas, "securitySchemes": SECURITY},
+    }
+
+
+def operation_id(endpoint: Endpoint) -> str:
+    surface = "v1" if endpoint.path.startswith(V1) else "storefront"
+    return f"{surface}.{endpoint.handle.__name__}"
+
+
+def success_of(endpoint: Endpoint) -> Success:
+    keyed = endpoint.path.startswith(V1)
+    table = answers.V1 if keyed else answers.STOREFRONT
+    return table[endpoint.handle.__name__]
+
+
+def _operation(endpoint: Endpoint, schemas: Document, examples: Document) -> Document:
+    name, success = operation_id(endpoint), success_of(endpoint)
+    keyed = endpoint.path.startswith(V1)
+    example = examples.get(name, {})
+    operation: Document = {
+        "operationId": name,
+        "summary": success.summary,
+        "parameters": parameters(endpoint, name, keyed=keyed),
+        "responses": {
+            str(success.status): _done(endpoint, success, example),
+            **refusals(endpoint, success),
+        },
+        "security": [{"bearer": []}, {"header": []}] if keyed else [],
+    }
+    for status, problem in example.get("refusals", {}).items():
+        content = operation["responses"][status]["content"]
+        content["application/problem+json"]["example"] = problem
+    if endpoint.scope is not None:
+        operation["x-required-scope"] = endpoint.scope
+    if endpoint.body is not None:
+        operation["requestBody"] = _body(endpoint, endpoint.body, schemas, example)
+    return operation
+
+
+def _body(
+    endpoint: Endpoint, body: type[Body], schemas: Document, example: Document
+) -> Document:
+    keep = endpoint.method != "PUT"
+    schema = request_schema(body, operation_id(endpoint), schemas, keep_defaults=keep)
+    content: Document = {"schema": schema}
+    if "request" in example:
+        content["example"] = example["request"]
+    required = not endpoint.body_optional
+    return {"required": required, "content": {"application/json": content}}
+
+
+def _done(endpoint: Endpoint, success: Success, example: Document) -> Document:
+    content: Document = {"schema": success.schema}
+    if "answer" in example:
+        content["example"] = example["answer"]
+    sent = {**headers.REQUEST_ID, **headers.RATE}
+    if success.located:
+        sent |= headers.LOCATION
+    if "Meta" in str(success.schema):
+        sent |= headers.LINK
+    if endpoint.method == "POST":
+        sent |= headers.REPLAYED
+    return {
+        "description": success.summary,
+        "headers": sent,
+        "content": {"application/json": content},
+    }

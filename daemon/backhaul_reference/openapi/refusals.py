@@ -1,0 +1,106 @@
+"""The problems that an operation may answer, by status and code."""
+
+from backhaul_reference.documents import Document
+from backhaul_reference.openapi.answers import Success
+from backhaul_reference.openapi.headers import headers
+from backhaul_reference.openapi.shapes import (
+    NUMBER,
+    TEXT,
+    list_of,
+    object_of,
+)
+from backhaul_reference.problems import TITLES
+from backhaul_reference.web.endpoint import Endpoint
+
+Codes = dict[int, tuple[str, ...]]
+V1 = "/api/v1/"
+FLAW = object_of(pointer=TEXT, code=TEXT, detail=TEXT)
+PROBLEM = object_of(
+    type=TEXT,
+    title=TEXT,
+    status=NUMBER,
+    detail=TEXT,
+    instance=TEXT,
+    code=TEXT,
+    requestId=TEXT,
+    errors=list_of(FLAW),
+)
+UNKNOWN_KEY = ("API_KEY_MISSING", "API_KEY_INVALID")
+NOT_ALLOWED = ("INSUFFICIENT_SCOPE", "STORE_INACTIVE")
+
+
+def refusals(endpoint: Endpoint, success: Success) -> Document:
+    return {
+        str(status): _refusal(status, codes)
+        for status, codes in codes_of(endpoint, success).items()
+        if codes
+    }
+
+
+def codes_of(endpoint: Endpoint, success: Success) -> Codes:
+    """Every code, by its status."""
+    keyed = endpoint.path.startswith(V1)
+    writes, repeats = endpoint.method != "GET", endpoint.method == "POST"
+    body = endpoint.body is not None
+    store = ("STORE_HEADER_REQUIRED",) if not keyed else ("AMBIGUOUS_CREDENTIALS",)
+    return {
+        400: (
+            *store,
+            *(("INVALID_JSON",) if body else ()),
+            *(("INVALID_IDEMPOTENCY_KEY",) if repeats else ()),
+            *success.bad,
+        ),
+        401: UNKNOWN_KEY if keyed else ("LOGIN_REQUIRED",) if success.login else (),
+        403: NOT_ALLOWED if keyed else (),
+        404: _missing(success, keyed=keyed),
+        408: ("BODY_TIMEOUT",) if writes else (),
+        409: tuple(success.conflicts),
+        413: ("BODY_TOO_LARGE",) if writes else (),
+        415: _media(writes=writes, body=body),
+        422: (
+            *(("VALIDATION_ERROR",) if body or _asks(endpoint) else ()),
+            *success.invalid,
+            *(("IDEMPOTENCY_KEY_REUSED",) if repeats else ()),
+        ),
+        429: ("RATE_LIMITED",),
+        500: ("INTERNAL_ERROR",),
+        503: ("STORAGE_UNAVAILABLE",) if writes else (),
+    }
+
+
+def _asks(endpoint: Endpoint) -> bool:
+    return endpoint.method == "GET" and endpoint.handle.__name__.startswith("list_")
+
+
+def _missing(success: Success, *, keyed: bool) -> tuple[str, ...]:
+    store = () if keyed else ("STORE_NOT_FOUND",)
+    return tuple(dict.fromkeys((*store, *success.missing)))
+
+
+def _media(*, writes: bool, body: bool) -> tuple[str, ...]:
+    if not writes:
+        return ()
+    media = ("UNSUPPORTED_MEDIA_TYPE",) if body else ()
+    return (*media, "UNSUPPORTED_ENCODING")
+
+
+def _refusal(status: int, codes: tuple[str, ...]) -> Document:
+    return {
+        "description": TITLES.get(status, "The request failed"),
+        "headers": headers(status),
+        "content": {
+            "application/problem+json": {
+                "schema": {
+                    "allOf": [
+                        {"$ref": "#/components/schemas/Problem"},
+                        {
+                            "properties": {
+                                "status": {"const": status},
+                                "code": {"enum": [*codes]},
+                            }
+                        },
+                    ]
+                }
+            }
+        },
+    }

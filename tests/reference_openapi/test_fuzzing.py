@@ -1,0 +1,33 @@
+"""The fuzzer finds nothing: not by examples, by bounds, by chance, or in sequences."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reference_openapi.fuzzing import fuzz
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.reference_shop import Shop
+
+LONG = os.environ.get("FAULTS") == "long"
+EXAMPLES = "300" if LONG else "8"
+SEED = () if LONG else ("--seed", "20260301")
+pytestmark = pytest.mark.timeout(1800 if LONG else 120)
+
+
+@pytest.mark.parametrize("phases", ["examples,coverage", "fuzzing", "stateful"])
+async def test_nothing_is_found(dinar_shop: Shop, tmp_path: Path, phases: str) -> None:
+    outcome = await fuzz(dinar_shop, tmp_path, phases, "-n", EXAMPLES, *SEED)
+    assert outcome.code == 0, outcome.text
+
+
+async def test_nothing_is_found_within_limits(
+    limited_shop: Shop, tmp_path: Path
+) -> None:
+    outcome = await fuzz(limited_shop, tmp_path, "fuzzing", "-n", "2", *SEED)
+    assert outcome.code == 0, outcome.text
