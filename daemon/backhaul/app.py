@@ -25,7 +25,7 @@ from backhaul.public import site as public_site
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
-from backhaul.reconcile.acquaintance import acquaint
+from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.backfill import Backfill
 from backhaul.schedule import Schedule
 from backhaul.shop.client import ShopClient, StoreFacts
@@ -35,7 +35,7 @@ from backhaul.store.opening import open_store, sole_writer
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     import httpx
     from aiohttp import web
@@ -134,7 +134,8 @@ class Daemon:
             logger.bind(action="command.interrupted", command=command).warning(
                 "command {} was being sent when the program died: parked", command
             )
-        await self._acquaint(store)
+        if not await self._acquaint(store):
+            return
         drain = Drain(store.inbox, self._clock, self._facts, self._folded)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
@@ -179,10 +180,32 @@ class Daemon:
         )
         return _Shop(transport, client, dispatcher)
 
-    async def _acquaint(self, store: SqliteStore) -> None:
-        for name, shop in self._shops.items():
-            base_url = self._settings.stores[name].base_url
-            self._facts[name] = await acquaint(name, base_url, shop.client, store.marks)
+    async def _acquaint(self, store: SqliteStore) -> bool:
+        """Learn each store's facts; return False when told to stop meanwhile.
+
+        Only the first contact is waited for: a platform that hangs must not keep
+        webhooks from being received.
+        """
+        for name in self._shops:
+            known = await known_facts(name, store.marks)
+            if known is None:
+                await self._unless_stopped(self._ask_facts(name, store))
+            else:
+                self._facts[name] = known
+        return not self.stopping
+
+    async def _ask_facts(self, name: str, store: SqliteStore) -> None:
+        base_url = self._settings.stores[name].base_url
+        client = self._shops[name].client
+        self._facts[name] = await acquaint(name, base_url, client, store.marks)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(work)
+            stopped = group.create_task(self._stopping.wait())
+            await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+            stopped.cancel()
 
     def _enabled_connectors(self) -> list[str]:
         connectors = self._settings.connectors
@@ -225,8 +248,9 @@ class Daemon:
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
         loops = [drain.run, self._waiting.run, *(host.run for host in self._hosts)]
-        if self._settings.reconcile.backfill_on_start:
-            loops += [self._backfill(name, store, drain).run for name in self._shops]
+        self._matcher.hold()
+        loops.append(partial(self._catch_up, store, drain))
+        loops += [partial(self._ask_facts, name, store) for name in self._shops]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [
@@ -252,6 +276,14 @@ class Daemon:
             except Busy as error:
                 logger.bind(action="daemon.busy").warning("{}", error)
                 await self._clock.sleep(RESTART_SECONDS)
+
+    async def _catch_up(self, store: SqliteStore, drain: Drain) -> None:
+        """Bring the mirror up to date, and only then let records run out of time."""
+        if self._settings.reconcile.backfill_on_start:
+            backfills = [self._backfill(name, store, drain) for name in self._shops]
+            await asyncio.gather(*(backfill.run() for backfill in backfills))
+        await drain.caught_up()
+        self._matcher.release()
 
     def _backfill(self, name: str, store: SqliteStore, drain: Drain) -> Backfill:
         return Backfill(

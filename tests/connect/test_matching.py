@@ -186,10 +186,10 @@ async def test_a_record_whose_order_never_comes_is_set_aside(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     await hand_in(store, shipped(order="1003"), clock=clock, wait_seconds=600)
-    outcomes = []
+    outcomes, matcher = [], Matcher(clock, 600)
     for seconds in (598, 2):
         await clock.advance(seconds)
-        found = await store.records.match(Matcher(clock, 600), 10)
+        found = await store.records.match(matcher, 10)
         outcomes += [outcome.state for outcome in found]
     assert outcomes == ["waiting", "quarantined"]
     query = "SELECT source, name, raw, reason, locator FROM quarantine"
@@ -215,3 +215,41 @@ async def test_equal_records_of_two_instances_are_two_commands(
     for name in ("a", "b"):
         await host_of(Desk(name), store).emit(shipped())
     assert count(store.path, "commands") == 2
+
+
+async def test_no_record_runs_out_of_time_before_the_mirror_is_up_to_date(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    desk = host_of(Desk(), store, clock=clock)
+    assert (await desk.emit(shipped(order="7777"))).state == "waiting"
+    await clock.advance(11 * 60)
+    matcher = Matcher(clock, 600)
+    matcher.hold()
+    (held,) = await store.records.match(matcher, 9)
+    assert held.state == "waiting"
+    matcher.release()
+    await take(store, envelope("orders/create", payloads.order("ord_9", number=7777)))
+    await clock.advance(5)
+    (found,) = await store.records.match(matcher, 9)
+    assert found.state == "accepted"
+
+
+async def test_what_was_set_aside_may_be_handed_in_again(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    record = shipped(order="7777")
+    assert (await hand_in(store, record)).state == "waiting"
+    await clock.advance(11 * 60)
+    matcher = Matcher(clock, 600)
+    await clock.advance(601)
+    (lost,) = await store.records.match(matcher, 9)
+    assert lost.state == "quarantined"
+    again = await hand_in(store, record)
+    assert again.state == "waiting"
+    await take(store, envelope("orders/create", payloads.order("ord_9", number=7777)))
+    assert (await hand_in(store, record)).state == "duplicate"
+    await clock.advance(5)
+    (found,) = await store.records.match(matcher, 9)
+    assert found.state == "accepted"
+    assert count(store.path, "commands") == 1
+    assert rows(store.path, "SELECT state FROM quarantine") == [("retried",)]

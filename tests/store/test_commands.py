@@ -153,7 +153,7 @@ async def test_held_command_lets_others_pass_and_wakes_with_its_order(
     held = await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     (first,) = await claimed(store)
     await settle(store, first, Cause.NOT_SENT, held=True)
-    assert await store.commands.next_due("main") is None
+    assert await store.commands.next_due("main", to_text(clock.now())) is None
     cancel = await plan(store, "cancel", "ord_1", lane="order:ord_1")
     assert await claimed_ids(store) == [cancel]
     await clock.advance(60)
@@ -263,13 +263,15 @@ async def test_interrupted_commands_are_doubted_and_no_others(
 async def test_next_due_is_the_nearest_moment_to_come(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
-    assert await store.commands.next_due("main") is None
+    assert await store.commands.next_due("main", to_text(clock.now())) is None
     for target, minutes in (("ord_1", 5), ("ord_2", 3), ("ord_3", 9)):
         await plan(store, "fulfill", target)
         (found,) = await claimed(store)
         await settle(store, found, Cause.NOT_SENT, due_at=later(clock, minutes * 60))
-    assert await store.commands.next_due("main") == later(clock, 180)
-    assert await store.commands.next_due("other") is None
+    assert await store.commands.next_due("main", to_text(clock.now())) == later(
+        clock, 180
+    )
+    assert await store.commands.next_due("other", to_text(clock.now())) is None
 
 
 async def test_one_cause_is_one_command(store: SqliteStore) -> None:

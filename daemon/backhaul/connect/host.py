@@ -132,8 +132,8 @@ class Host:
             batch.cursor,
             self._matcher,
         )
-        await batch.ack()
         await self._after(outcomes)
+        await batch.ack()
 
     async def _after(self, outcomes: Sequence[RecordOutcome]) -> None:
         if any(outcome.state == "accepted" for outcome in outcomes):

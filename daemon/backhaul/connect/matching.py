@@ -14,6 +14,8 @@ from backhaul.store.contract import Matched, NewCommand, Unmatched
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from backhaul.core.clock import Clock
     from backhaul.store.contract import MatchReader, OrderSummary, WaitingRecord
     from backhaul_sdk import Record
@@ -41,6 +43,15 @@ class Matcher:
     def __init__(self, clock: Clock, wait_seconds: float) -> None:
         self._clock = clock
         self._wait = timedelta(seconds=wait_seconds)
+        self._expires_from: datetime | None = clock.now()
+
+    def hold(self) -> None:
+        """Set nothing aside for now: the mirror is not up to date."""
+        self._expires_from = None
+
+    def release(self) -> None:
+        """Count the wait of every record from now on, at the earliest."""
+        self._expires_from = self._clock.now()
 
     def __call__(
         self, waiting: WaitingRecord, mirror: MatchReader
@@ -56,7 +67,10 @@ class Matcher:
         return found
 
     def _expired(self, waiting: WaitingRecord) -> bool:
-        return self._clock.now() - from_text(waiting.received_at) >= self._wait
+        if self._expires_from is None:
+            return False
+        since = max(from_text(waiting.received_at), self._expires_from)
+        return self._clock.now() - since >= self._wait
 
 
 def _match_order(

@@ -54,11 +54,12 @@ class WaitingRoom:
                 continue
 
     async def _look(self) -> bool:
-        """Match once; tell whether something is still waiting."""
+        """Match once; tell whether to look again soon."""
         outcomes = await self._records.match(self._matcher, BATCH)
         if any(outcome.state == "accepted" for outcome in outcomes):
             self._planned()
         for outcome in outcomes:
             if outcome.state != "waiting":
                 tell(outcome)
-        return any(outcome.state == "waiting" for outcome in outcomes)
+        in_vain = any(outcome.state == "waiting" for outcome in outcomes)
+        return in_vain or len(outcomes) == BATCH

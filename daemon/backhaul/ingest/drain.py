@@ -45,10 +45,17 @@ class Drain:
         self._facts = facts
         self._folded = folded
         self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
 
     def wake(self) -> None:
         """Tell that the inbox has grown."""
         self._wake.set()
+
+    async def caught_up(self) -> None:
+        """Wait until everything that had arrived by now is folded."""
+        self._idle.clear()
+        self.wake()
+        await self._idle.wait()
 
     async def run(self) -> None:
         """Fold for ever. Cancel to stop: a slice is whole or not at all."""
@@ -58,6 +65,8 @@ class Drain:
             self._wake.clear()
             while await self._slice():
                 pass
+            if not self._wake.is_set():
+                self._idle.set()
 
     async def _slice(self) -> bool:
         """Fold once; return whether more is waiting."""

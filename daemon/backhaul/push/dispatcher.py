@@ -65,6 +65,8 @@ class Dispatcher:
         self._door = Door(store, client, clock, self.wake)
         self._wake = asyncio.Event()
         self._flying = 0
+        self._looked_at = ""
+        self._unsent: list[tuple[Command, Settlement]] = []
         self._stopping = False
 
     def wake(self) -> None:
@@ -80,6 +82,9 @@ class Dispatcher:
         """Return what a person asks first: how many are being sent, what waits."""
         return {"sending": self._flying, "stopped": self._door.reasons()}
 
+    def _told_to_stop(self) -> bool:
+        return self._stopping
+
     def stop(self) -> None:
         """Send nothing new; what is under way is finished by `run`."""
         self._stopping = True
@@ -89,11 +94,12 @@ class Dispatcher:
         """Send until stopped, then wait for what is under way."""
         async with asyncio.TaskGroup() as group:
             probe = group.create_task(self._door.watch())
-            while not self._stopping:
+            while not self._told_to_stop():
                 self._wake.clear()
                 for command, sendable in await self._claim():
                     self._flying += 1
-                    group.create_task(self._deliver(command, sendable))
+                    work = self._give_back if self._told_to_stop() else self._deliver
+                    group.create_task(work(command, sendable))
                 await self._rest()
             probe.cancel()
 
@@ -103,8 +109,10 @@ class Dispatcher:
         open_gates = {k: gates[k] for k in gates if self._door.lets_out(k)}
         if not open_gates or free <= 0:
             return []
+        self._looked_at = to_text(self._clock.now())
+        self._unsent.clear()
         try:
-            return await self._commands.claim(
+            claimed = await self._commands.claim(
                 self._store, open_gates, free, self._prepare
             )
         except Busy as error:
@@ -112,6 +120,14 @@ class Dispatcher:
             await self._clock.sleep(REST_SECONDS)
             self.wake()
             return []
+        self._conclude_unsent()
+        return claimed
+
+    def _conclude_unsent(self) -> None:
+        """Tell of what was refused without being sent; its lane is free now."""
+        for command, settled in self._unsent:
+            self._tell(command, State.REJECTED, settled.reason)
+            self.wake()
 
     async def _rest(self) -> None:
         """Sleep until woken, or until the next command comes due."""
@@ -128,7 +144,7 @@ class Dispatcher:
 
     async def _seconds_to_next(self) -> float:
         try:
-            due = await self._commands.next_due(self._store)
+            due = await self._commands.next_due(self._store, self._looked_at)
         except Busy as error:
             self._tell_busy(error)
             return REST_SECONDS
@@ -143,7 +159,9 @@ class Dispatcher:
             order = mirror.order(self._store, command.target)
             if order is not None and order.cancelled:
                 reason = f"order {order.name} is cancelled; nothing was sent"
-                return Settlement(causes=(Cause.REFUSED,), reason=reason)
+                refused = Settlement(causes=(Cause.REFUSED,), reason=reason)
+                self._unsent.append((command, refused))
+                return refused
         return Sendable(requests.body(command, self._dialect), self._key)
 
     async def _deliver(self, command: Command, sendable: Sendable) -> None:
@@ -154,6 +172,11 @@ class Dispatcher:
         finally:
             self._flying -= 1
             self.wake()
+
+    async def _give_back(self, command: Command, _: Sendable) -> None:
+        """Told to stop between claim and send: proved that nothing was sent."""
+        verdict = Verdict(Outcome.STOPPED, "not sent: the program was told to stop")
+        await self._record(command, Judged(verdict), None)
 
     async def _attempt(
         self, command: Command, sendable: Sendable
@@ -169,7 +192,11 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - unclassified: it may have arrived
             reason = f"failed while sending: {type(error).__name__}: {error}"
             return Judged(Verdict(Outcome.UNCERTAIN, reason)), None
-        judged = await judge(command, answer, self._client)
+        try:
+            judged = await judge(command, answer, self._client)
+        except Exception as error:  # noqa: BLE001 - unclassified: it did arrive
+            reason = f"{answer.status}, not understood: {type(error).__name__}: {error}"
+            return Judged(Verdict(Outcome.UNCERTAIN, reason)), answer
         return refuse_unsent(judged, sendable.request), answer
 
     def _react(self, command: Command, verdict: Verdict) -> None:
@@ -202,12 +229,12 @@ class Dispatcher:
             except Busy as error:
                 self._tell_busy(error)
                 await self._clock.sleep(REST_SECONDS)
-        self._tell(command, state, judged.verdict)
+        self._tell(command, state, judged.verdict.reason)
 
     def _tell_busy(self, error: Busy) -> None:
         logger.bind(action="push.busy", store=self._store).warning("{}", error)
 
-    def _tell(self, command: Command, state: State, verdict: Verdict) -> None:
+    def _tell(self, command: Command, state: State, reason: str) -> None:
         level = "WARNING" if state in {State.PARKED, State.REJECTED} else "INFO"
         logger.bind(
             action=f"command.{state}", store=self._store, command=command.id
@@ -217,5 +244,5 @@ class Dispatcher:
             command.kind,
             command.target,
             state,
-            verdict.reason,
+            reason,
         )

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Marks
 
 
+async def known_facts(name: str, marks: Marks) -> StoreFacts | None:
+    """Return what an earlier start learnt; None before the first contact."""
+    known = await marks.get(_mark(name))
+    return None if known is None else msgspec.json.decode(known, type=StoreFacts)
+
+
+def _mark(name: str) -> str:
+    return f"facts:{name}"
+
+
 async def acquaint(
     name: str, base_url: str, client: ShopClient, marks: Marks
 ) -> StoreFacts:
@@ -32,8 +42,7 @@ async def acquaint(
 
     Raises PlatformUnavailable or ConfigurationError at the first contact only.
     """
-    mark = f"facts:{name}"
-    known = await marks.get(mark)
+    known = await known_facts(name, marks)
     try:
         await _require_platform(name, base_url, client)
         facts = await client.facts()
@@ -41,10 +50,10 @@ async def acquaint(
         if known is None:
             raise _fatal(name, base_url, e) from None
         logger.bind(action="store.unreachable", store=name).warning("{}", e)
-        return msgspec.json.decode(known, type=StoreFacts)
+        return known
     if known is not None and facts == StoreFacts():
-        return msgspec.json.decode(known, type=StoreFacts)
-    await marks.put(mark, msgspec.json.encode(facts).decode())
+        return known
+    await marks.put(_mark(name), msgspec.json.encode(facts).decode())
     return facts
 
 

@@ -333,8 +333,8 @@ class Commands(Protocol):
         """Record an attempt and move its command. Returns where it stands now."""
         ...
 
-    async def next_due(self, store: str) -> str | None:
-        """Return when the next planned, not held command comes due."""
+    async def next_due(self, store: str, after: str) -> str | None:
+        """Return when, after that moment, the next command comes due that may leave."""
         ...
 
     async def doubt_interrupted(self, settlement: Settlement) -> list[str]:

@@ -117,11 +117,13 @@ class SqliteCommands:
 
         return await self._writer.urgent(unit)
 
-    async def next_due(self, store: str) -> str | None:
-        """Return when the next planned, not held command comes due."""
+    async def next_due(self, store: str, after: str) -> str | None:
+        """Return when, after that moment, the next command comes due that may leave.
+
+        `after` is the moment of the last claim: what came due since must not be missed.
+        """
 
         def unit(connection: sqlite3.Connection) -> str | None:
-            after = to_text(self._clock.now())
             rows = [
                 connection.execute(_NEXT_DUE, (store, kind, after)).fetchone()
                 for kind in KINDS
@@ -176,7 +178,8 @@ def _begin(
         ),
     )
     connection.execute(
-        "INSERT INTO attempts (command_id, number, started_at) VALUES (?, ?, ?)",
+        "INSERT INTO attempts (command_id, number, started_at, after_event)"
+        " VALUES (?, ?, ?, (SELECT max(id) FROM event_outcomes))",
         (command.id, command.attempts + 1, now),
     )
 
@@ -210,6 +213,7 @@ def _move(
 ) -> State:
     for cause in settlement.causes:
         state = move(state, cause)
+    held = settlement.held and not _order_changed(connection, command)
     connection.execute(
         """
         UPDATE commands SET state = ?, reason = ?, settled_at = ?, held = ?,
@@ -221,7 +225,7 @@ def _move(
             state,
             settlement.reason,
             None if state in OPEN else now,
-            settlement.held,
+            held,
             settlement.due_at,
             settlement.counts_as_failure,
             _evidence(settlement.evidence),
@@ -229,6 +233,24 @@ def _move(
         ),
     )
     return state
+
+
+def _order_changed(connection: sqlite3.Connection, command: Command) -> bool:
+    """Tell whether the order was folded anew since the attempt began.
+
+    What a held command waits for may come before the platform's refusal is written
+    down; it would then wait for ever.
+    """
+    row = connection.execute(
+        """
+        SELECT 1 FROM event_outcomes e
+        JOIN attempts a ON e.id > coalesce(a.after_event, 0)
+        WHERE e.object_id = ? AND e.state = 'folded'
+          AND a.command_id = ? AND a.number = ?
+        """,
+        (command.target, command.id, command.attempts + 1),
+    ).fetchone()
+    return row is not None
 
 
 def _evidence(evidence: dict[str, Any]) -> str | None:

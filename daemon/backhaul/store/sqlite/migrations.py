@@ -297,6 +297,7 @@ def m008_commands(db: Database) -> None:
             "command_id": str,
             "number": int,
             "started_at": str,
+            "after_event": int,
             "finished_at": str,
             "outcome": str,
             "status": int,

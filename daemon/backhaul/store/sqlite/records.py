@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -159,7 +160,7 @@ def _accept_one(
         cursor.lastrowid or 0, instance, store, new.key, payload, new.locator, now
     )
     if cursor.rowcount == 0:
-        return RecordOutcome(record, "duplicate", "known already")
+        return _accept_again(connection, record, new, now, match_one)
     if new.payload is None:
         set_aside(
             connection,
@@ -173,6 +174,45 @@ def _accept_one(
         )
         return RecordOutcome(record, "quarantined", new.reason)
     return _match(connection, record, now, match_one)
+
+
+def _accept_again(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    new: NewRecord,
+    now: str,
+    match_one: MatchOne,
+) -> RecordOutcome:
+    """Take a known key: only one that was set aside for want of a match is tried anew.
+
+    It never became a command, so it cannot be doubled; whoever hands the row in again
+    has mended what was missing, or waits for an answer.
+    """
+    row = connection.execute(
+        """
+        UPDATE records SET state = 'waiting', reason = '', raw = ?, locator = ?,
+               received_at = ?, retry_at = ?
+        WHERE instance = ? AND key = ? AND state = 'quarantined'
+          AND payload != 'null' AND command_id IS NULL AND ? RETURNING id
+        """,
+        (
+            new.raw,
+            new.locator,
+            now,
+            now,
+            record.instance,
+            new.key,
+            new.payload is not None,
+        ),
+    ).fetchone()
+    if row is None:
+        return RecordOutcome(record, "duplicate", "known already")
+    connection.execute(
+        "UPDATE quarantine SET state = 'retried'"
+        " WHERE source = 'record' AND name = ? AND key = ?",
+        (record.instance, new.key),
+    )
+    return _match(connection, replace(record, id=row[0]), now, match_one)
 
 
 def _match(
@@ -236,11 +276,15 @@ def set_aside(
     locator: str,
     now: str,
 ) -> None:
-    """Put a row into quarantine; known ones are left alone."""
+    """Put a row into quarantine; one that was retried is open again."""
     connection.execute(
         """
-        INSERT OR IGNORE INTO quarantine (source, name, key, raw, reason, locator, at)
+        INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
         VALUES (?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (source, name, key) DO UPDATE SET
+            state = 'open', raw = excluded.raw, reason = excluded.reason,
+            locator = excluded.locator, at = excluded.at, reported = 0
+        WHERE state = 'retried'
         """,
         (source, name, key, raw, reason, locator, now),
     )
