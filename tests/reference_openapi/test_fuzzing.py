@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from support.reference_shop import Shop
 
 LONG = os.environ.get("FAULTS") == "long"
-EXAMPLES = "300" if LONG else "8"
+EXAMPLES = "300" if LONG else "5"
 SEED = () if LONG else ("--seed", "20260301")
 pytestmark = pytest.mark.timeout(1800 if LONG else 120)
 
