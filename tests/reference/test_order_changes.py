@@ -40,6 +40,19 @@ async def test_fulfill_whole_order_once(shop: Shop) -> None:
     assert await shop.topics_since(before) == ["orders/fulfilled", "orders/updated"]
 
 
+async def test_fulfill_again_counts_what_is_sent_and_not_how_it_is_split(
+    shop: Shop,
+) -> None:
+    order = await shop.order(await shop.product(), 2)
+    line = {"lineItemId": order["items"][0]["id"], "quantity": 1}
+    first = await fulfill(shop, order, **TRACKING, items=[line, line])
+    again = await fulfill(shop, order, **TRACKING, items=[line, line])
+    assert (first.status, again.status) == (200, 200)
+    assert again.data == first.data
+    whole = await fulfill(shop, order, **TRACKING, items=[{**line, "quantity": 2}])
+    assert whole.data == first.data
+
+
 async def test_fulfill_again_with_other_tracking(shop: Shop) -> None:
     order = await shop.order(await shop.product())
     await fulfill(shop, order, **TRACKING)

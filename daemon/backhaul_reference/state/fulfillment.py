@@ -75,10 +75,10 @@ def _is_repeat(wanted: Dispatch, shipment: Row) -> bool:
     if wanted.items is None:
         return True
     shipped = {
-        (item["lineItemId"], item["quantity"])
+        item["lineItemId"]: item["quantity"]
         for item in decode_stored(shipment["items"])
     }
-    return set(wanted.items) == shipped
+    return _parcel(wanted, {}) == shipped
 
 
 def _parcel(wanted: Dispatch, left: dict[str, int]) -> dict[str, int]:
