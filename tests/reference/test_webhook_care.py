@@ -158,7 +158,7 @@ async def test_failing_for_five_days_disables(
     tmp_path: Path, receiver: Receiver
 ) -> None:
     receiver.answers += [web.Response(status=500) for _ in range(11)]
-    async with open_shop(tmp_path, delays=(0.0, 40_000.0) * 2) as shop:
+    async with open_shop(tmp_path, delays=(0.0, 40_000.0, 40_000.0, 40_000.0)) as shop:
         webhook = await subscribe(shop, receiver, "products/create")
         path = f"/webhooks/{webhook['id']}"
         for round_number in range(3):

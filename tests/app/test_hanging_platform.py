@@ -1,0 +1,63 @@
+"""A platform that takes calls and never answers keeps nothing else from going on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from backhaul.app import Daemon
+from backhaul.cli import context
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store
+from support.daemon import NOBODY, Office
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WITHIN_SECONDS = 10
+
+
+class Hanging(httpx.AsyncBaseTransport):
+    """Takes every request and never answers."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nothing ends the wait")
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    yield made
+    made.remove()
+
+
+async def test_a_store_met_before_is_not_waited_for(office: Office) -> None:
+    store = open_store(office.database, SystemClock())
+    store.start()
+    await store.marks.put("facts:main", '{"store_id":"sto_1","currency":"INR"}')
+    await store.stop()
+    daemon = Daemon(context.settings(office.config), transport=Hanging())
+    running = asyncio.create_task(daemon.run())
+    async with asyncio.timeout(WITHIN_SECONDS):
+        await daemon.ready.wait()
+        daemon.stop()
+        await running
+
+
+async def test_the_first_contact_can_be_stopped(office: Office) -> None:
+    hanging = Hanging()
+    daemon = Daemon(context.settings(office.config), transport=hanging)
+    running = asyncio.create_task(daemon.run())
+    async with asyncio.timeout(WITHIN_SECONDS):
+        await hanging.asked.wait()
+        daemon.stop()
+        await running
+    assert not daemon.ready.is_set()
