@@ -8,6 +8,7 @@ from backhaul_reference.documents import Document
 from backhaul_reference.problems import Problem, not_found
 from backhaul_reference.state import mails
 from backhaul_reference.state.database import Row, Rows, marks
+from backhaul_reference.state.exchanges import NOTHING, Exchange
 from backhaul_reference.state.paging import Listing, Window
 from backhaul_reference.state.writer import Tx
 
@@ -34,6 +35,8 @@ HOLD_INACTIVE = """UPDATE delivery SET status = 'HELD', next_ms = NULL WHERE seq
 LIST = """SELECT d.*, e.id AS event_id, e.topic FROM delivery d
 JOIN event e ON e.seq = d.event_seq WHERE d.subscription_id = ?"""
 
+SHOWN = "delivery_seq, number, at_ms, status_code, error, duration_ms"
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -49,6 +52,7 @@ class Attempt:
     delivered: bool
     next_ms: int | None
     gone: bool
+    exchange: Exchange = NOTHING
 
 
 def clear_leases(tx: Tx) -> None:
@@ -95,6 +99,7 @@ def _record_one(tx: Tx, attempt: Attempt) -> None:
             "status_code": attempt.status_code,
             "error": attempt.error,
             "duration_ms": attempt.duration_ms,
+            **attempt.exchange.columns(),
         },
     )
     if attempt.delivered:
@@ -186,8 +191,8 @@ def _views(rows: Rows, found: Sequence[Row]) -> list[Document]:
     seqs = [row["seq"] for row in found]
     attempts: dict[int, list[Document]] = {seq: [] for seq in seqs}
     for row in rows.all(
-        f"SELECT * FROM delivery_attempt WHERE delivery_seq IN ({marks(seqs)})"  # noqa: S608  - placeholders only
-        " ORDER BY seq",
+        f"SELECT {SHOWN} FROM delivery_attempt"  # noqa: S608  - a literal and placeholders
+        f" WHERE delivery_seq IN ({marks(seqs)}) ORDER BY seq",
         seqs,
     ):
         attempts[row["delivery_seq"]].append(_attempt_view(row))

@@ -1,8 +1,10 @@
 """One attempt: the frozen bytes go out, and what came back is judged."""
 
+import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import aiohttp
 from yarl import URL
@@ -11,6 +13,7 @@ from backhaul_reference import quirks
 from backhaul_reference.clock import Clock
 from backhaul_reference.state.database import Row
 from backhaul_reference.state.deliveries import Attempt
+from backhaul_reference.state.exchanges import BODY_BYTES, NOTHING, Exchange, bounded
 from backhaul_reference.webhooks import targets
 from backhaul_reference.webhooks.mischief import Mischief, spoil
 from backhaul_reference.webhooks.schedule import Schedule, retry_after_seconds
@@ -19,6 +22,8 @@ from backhaul_reference.webhooks.signing import BARE_HEADERS, Envelope, headers
 TIMEOUT = aiohttp.ClientTimeout(total=15, connect=5)
 GONE = 410
 DROPPED = "dropped"
+BODY_SECONDS = 1.0
+NEVER_REACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Reply:
     status: int | None = None
     error: str | None = None
     retry_after_seconds: float | None = None
+    exchange: Exchange = NOTHING
 
     @property
     def delivered(self) -> bool:
@@ -62,6 +68,7 @@ class Sender:
             delivered=reply.delivered,
             next_ms=self._next_ms(row, number, reply),
             gone=reply.status == GONE,
+            exchange=reply.exchange,
         )
 
     def _next_ms(self, row: Row, number: int, reply: Reply) -> int | None:
@@ -95,24 +102,47 @@ class Sender:
         url = URL(row["address"])
         if not self.allow_private and targets.is_private_host(url.host or ""):
             return Reply(error="private address")
+        asked = Exchange(row["address"], bounded(signed.items()))
         try:
-            return await self._post(url, row["body"], signed, at_ms)
-        except TimeoutError:
-            return Reply(error="timeout")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Reply(error=type(error).__name__)
+            return await self._post(url, row["body"], signed, at_ms, asked)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            late = isinstance(error, TimeoutError)
+            word = "timeout" if late else type(error).__name__
+            reached = not isinstance(error, NEVER_REACHED)
+            return Reply(error=word, exchange=asked if reached else NOTHING)
 
     async def _post(
-        self, url: URL, body: bytes, signed: dict[str, str], at_ms: int
+        self,
+        url: URL,
+        body: bytes,
+        signed: dict[str, str],
+        at_ms: int,
+        asked: Exchange,
     ) -> Reply:
         async with self.session.post(
             url, data=body, headers=signed, timeout=TIMEOUT, allow_redirects=False
         ) as response:
             wait = retry_after_seconds(response.status, response.headers, at_ms)
-            # A small body is read so that the connection can be used again.
-            if (response.content_length or 0) <= 65536:
-                await response.content.read(65536)
-            return Reply(response.status, None, wait)
+            answered = bounded(response.headers.items())
+            start = await _start_of(response)
+            exchange = replace(
+                asked,
+                answered=answered,
+                body=start[:BODY_BYTES],
+                cut=len(start) > BODY_BYTES,
+            )
+            return Reply(response.status, None, wait, exchange)
+
+
+async def _start_of(response: aiohttp.ClientResponse) -> bytes:
+    """What is kept of a body, and a byte more if there is one; it decides nothing."""
+    start = b""
+    # The status has been answered, and it alone counts.
+    with suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(BODY_SECONDS):
+            while len(start) <= BODY_BYTES and not response.content.at_eof():
+                start += await response.content.read(BODY_BYTES + 1 - len(start))
+    return start
 
 
 def _envelope(row: Row) -> Envelope:

@@ -1,0 +1,57 @@
+"""What is kept of each attempt: as it went, as it came, within bounds."""
+
+from aiohttp import web
+
+from backhaul_reference.state import exchanges
+from support.reference_shop import Shop, open_receiver, subscribe
+from support.waiting import until
+
+
+def test_headers_are_kept_within_bounds() -> None:
+    assert exchanges.bounded([("X-A", "1"), ("X-A", "2")]) == [
+        ["X-A", "1"],
+        ["X-A", "2"],
+    ]
+    [[name, value]] = exchanges.bounded([("X-Long", "v" * 900)])
+    assert (name, value) == ("X-Long", "v" * exchanges.VALUE_CHARACTERS + "…")
+    many = [(f"X-{n}", "v") for n in range(exchanges.MOST_HEADERS + 5)]
+    assert len(exchanges.bounded(many)) == exchanges.MOST_HEADERS
+
+
+def test_credentials_are_not_kept() -> None:
+    sent = [("Set-Cookie", "id=1"), ("AUTHORIZATION", "Bearer x"), ("Date", "now")]
+    kept = dict(exchanges.bounded(sent))
+    assert kept.pop("Date") == "now"
+    assert set(kept.values()) == {exchanges.REDACTED}
+
+
+def test_bytes_that_are_no_text_can_be_stored() -> None:
+    [[_, value]] = exchanges.bounded([("X-Odd", "a\udcff")])
+    assert value == "a?"
+
+
+async def test_each_attempt_has_its_exchange(shop: Shop) -> None:
+    async with open_receiver() as receiver:
+        receiver.answers = [
+            web.Response(status=500, text="no"),
+            web.Response(text="yes"),
+        ]
+        hook = await subscribe(shop, receiver, "products/create")
+        await shop.product()
+        first, second = await receiver.until(2)
+        listed = await shop.v1("GET", f"/webhooks/{hook['id']}/deliveries")
+        delivery_id = listed.data[0]["id"]
+
+        def kept() -> dict[int, exchanges.Exchange]:
+            found = shop.running.platform.reader.read(
+                lambda rows: exchanges.of_delivery(rows, hook["id"], delivery_id)
+            )
+            return found if len(found) == 2 else {}
+
+        found = await until(kept, "both attempts are recorded")
+        assert [found[n].body for n in (1, 2)] == [b"no", b"yes"]
+        for number, received in ((1, first), (2, second)):
+            sent = dict(found[number].sent or [])
+            assert sent.items() <= dict(received.headers).items()
+            assert sent["X-Service-Attempt"] == str(number)
+            assert found[number].url == receiver.url
