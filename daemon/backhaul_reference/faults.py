@@ -61,10 +61,15 @@ class Faults:
 
     def arm(self, store_id: str, rules: Sequence[Rule], seed: int) -> None:
         """Put these rules in the place of those that were in force."""
-        self.by_store[store_id] = [
-            Armed(rule, random.Random(f"{seed} {number}"))  # noqa: S311  - not a secret, must repeat
-            for number, rule in enumerate(rules)
-        ]
+        self.by_store[store_id] = []
+        for rule in rules:
+            self.add(store_id, rule, seed)
+
+    def add(self, store_id: str, rule: Rule, seed: int) -> None:
+        """One rule more; those in force go on as they are."""
+        armed = self.by_store.setdefault(store_id, [])
+        chance = random.Random(f"{seed} {len(armed)}")  # noqa: S311  - not a secret, must repeat
+        armed.append(Armed(rule, chance))
 
     def disarm(self, store_id: str) -> None:
         self.by_store.pop(store_id, None)

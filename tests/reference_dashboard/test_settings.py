@@ -4,12 +4,13 @@ import aiohttp
 
 from reference_dashboard.conftest import STORE, Browser, Page
 
+STAYS = {"storeName": "New", "country": "IN", "locale": "en", "timezone": "UTC"}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 async def test_settings(browser: Browser) -> None:
-    form = {"storeName": "New", "accountMode": "REQUIRED", "codConfirmation": "on"}
-    assert (await browser.post("/settings", **form)).status == 303
+    form = {"accountMode": "REQUIRED", "codConfirmation": "on"}
+    assert (await browser.post("/settings", **STAYS, **form)).status == 303
     shown = (await browser.shop.control("GET", "/stores/demo")).data
     assert shown["storeName"] == "New"
     assert shown["customerAccounts"]["mode"] == "REQUIRED"

@@ -67,6 +67,9 @@ class CustomerAccounts(Body):
     mode: Annotated[Literal["OPTIONAL", "REQUIRED", "GUEST_ONLY"], Upper]
 
 
+CLEARABLE = {"logo", "seo_title", "seo_description", "merchant_email", "tracking_page"}
+
+
 class StoreSettings(Body):
     store_name: Text | None = None
     active: bool | None = None
@@ -83,13 +86,14 @@ class StoreSettings(Body):
     tracking_page: TrackingPage | None = None
 
     def columns(self) -> dict[str, Any]:
-        """The members sent, as the store's columns; null leaves a column alone."""
+        """The members sent, as the store's columns; null clears what may be empty."""
         sent = self.model_dump(
-            exclude_none=True, exclude={"payment_settings", "customer_accounts"}
+            exclude_unset=True, exclude={"payment_settings", "customer_accounts"}
         )
         columns: dict[str, Any] = {
             "name" if name == "store_name" else name: value
             for name, value in sent.items()
+            if value is not None or name in CLEARABLE
         }
         if self.customer_accounts is not None:
             columns["account_mode"] = self.customer_accounts.mode

@@ -25,7 +25,7 @@ async def get_quirks(call: Call) -> web.Response:
 
 async def put_quirks(call: Call) -> web.Response:
     """Put these in the place of the store's quirks; an empty list takes all away."""
-    chosen = _parsed(call.body)
+    chosen = chosen_quirks(call.body)
 
     def change(tx: Tx) -> Answer:
         stores.change(tx, call.store.id, {"quirks": list(chosen.texts)})
@@ -34,7 +34,7 @@ async def put_quirks(call: Call) -> web.Response:
     return await call.mutate(change)
 
 
-def _parsed(body: QuirkList) -> Quirks:
+def chosen_quirks(body: QuirkList) -> Quirks:
     flaws = []
     for n, text in enumerate(body.quirks):
         try:

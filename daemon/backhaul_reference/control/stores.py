@@ -5,6 +5,7 @@ import sqlite3
 from aiohttp import web
 
 from backhaul_reference import documents, money
+from backhaul_reference.context import Platform
 from backhaul_reference.control.admission import check_token
 from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
 from backhaul_reference.fixtures import loading
@@ -30,9 +31,15 @@ async def create_store(request: web.Request) -> web.Response:
     document = documents.decode_object(await read_raw(request))
     exponent = money.exponent_of(str(document.get("currency", "INR")))
     body = bodies.parse(NewStore, document, exponent)
+    created, secret = await add_store(platform, body)
+    return data_answer({**stores.control_view(created), "apiKey": secret}, 201)
+
+
+async def add_store(platform: Platform, body: NewStore) -> tuple[Store, str]:
+    """The new store and its first key, which is shown this once."""
     quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
     created = await platform.writer.run(lambda tx: _create(tx, body, quirks, secret))
-    return data_answer({**stores.control_view(created), "apiKey": secret}, 201)
+    return created, secret
 
 
 def _create(tx: Tx, body: NewStore, quirks: list[str], secret: str) -> Store:

@@ -48,6 +48,7 @@ def _page(visit: Visit, shown_once: Document | None = None) -> web.Response:
 
 async def create_key(visit: Visit) -> web.Response:
     """The key's text is in this one answer and nowhere else."""
+    forms.require(visit.form, "name")
     document = forms.document(visit.form, words=("name",))
     document["scopes"] = forms.texts(visit.form, "scopes")
     if not document["scopes"]:
@@ -70,6 +71,7 @@ async def revoke_key(visit: Visit) -> web.Response:
 
 async def create_webhook(visit: Visit) -> web.Response:
     """The signing secret, too, is shown this once."""
+    forms.require(visit.form, "address")
     document = forms.document(visit.form, words=("address", "description"))
     document["topics"] = forms.texts(visit.form, "topics")
     body = visit.body(NewWebhook, document)

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from multidict import MultiMapping
 
 from backhaul_reference.documents import Document
+from backhaul_reference.problems import Flaw, Problem, invalid
 
 Form = MultiMapping[object]
+MOST_ROWS = 200
 
 
 def text(form: Form, name: str) -> str | None:
@@ -43,9 +45,64 @@ def document(
     words: Sequence[str] = (),
     numbers: Sequence[str] = (),
     flags: Sequence[str] = (),
+    clearing: bool = False,
 ) -> Document:
-    """The members that were filled in; a box that is not ticked is false."""
+    """The members that were filled in; a box that is not ticked is false.
+
+    With `clearing` a field that was sent empty is null, which clears it."""
     found: Document = {name: text(form, name) for name in words}
     found |= {name: number(form, name) for name in numbers}
-    sent = {name: value for name, value in found.items() if value is not None}
+    sent = {
+        name: value
+        for name, value in found.items()
+        if value is not None or (clearing and name in form)
+    }
     return sent | {name: name in form for name in flags}
+
+
+def require(form: Form, *names: str) -> None:
+    """Refuse a form in which one of these is empty."""
+    empty = [name for name in names if text(form, name) is None]
+    if empty:
+        raise invalid([Flaw(f"/{name}", "REQUIRED", "is required") for name in empty])
+
+
+def rows(form: Form, *marks: str) -> list[int]:
+    """Which numbered rows of a form were filled in, by the fields that tell."""
+    return [
+        n
+        for n in range(MOST_ROWS)
+        if any(text(form, f"{mark}{n}") is not None for mark in marks)
+    ]
+
+
+def row(form: Form, n: int, *names: str, clearing: bool = False) -> Document:
+    """The members of one numbered row."""
+    sent = {f"{name}{n}" for name in names}
+    found = document(form, words=sorted(sent), clearing=clearing)
+    return {name: found[f"{name}{n}"] for name in names if f"{name}{n}" in found}
+
+
+def renumbered(problem: Problem, member: str, numbers: Sequence[int]) -> Problem:
+    """The problem with a list's places as the form numbers its rows."""
+    for kind in ("errors", "items"):
+        found = problem.members.get(kind)
+        if found is not None:
+            problem.members[kind] = [_moved(one, member, numbers) for one in found]
+    return problem
+
+
+def _moved(flaw: Document, member: str, numbers: Sequence[int]) -> Document:
+    parts = str(flaw.get("pointer", "")).split("/")
+    if len(parts) < 3 or parts[1] != member or not parts[2].isdigit():
+        return flaw
+    parts[2] = str(numbers[int(parts[2])])
+    return {**flaw, "pointer": "/".join(parts)}
+
+
+def renamed(problem: Problem, **names: str) -> Problem:
+    """The problem with members as the form calls them."""
+    for flaw in problem.members.get("errors") or ():
+        name = flaw["pointer"].removeprefix("/")
+        flaw["pointer"] = "/" + names.get(name, name)
+    return problem

@@ -1,79 +1,130 @@
-"""Mails, faults and the clock: what the platform does around a store."""
+"""Quirks, faults, fixtures and the clock: how the platform is made to behave."""
 
 from aiohttp import web
 
 from backhaul_reference import instants
-from backhaul_reference.context import TrackingTokens
 from backhaul_reference.control.lever_bodies import (
     ClockMove,
     HttpRule,
+    QuirkList,
     WebhookRule,
 )
-from backhaul_reference.control.levers import CLOCK
+from backhaul_reference.control.levers import CLOCK, chosen_quirks
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
+from backhaul_reference.documents import Document
 from backhaul_reference.faults import HTTP, WEBHOOKS
-from backhaul_reference.mail.letters import Desk
-from backhaul_reference.problems import Flaw, invalid, not_found
-from backhaul_reference.state import mails
-from backhaul_reference.state.database import Row, Rows
-from backhaul_reference.state.paging import Listing
+from backhaul_reference.fixtures import loading
+from backhaul_reference.problems import Flaw, Problem, invalid
+from backhaul_reference.quirks import PLAIN, VALUES
+from backhaul_reference.state import stores
 
-NOWHERE = Desk(TrackingTokens(b""), "")
-"""Writes letters without buyers' links: its tokens open nothing."""
-MAILS = """SELECT m.*, s.subdomain FROM mail m JOIN store s ON s.id = m.store_id
-WHERE m.store_id = ?"""
 STEPS = {"minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+METHODS = ("*", "GET", "POST", "PUT", "DELETE")
+MEANINGS = {
+    "bare-v1": "Answers are the bare object or array, without “data” and “meta”",
+    "bare-webhooks": "A delivery's body is the bare resource, without an envelope",
+    "bare-headers": "A delivery carries its signature and no other header of ours",
+    "number-money": "Money is a JSON number",
+    "lowercase-enums": "Statuses come in lower case",
+    "plain-errors": "Errors are {“error”: “text”}",
+    "clamp-limit": "A limit above the maximum is clamped without a word",
+    "no-updated-since": "There is no filter “updatedSince”",
+    "coarse-time": "Times have whole seconds, so that updates may share one",
+    "no-sequence": "Events carry no sequence",
+    "no-idempotency": "Idempotency-Key is ignored and not advertised",
+    "no-history": "There is no inventory history",
+    "no-note": "A note is neither stored nor given back",
+    "no-store-endpoint": "GET /store does not exist",
+    "pooled-stock": "Without a variant an adjustment moves one shared pool",
+    "strict-repeat": "A repeated fulfill or cancel answers 409",
+    "refuse-fulfill-cancelled": "A cancelled order cannot be fulfilled",
+    "strict-body": "Members that the specification does not show are refused",
+    "ignore-variant": "An adjustment moves every variant, whichever it names",
+    "manual-reason": "The reason of an adjustment must be MANUAL_ADJUSTMENT",
+    "no-levels": "There is no GET /inventory",
+    "no-webhook-api": "Webhooks are made here only, not through the API",
+    "ignore-page": "The list of orders ignores page and limit",
+    "ack-202": "Payment reports and adjustments answer 202",
+    "no-retry": "A failed delivery is never tried again",
+    "restock-field": "The restock flag of a cancel has this name",
+    "tracking-fields": "The carrier and the number of a shipment have these names",
+}
+CONTENTS = {
+    "demo": "A small shop: 24 products with variants, and two shipping zones",
+    "empty": "Nothing but the first menus and free shipping everywhere",
+    "large": "10,000 products and 100,000 orders; loading takes a while",
+}
 
 
-async def show_mails(visit: Visit) -> web.Response:
-    window, store_id = visit.window(), visit.store.id
-
-    def find(rows: Rows) -> Listing:
-        total = rows.value("SELECT COUNT(*) FROM mail WHERE store_id = ?", (store_id,))
-        sql = MAILS + " ORDER BY m.seq DESC LIMIT ? OFFSET ?"
-        found = rows.all(sql, (store_id, window.limit, window.offset))
-        shown = [
-            {**mails.view(row), "letter": NOWHERE.write(rows, row)} for row in found
-        ]
-        return Listing(shown, total)
-
-    return visit.render("mails.html", listing=visit.read(find), window=window)
+async def show_quirks(visit: Visit) -> web.Response:
+    named = (one.partition("=") for one in visit.store.quirks.texts)
+    on = {name: value for name, _, value in named}
+    return visit.render("quirks.html", on=on, plain=PLAIN, valued=VALUES, told=MEANINGS)
 
 
-async def show_mail(visit: Visit) -> web.Response:
-    def find(rows: Rows) -> Row:
-        row = rows.one(MAILS + " AND m.id = ?", (visit.store.id, visit.path("id")))
-        if row is None:
-            raise not_found("MAIL")
-        return row
+async def save_quirks(visit: Visit) -> web.Response:
+    """The boxes that are ticked, and the names that were typed."""
+    texts = [one for one in forms.texts(visit.form, "quirks") if one in PLAIN]
+    named = [one for one in VALUES if forms.text(visit.form, one)]
+    texts += [f"{one}=" + ",".join(forms.lines(visit.form, one)) for one in named]
+    try:
+        chosen = chosen_quirks(visit.body(QuirkList, {"quirks": texts}))
+    except Problem as problem:
+        places = {f"quirks/{n}": text.split("=")[0] for n, text in enumerate(texts)}
+        raise forms.renamed(problem, **places) from None
+    values = {"quirks": list(chosen.texts)}
+    await visit.change(lambda tx: stores.change(tx, visit.store.id, values))
+    return visit.go("quirks", notice=f"{len(texts)} quirks are on.")
 
-    row = visit.read(find)
-    letter = visit.read(lambda rows: NOWHERE.write(rows, row))
-    return visit.render("mails_one.html", mail=mails.view(row), letter=letter)
+
+async def show_fixtures(visit: Visit) -> web.Response:
+    return visit.render("fixtures.html", contents=CONTENTS)
+
+
+async def load_fixture(visit: Visit) -> web.Response:
+    """Empty the store and begin again; its keys stay."""
+    platform, store = visit.platform, visit.store
+    name = forms.text(visit.form, "fixture")
+    if name not in loading.FIXTURES:
+        raise invalid([Flaw("/fixture", "NOT_ALLOWED", "choose what to load")])
+    if "sure" not in visit.form:
+        raise invalid([Flaw("/sure", "REQUIRED", "tick it: nothing is kept")])
+    platform.faults.disarm(store.id)
+    await visit.change(lambda tx: loading.refill(tx, store, name, platform.quirks))
+    platform.limits.forget()
+    return visit.go("fixtures", notice=f"The store begins anew with “{name}”.")
 
 
 async def show_faults(visit: Visit) -> web.Response:
     armed = visit.platform.faults.listed(visit.store.id)
-    return visit.render("faults.html", armed=armed, http=HTTP, webhooks=WEBHOOKS)
+    return visit.render(
+        "faults.html", armed=armed, http=HTTP, webhooks=WEBHOOKS, methods=METHODS
+    )
 
 
 async def add_fault(visit: Visit) -> web.Response:
-    """One more rule beside those in force, which begin anew."""
-    form, faults = visit.form, visit.platform.faults
-    on_webhooks = forms.text(form, "fault") in WEBHOOKS
-    document = forms.document(form, words=("fault",), numbers=("count", "burst"))
-    place = "topic" if on_webhooks else "route"
-    document[place] = forms.text(form, "place") or "*"
+    """One more rule beside those in force, which go on as they are."""
+    model: type[HttpRule] | type[WebhookRule] = HttpRule
+    place = "route"
+    if forms.text(visit.form, "fault") in WEBHOOKS:
+        model, place = WebhookRule, "topic"
+    try:
+        rule = visit.body(model, _fault(visit, place)).rule()
+    except Problem as problem:
+        raise forms.renamed(problem, route="place", topic="place") from None
+    visit.platform.faults.add(visit.store.id, rule, 0)
+    return visit.go("faults", notice="The fault is armed.")
+
+
+def _fault(visit: Visit, place: str) -> Document:
+    numbers = ("count", "burst") if place == "topic" else ("count", "burst", "status")
+    words = ("fault",) if place == "topic" else ("fault", "method")
+    document = forms.document(visit.form, words=words, numbers=numbers)
+    document[place] = forms.text(visit.form, "place") or "*"
     for name in ("probability", "seconds"):
         document[name] = _decimal(visit, name)
-    model: type[HttpRule] | type[WebhookRule] = HttpRule
-    if on_webhooks:
-        model = WebhookRule
-    rule = visit.body(model, document).rule()
-    kept = [armed.rule for armed in faults.by_store.get(visit.store.id, ())]
-    faults.arm(visit.store.id, [*kept, rule], 0)
-    return visit.go("faults", notice="The fault is armed.")
+    return document
 
 
 def _decimal(visit: Visit, name: str) -> float:
@@ -104,8 +155,13 @@ async def move_clock(visit: Visit) -> web.Response:
     if step in ("freeze", "go"):
         (clock.freeze if step == "freeze" else clock.unfreeze)()
         return visit.go("clock", notice="The clock is changed.")
+    if step not in STEPS:
+        forms.require(visit.form, "seconds")
     seconds = STEPS.get(step or "") or forms.number(visit.form, "seconds")
-    move = visit.body(ClockMove, {"advance": seconds})
+    try:
+        move = visit.body(ClockMove, {"advance": seconds})
+    except Problem as problem:
+        raise forms.renamed(problem, advance="seconds") from None
     if clock.now_ms() + move.advance * 1000 > instants.MAX_MS:
         raise invalid([Flaw("/seconds", "TOO_BIG", "ends after the year 9999")])
     clock.advance(move.advance)
@@ -113,8 +169,10 @@ async def move_clock(visit: Visit) -> web.Response:
 
 
 ROUTES = (
-    Route("GET", STORE + "/mails", show_mails),
-    Route("GET", STORE + "/mails/{id}", show_mail),
+    Route("GET", STORE + "/quirks", show_quirks),
+    Route("POST", STORE + "/quirks", save_quirks, show_quirks),
+    Route("GET", STORE + "/fixtures", show_fixtures),
+    Route("POST", STORE + "/fixtures", load_fixture, show_fixtures),
     Route("GET", STORE + "/faults", show_faults),
     Route("POST", STORE + "/faults", add_fault, show_faults),
     Route("POST", STORE + "/faults/disarm", disarm, show_faults),

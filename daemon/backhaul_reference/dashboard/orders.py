@@ -12,6 +12,7 @@ from backhaul_reference.lifecycle import (
     FULFILLMENT_STATUSES,
     STATUSES,
 )
+from backhaul_reference.problems import Problem
 from backhaul_reference.state import (
     cancellation,
     fulfillment,
@@ -93,10 +94,18 @@ async def fulfill(visit: Visit) -> web.Response:
         for line in order["items"]
     ]
     left = [line["quantity"] - line["fulfilledQuantity"] for line in order["items"]]
+    some = [one for one in chosen if one["quantity"] not in (None, 0)]
     if [one["quantity"] or 0 for one in chosen] != left:
-        document["items"] = [one for one in chosen if one["quantity"] not in (None, 0)]
-    wanted = visit.body(Fulfill, document).dispatch()
-    await visit.change(lambda tx: fulfillment.fulfill(tx, store, order_id, wanted))
+        document["items"] = some
+    try:
+        wanted = visit.body(Fulfill, document).dispatch()
+        await visit.change(lambda tx: fulfillment.fulfill(tx, store, order_id, wanted))
+    except Problem as problem:
+        places = {
+            f"items/{n}/quantity": f"q-{one['lineItemId']}"
+            for n, one in enumerate(some)
+        }
+        raise forms.renamed(problem, **places) from None
     return visit.go("orders", order_id, notice="The shipment is recorded.")
 
 

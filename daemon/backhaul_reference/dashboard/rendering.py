@@ -1,11 +1,13 @@
 """Rendering: the templates, and how values read on a page."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -13,7 +15,17 @@ from backhaul_reference import documents, instants
 from backhaul_reference.problems import Problem
 
 SYMBOLS = {"INR": "₹", "USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
-ACRONYMS = {"API": "API", "COD": "Cash on delivery", "CUSTOM_QR": "Scan & Pay"}
+ACRONYMS = {
+    "API": "API",
+    "API_KEY": "API key",
+    "COD": "Cash on delivery",
+    "CUSTOM_QR": "Scan & Pay",
+    "DASHBOARD": "Staff",
+    "DENY": "Stop selling",
+    "CONTINUE": "Keep selling",
+    "sku": "SKU",
+    "zip": "Postcode",
+}
 TEMPLATES: web.AppKey[Environment] = web.AppKey("templates", Environment)
 
 
@@ -25,7 +37,14 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(when=when, amount=amount, words=words, pretty=pretty)
+    made.filters.update(
+        when=when,
+        local_input=local_input,
+        amount=amount,
+        words=words,
+        label=label,
+        pretty=pretty,
+    )
     return made
 
 
@@ -48,11 +67,20 @@ def when(instant: str | None, timezone: str = "UTC") -> str:
     if instant is None:
         return "—"
     moment = datetime.fromtimestamp(instants.from_text(instant) / 1000, UTC)
-    local = moment.astimezone(_zone(timezone))
+    local = moment.astimezone(zone_of(timezone))
     return f"{local.day} {local:%b %Y, %H:%M}"
 
 
-def _zone(name: str) -> tzinfo:
+def local_input(instant: str | None, timezone: str) -> str:
+    """An instant as a `datetime-local` input holds it."""
+    if instant is None:
+        return ""
+    moment = datetime.fromtimestamp(instants.from_text(instant) / 1000, UTC)
+    return f"{moment.astimezone(zone_of(timezone)):%Y-%m-%dT%H:%M:%S}"
+
+
+def zone_of(name: str) -> tzinfo:
+    """The named time zone; UTC for what is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -72,5 +100,22 @@ def words(code: str | None) -> str:
     return ACRONYMS.get(code or "—") or (code or "—").replace("_", " ").capitalize()
 
 
+def label(field: str) -> str:
+    """The name of a form's field, `usageLimit` or `price2`, for people."""
+    if field.startswith("q-"):
+        return "Quantity"
+    stem = field.rstrip("0123456789")
+    if stem == "address":
+        stem = field
+    number = int(field.removeprefix(stem) or 0)
+    spaced = re.sub(r"(?=[A-Z])", " ", stem).lower()
+    name = ACRONYMS.get(stem) or spaced[:1].upper() + spaced[1:]
+    return f"{name}, row {number + 1}" if field != stem else name
+
+
 def pretty(body: bytes) -> str:
-    return json.dumps(documents.decode_stored(body), indent=2, ensure_ascii=False)
+    """JSON laid out for reading; anything else as the text that it is."""
+    try:
+        return json.dumps(documents.decode_stored(body), indent=2, ensure_ascii=False)
+    except msgspec.MsgspecError:
+        return body.decode("utf-8", "replace")

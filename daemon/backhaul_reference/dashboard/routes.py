@@ -6,18 +6,23 @@ from aiohttp import web
 
 from backhaul_reference.dashboard import (
     api,
+    collections,
+    discounts,
     entrance,
     guards,
     levers,
-    offers,
+    mails,
+    navigation,
+    opening,
     orders,
     people,
+    product_editing,
     products,
     rendering,
     settings,
-    shelves,
     staff_orders,
     webhooks,
+    zones,
 )
 from backhaul_reference.dashboard.sessions import PATH, Sessions
 from backhaul_reference.dashboard.visit import LOGIN, SESSIONS, serving
@@ -26,12 +31,17 @@ ROUTES = (
     *orders.ROUTES,
     *staff_orders.ROUTES,
     *people.ROUTES,
-    *offers.ROUTES,
+    *discounts.ROUTES,
     *products.ROUTES,
-    *shelves.ROUTES,
+    *product_editing.ROUTES,
+    *collections.ROUTES,
+    *navigation.ROUTES,
     *settings.ROUTES,
+    *opening.ROUTES,
+    *zones.ROUTES,
     *api.ROUTES,
     *webhooks.ROUTES,
+    *mails.ROUTES,
     *levers.ROUTES,
 )
 OPEN = (

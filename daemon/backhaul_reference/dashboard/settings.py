@@ -1,6 +1,7 @@
 """Settings of the store: its name, its accounts, and how buyers pay."""
 
 import base64
+from zoneinfo import available_timezones
 
 from aiohttp import web
 from aiohttp.web_request import FileField
@@ -23,16 +24,29 @@ WORDS = (
 
 async def show_settings(visit: Visit) -> web.Response:
     return visit.render(
-        "settings.html", shown=stores.control_view(visit.store), modes=MODES
+        "settings.html",
+        shown=stores.control_view(visit.store),
+        modes=MODES,
+        zones=sorted(available_timezones()),
     )
 
 
 async def save_settings(visit: Visit) -> web.Response:
     flags = ("active", "codConfirmation")
-    document = forms.document(visit.form, words=WORDS, flags=flags)
+    forms.require(visit.form, "storeName", "country", "locale", "timezone")
+    document = forms.document(visit.form, words=WORDS, flags=flags, clearing=True)
+    if document["timezone"] != visit.store.timezone:
+        _check_zone(document["timezone"])
     mode = forms.text(visit.form, "accountMode") or visit.store.account_mode
     document["customerAccounts"] = {"mode": mode}
     return await _save(visit, document, "settings")
+
+
+def _check_zone(name: str) -> None:
+    """A name that is none would show every time in UTC without a word."""
+    if name not in available_timezones():
+        detail = "is no time zone; write it like Asia/Kolkata"
+        raise invalid([Flaw("/timezone", "NOT_ALLOWED", detail)])
 
 
 async def show_payments(visit: Visit) -> web.Response:

@@ -6,7 +6,7 @@ from backhaul_reference.admin_v1.order_bodies import NewOrder
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
-from backhaul_reference.problems import Flaw, invalid
+from backhaul_reference.problems import Flaw, Problem, invalid
 from backhaul_reference.state import products, recorded_orders, stock
 from backhaul_reference.state.paging import Window
 
@@ -35,38 +35,37 @@ async def show_form(visit: Visit) -> web.Response:
 
 async def place(visit: Visit) -> web.Response:
     form, store = visit.form, visit.store
+    offered, chosen = _offered(visit), forms.rows(visit.form, "variant")
+    if not chosen:
+        raise invalid([Flaw("/variant0", "REQUIRED", "choose at least one product")])
+    forms.require(form, "name", *(f"quantity{n}" for n in chosen))
     words = ("paymentMethod", "financialStatus", "note")
     document = forms.document(form, words=words, flags=("sendReceipt",))
-    document["items"] = _items(visit)
+    document["items"] = [_item(visit, offered, n) for n in chosen]
+    document["totals"] = forms.document(form, words=("shipping", "discount"))
     document["customer"] = forms.document(form, words=CUSTOMER)
     address = forms.document(form, words=ADDRESS)
-    if address:
+    if address.keys() - {"country"}:
         names = {name: document["customer"].get(name) for name in ("name", "phone")}
         document["shippingAddress"] = {**names, **address}
-    sent = visit.body(NewOrder, document).order()
-    order = await visit.change(
-        lambda tx: recorded_orders.record(tx, store, stock.DASHBOARD, sent)
-    )
+    try:
+        sent = visit.body(NewOrder, document).order()
+        order = await visit.change(
+            lambda tx: recorded_orders.record(tx, store, stock.DASHBOARD, sent)
+        )
+    except Problem as problem:
+        raise forms.renumbered(problem, "items", chosen) from None
     return visit.go("orders", order["id"], notice=f"Order {order['name']} is placed.")
 
 
-def _items(visit: Visit) -> list[Document]:
-    form, offered = visit.form, _offered(visit)
-    chosen = [
-        (variant_id, n)
-        for n in range(LINES)
-        if (variant_id := forms.text(form, f"variant{n}")) in offered
-    ]
-    if not chosen:
-        raise invalid([Flaw("/items", "REQUIRED", "choose at least one product")])
-    return [
-        {
-            "variantId": variant_id,
-            "quantity": forms.number(form, f"quantity{n}"),
-            "price": forms.text(form, f"price{n}") or offered[variant_id]["price"],
-        }
-        for variant_id, n in chosen
-    ]
+def _item(visit: Visit, offered: dict[str, Document], n: int) -> Document:
+    form = visit.form
+    variant_id = forms.text(form, f"variant{n}") or ""
+    price = forms.text(form, f"price{n}")
+    if price is None and variant_id in offered:
+        price = offered[variant_id]["price"]
+    quantity = forms.number(form, f"quantity{n}")
+    return {"variantId": variant_id, "quantity": quantity, "price": price or "0"}
 
 
 ROUTES = (

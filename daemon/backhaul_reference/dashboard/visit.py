@@ -12,6 +12,7 @@ from multidict import MultiDict, MultiMapping
 from backhaul_reference.context import PLATFORM, Platform
 from backhaul_reference.dashboard import guards, rendering
 from backhaul_reference.dashboard.forms import Form
+from backhaul_reference.dashboard.refusals import Filling
 from backhaul_reference.dashboard.sessions import PATH, Session, Sessions
 from backhaul_reference.problems import Problem, not_found
 from backhaul_reference.state import stores
@@ -80,7 +81,7 @@ class Visit:
             "csrf": self.session.csrf,
             "notice": None if self.problem else self.session.take_notice(),
             "problem": self.problem,
-            "sent": self.form,
+            "filling": Filling(self.request.path, self.form, self.problem),
             "url": self.url,
             "query": self.query,
             "here": self.request.path,

@@ -2,23 +2,18 @@
 
 from aiohttp import web
 
-from backhaul_reference.admin_v1.webhooks import ChangedWebhook
+from backhaul_reference.admin_v1.webhooks import ChangedWebhook, check
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
-from backhaul_reference.problems import not_found
-from backhaul_reference.state import deliveries, replays, subscriptions
+from backhaul_reference.state import deliveries, exchanges, replays, subscriptions
 from backhaul_reference.state.database import Rows
+from backhaul_reference.state.events import TOPICS
 from backhaul_reference.state.writer import Tx
-from backhaul_reference.webhooks import signing
 
 ONE = STORE + "/api/webhooks/{id}"
-SENT = """SELECT d.id, d.subscription_id, s.secret, e.id AS event_id, e.topic, e.body,
-  e.created_ms, a.number, a.at_ms
-FROM delivery d JOIN subscription s ON s.id = d.subscription_id
-JOIN event e ON e.seq = d.event_seq
-LEFT JOIN delivery_attempt a ON a.delivery_seq = d.seq
-WHERE d.id = ? AND d.subscription_id = ? ORDER BY a.seq DESC LIMIT 1"""
+BODY = """SELECT e.body FROM delivery d JOIN event e ON e.seq = d.event_seq
+WHERE d.id = ? AND d.subscription_id = ?"""
 
 
 def _webhook(visit: Visit) -> Document:
@@ -39,7 +34,24 @@ def _page(visit: Visit, secret: str | None = None) -> web.Response:
         listing=listing,
         window=window,
         secret=secret,
+        topics=TOPICS,
     )
+
+
+async def save(visit: Visit) -> web.Response:
+    """Another address, other topics, another description."""
+    store_id, webhook_id = visit.store.id, _webhook(visit)["id"]
+    document = forms.document(
+        visit.form, words=("address", "description"), clearing=True
+    )
+    forms.require(visit.form, "address")
+    document["topics"] = forms.texts(visit.form, "topics")
+    body = visit.body(ChangedWebhook, document)
+    values = check(body, allow_private=visit.platform.allow_private_targets)
+    await visit.change(
+        lambda tx: subscriptions.change(tx, store_id, webhook_id, values)
+    )
+    return visit.go("api", "webhooks", webhook_id, notice="The webhook is saved.")
 
 
 async def set_status(visit: Visit) -> web.Response:
@@ -82,32 +94,14 @@ async def delete(visit: Visit) -> web.Response:
 
 async def show_delivery(visit: Visit) -> web.Response:
     webhook, delivery_id = _webhook(visit), visit.path("delivery")
-    delivery = visit.read(
-        lambda rows: deliveries.view(rows, webhook["id"], delivery_id)
-    )
-    request = visit.read(lambda rows: _request(visit, rows, webhook["id"], delivery_id))
-    return visit.render(
-        "api_delivery.html", webhook=webhook, delivery=delivery, request=request
-    )
 
+    def find(rows: Rows) -> Document:
+        delivery = deliveries.view(rows, webhook["id"], delivery_id)
+        kept = exchanges.of_delivery(rows, webhook["id"], delivery_id)
+        body = rows.value(BODY, (delivery_id, webhook["id"]))
+        return {"delivery": delivery, "exchanges": kept, "body": body}
 
-def _request(visit: Visit, rows: Rows, webhook_id: str, delivery_id: str) -> Document:
-    """The bytes of the delivery, and the headers of its latest attempt."""
-    row = rows.one(SENT, (delivery_id, webhook_id))
-    if row is None:
-        raise not_found("DELIVERY")
-    envelope = signing.Envelope(
-        event_id=row["event_id"],
-        delivery_id=row["id"],
-        subscription_id=row["subscription_id"],
-        subdomain=visit.store.subdomain,
-        topic=row["topic"],
-        triggered_ms=row["created_ms"],
-        body=row["body"],
-    )
-    number, at_ms = row["number"] or 1, row["at_ms"] or row["created_ms"]
-    headers = signing.headers(envelope, [row["secret"]], number, at_ms)
-    return {"headers": headers, "body": row["body"], "sent": row["number"] is not None}
+    return visit.render("api_delivery.html", webhook=webhook, **visit.read(find))
 
 
 async def redeliver(visit: Visit) -> web.Response:
@@ -126,6 +120,7 @@ async def redeliver(visit: Visit) -> web.Response:
 DELIVERY = ONE + "/deliveries/{delivery}"
 ROUTES = (
     Route("GET", ONE, show_webhook),
+    Route("POST", ONE, save, show_webhook),
     Route("POST", ONE + "/status", set_status, show_webhook),
     Route("POST", ONE + "/test", send_test, show_webhook),
     Route("POST", ONE + "/rotate-secret", rotate_secret, show_webhook),

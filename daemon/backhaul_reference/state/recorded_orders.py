@@ -66,7 +66,7 @@ def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> Document:
         totals=_totals(lines, sent.totals),
         contact=_contact(tx, store, sent.contact),
         source=source,
-        columns=_columns(tx, sent),
+        columns=_columns(tx, source, sent),
         take=sent.stock_behaviour != "BYPASS",
         force=sent.stock_behaviour == "DECREMENT_IGNORING_POLICY",
     )
@@ -81,10 +81,10 @@ def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> Document:
     return placed
 
 
-def _columns(tx: Tx, sent: SentOrder) -> dict[str, Any]:
+def _columns(tx: Tx, source: Source, sent: SentOrder) -> dict[str, Any]:
     placed_ms = sent.placed_ms or tx.now_ms()
     return {
-        "source": "API",
+        "source": "API" if source.type == "API_KEY" else source.type,
         "external_id": sent.external_id,
         "financial": sent.financial,
         "paid_ms": placed_ms if sent.financial == "PAID" else None,
