@@ -67,6 +67,17 @@ async def test_what_is_absent_is_a_404(browser: Browser) -> None:
     assert page.status == 404
 
 
+async def test_what_fails_is_a_page_too(browser: Browser) -> None:
+    page = await browser.get("/dashboard/nowhere/at/all")
+    assert page.status == 404
+    assert "There is no such page." in page.text
+    browser.shop.running.platform.reader.connection.close()
+    page = await browser.get(filled("/orders"))
+    assert page.status == 500
+    assert "The failure was logged." in page.text
+    assert page.headers.items() >= HEADERS.items()
+
+
 @pytest.mark.parametrize("name", ["style.css", "htmx.min.js"])
 async def test_assets(visitor: Browser, name: str) -> None:
     page = await visitor.get(f"/dashboard/assets/{name}")

@@ -1,5 +1,7 @@
 """The store's settings, the payment code, faults and the clock."""
 
+import io
+
 import aiohttp
 
 from reference_dashboard.conftest import STORE, Browser, Page
@@ -20,7 +22,8 @@ async def test_settings(browser: Browser) -> None:
 
 async def upload(browser: Browser, content: bytes, kind: str = "image/png") -> Page:
     form = aiohttp.FormData({"csrf": browser.csrf, "qrEnabled": "on", "qrFee": "2.50"})
-    form.add_field("qrFile", content, filename="code.png", content_type=kind)
+    file = io.BytesIO(content)
+    form.add_field("qrFile", file, filename="code.png", content_type=kind)
     return await browser.ask("POST", STORE + "/payments", data=form)
 
 
@@ -32,6 +35,10 @@ async def test_the_payment_code(browser: Browser) -> None:
     assert (method["enabled"], method["fee"]) == (True, "2.50")
     assert (await upload(browser, PNG + bytes(140_000))).status == 422
     assert (await upload(browser, b"<svg/>", "image/svg+xml")).status == 422
+    page = await upload(browser, PNG + bytes(1_100_000))
+    assert page.status == 413
+    assert "choose a smaller file" in page.text
+    assert "Scan &amp; Pay" in page.text
     assert (await browser.post("/payments", qrEnabled="on")).status == 303
     kept = (await browser.shop.control("GET", "/stores/demo")).data
     assert kept["paymentSettings"]["customQr"]["qr"] == method["qr"]

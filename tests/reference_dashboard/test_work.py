@@ -65,6 +65,21 @@ async def test_placing_an_order_as_staff(browser: Browser) -> None:
     assert 'value="Asha"' in page.text
 
 
+async def test_products_are_found_for_a_staff_order(browser: Browser) -> None:
+    lamp = await browser.shop.product()
+    rug = await browser.shop.product(title="Rug", sku="RUG-1")
+    found = (await browser.get(STORE + "/new-order?search=rug-1")).text
+    assert rug["variants"][0]["id"] in found
+    assert lamp["variants"][0]["id"] not in found
+    path = "/new-order?search=rug-1"
+    form = {"variant0": lamp["variants"][0]["id"], "quantity0": 0}
+    page = await browser.post(path, name="Asha", **form)
+    assert page.status == 422
+    assert f'value="{lamp["variants"][0]["id"]}" selected' in page.text
+    found = (await browser.get(STORE + "/new-order?search=nothing")).text
+    assert "No product on sale matches" in found
+
+
 async def test_a_key_is_shown_once(browser: Browser) -> None:
     page = await browser.post("/api/keys", name="Till", scopes=["orders:read"])
     assert page.status == 200
@@ -174,10 +189,10 @@ async def test_collections_and_navigation(browser: Browser) -> None:
         "address4": "help",
         "level4": 1,
         "order4": 3,
-        "label0": "Blog",
-        "leads0": "URL",
-        "address0": "/blog",
-        "order0": 1,
+        "label5": "Blog",
+        "leads5": "URL",
+        "address5": "/blog",
+        "order5": 1,
     }
     path = "/navigation/main-menu"
     assert (await browser.post(path, title="Main", **items)).status == 303
@@ -186,6 +201,6 @@ async def test_collections_and_navigation(browser: Browser) -> None:
     assert menu["items"][1]["children"][0]["target"] == "help"
     page = await browser.post(path, title="Main", label0="Blog", leads0="URL")
     assert page.status == 422
-    page = await browser.post(path, title="Main", remove0="on", **items)
+    page = await browser.post(path, title="Main", remove5="on", **items)
     menu = (await browser.shop.state())["menus"][0]
     assert [item["label"] for item in menu["items"]] == ["Summer"]

@@ -81,6 +81,11 @@ async def show_home(request: web.Request) -> web.Response:
     return _to(f"{PATH}/stores/{found[0].subdomain}/orders")
 
 
+async def show_absent(request: web.Request) -> web.Response:
+    problem = Problem(404, "PAGE_NOT_FOUND", "there is no such page")
+    return rendering.error_page(request, problem)
+
+
 async def show_asset(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     if name not in ASSETS:

@@ -1,5 +1,6 @@
 """Every page and every form of the dashboard."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -26,6 +27,8 @@ from backhaul_reference.dashboard import (
 )
 from backhaul_reference.dashboard.sessions import PATH, Sessions
 from backhaul_reference.dashboard.visit import LOGIN, SESSIONS, serving
+from backhaul_reference.problems import Problem
+from backhaul_reference.web.access_log import template_of
 
 ROUTES = (
     *orders.ROUTES,
@@ -52,6 +55,8 @@ OPEN = (
     ("POST", PATH + "/logout", entrance.log_out),
     ("GET", PATH + "/assets/{name}", entrance.show_asset),
 )
+ANYTHING_ELSE = ("GET", PATH + "/{rest:.*}", entrance.show_absent)
+log = logging.getLogger(__name__)
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -63,11 +68,20 @@ def add_routes(app: web.Application) -> None:
         app.router.add_route(method, path, _guarded(serve))
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _guarded(serving(route)))
+    method, path, serve = ANYTHING_ELSE
+    app.router.add_route(method, path, _guarded(serve))
 
 
 def _guarded(serve: Serve) -> Serve:
     async def guarded(request: web.Request) -> web.StreamResponse:
-        response = await serve(request)
+        try:
+            response = await serve(request)
+        except web.HTTPException:
+            raise
+        except Exception:
+            log.exception("dashboard failed route=%s", template_of(request))
+            problem = Problem(500, "INTERNAL_ERROR", "the failure was logged")
+            response = rendering.error_page(request, problem)
         response.headers.update(guards.HEADERS)
         return response
 

@@ -8,29 +8,50 @@ from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Flaw, Problem, invalid
 from backhaul_reference.state import products, recorded_orders, stock
+from backhaul_reference.state.database import Rows
 from backhaul_reference.state.paging import Window
+from backhaul_reference.web import queries
 
 LINES = 4
+PRODUCT_OF = "SELECT product_id FROM variant WHERE store_id = ? AND id = ?"
 OFFERED = Window(1, 100)
 CUSTOMER = ("name", "email", "phone")
 ADDRESS = ("address1", "address2", "city", "province", "country", "zip")
 
 
 def _offered(visit: Visit) -> dict[str, Document]:
-    """The newest variants on sale, each with its product's title."""
-    filters = {"status": "active"}
+    """The variants on sale that were searched for, and those chosen already."""
+    filters = {"status": "active", "search": queries.search(visit.query)}
     listing = visit.read(
         lambda rows: products.page(rows, visit.store, filters, OFFERED)
     )
     return {
         variant["id"]: {**variant, "product": product["title"]}
-        for product in listing.rows
+        for product in [*listing.rows, *_chosen_products(visit)]
         for variant in product["variants"]
     }
 
 
+def _chosen_products(visit: Visit) -> list[Document]:
+    store, form = visit.store, visit.form
+    ids = [forms.text(form, f"variant{n}") for n in forms.rows(form, "variant")]
+
+    def find(rows: Rows) -> list[Document]:
+        found = [rows.value(PRODUCT_OF, (store.id, one)) for one in ids]
+        return [products.view(rows, store, one) for one in found if one is not None]
+
+    return visit.read(find)
+
+
 async def show_form(visit: Visit) -> web.Response:
-    return visit.render("orders_new.html", offered=_offered(visit), lines=range(LINES))
+    searched = queries.search(visit.query) is not None
+    return visit.render(
+        "orders_new.html",
+        offered=_offered(visit),
+        searched=searched,
+        lines=range(LINES),
+        most=OFFERED.limit,
+    )
 
 
 async def place(visit: Visit) -> web.Response:

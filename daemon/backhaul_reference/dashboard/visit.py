@@ -27,6 +27,8 @@ T = TypeVar("T")
 B = TypeVar("B", bound=bodies.Body)
 STORE = PATH + "/stores/{store}"
 LOGIN = PATH + "/login"
+UNSHOWN = {400, 403, 404, 408}
+"""A form that came so is not shown again: it is not ours, or it is nowhere."""
 SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
 
 
@@ -124,17 +126,17 @@ def serving(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespons
 async def _answer(
     request: web.Request, session: Session, route: Route
 ) -> web.StreamResponse:
-    form = await checked_form(request, session.csrf)
     platform = request.app[PLATFORM]
     subdomain = request.match_info["store"]
     store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
     if store is None:
         raise not_found("STORE")
-    visit = Visit(request, platform, session, store, form)
+    visit = Visit(request, platform, session, store, MultiDict())
     try:
+        visit = replace(visit, form=await checked_form(request, session.csrf))
         return await route.handle(visit)
     except Problem as problem:
-        if route.page is None or problem.status == 404:
+        if route.page is None or problem.status in UNSHOWN:
             raise
         return await route.page(replace(visit, problem=problem))
 
@@ -147,6 +149,9 @@ async def checked_form(request: web.Request, token: str) -> Form:
     try:
         async with asyncio.timeout(BODY_DEADLINE_SECONDS):
             form = await request.post()
+    except web.HTTPRequestEntityTooLarge:
+        detail = "what was sent is larger than 1 MiB; choose a smaller file"
+        raise Problem(413, "BODY_TOO_LARGE", detail) from None
     except TimeoutError:
         raise Problem(408, "BODY_TIMEOUT", "the form came too slowly") from None
     except ValueError:
