@@ -20,7 +20,6 @@ from backhaul_reference.quirks import PLAIN, VALUES
 from backhaul_reference.state import stores
 
 STEPS = {"minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-METHODS = ("*", "GET", "POST", "PUT", "DELETE")
 MEANINGS = {
     "bare-v1": "Answers are the bare object or array, without “data” and “meta”",
     "bare-webhooks": "A delivery's body is the bare resource, without an envelope",
@@ -98,9 +97,7 @@ async def load_fixture(visit: Visit) -> web.Response:
 
 async def show_faults(visit: Visit) -> web.Response:
     armed = visit.platform.faults.listed(visit.store.id)
-    return visit.render(
-        "faults.html", armed=armed, http=HTTP, webhooks=WEBHOOKS, methods=METHODS
-    )
+    return visit.render("faults.html", armed=armed, http=HTTP, webhooks=WEBHOOKS)
 
 
 async def add_fault(visit: Visit) -> web.Response:
