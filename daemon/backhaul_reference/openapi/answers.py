@@ -105,7 +105,7 @@ V1 = {
         _one("CatalogueProduct"),
         missing=PRODUCT,
         conflicts=TAKEN,
-        invalid=("READ_ONLY",),
+        invalid=("READ_ONLY", "VARIANT_REQUIRED"),
     ),
     "delete_product": Success("Delete a product", DELETED, missing=PRODUCT),
     "list_orders": Success("Orders, newest first", _many("Order")),
@@ -116,6 +116,7 @@ V1 = {
         201,
         missing=CUSTOMER,
         conflicts=("DUPLICATE_EXTERNAL_ID", OUT_OF_STOCK, "PRODUCT_UNAVAILABLE"),
+        invalid=("VARIANT_REQUIRED",),
     ),
     "fulfill_order": Success(
         "Send all that is left, or some", _one("Order"), 200, (), ORDER, FULFILLING

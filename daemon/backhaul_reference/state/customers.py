@@ -29,17 +29,22 @@ class Contact:
 
 
 def of_order(tx: Tx, store: Store, contact: Contact, total: int) -> str | None:
-    """The customer behind an order: known by email, else registered now."""
+    """The customer behind an order: named, or known by email, else registered now."""
+    customer_id = contact.id or _known_by_email(tx, store, contact.email)
+    if customer_id is not None:
+        tx.run(COUNT, (total, customer_id))
+        return customer_id
     if contact.email is None:
-        return contact.id
-    key = contact.email.casefold()
-    customer_id: str | None = contact.id or tx.value(
-        "SELECT id FROM customer WHERE store_id = ? AND email_key = ?", (store.id, key)
+        return None
+    return _register(tx, store, contact, total)
+
+
+def _known_by_email(rows: Rows, store: Store, email: str | None) -> str | None:
+    found: str | None = rows.value(
+        "SELECT id FROM customer WHERE store_id = ? AND email_key = ?",
+        (store.id, email and email.casefold()),
     )
-    if customer_id is None:
-        return _register(tx, store, contact, total)
-    tx.run(COUNT, (total, customer_id))
-    return customer_id
+    return found
 
 
 def _register(tx: Tx, store: Store, contact: Contact, total: int) -> str:
