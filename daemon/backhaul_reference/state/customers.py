@@ -13,8 +13,9 @@ from backhaul_reference.state.paging import Listing, Window, listing
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 
+# Beyond 64 bits SQLite would go on in floating point.
 COUNT = """UPDATE customer SET orders_count = orders_count + 1,
-total_spent = total_spent + ? WHERE id = ?"""
+total_spent = MIN(total_spent + ?, 9000000000000000000) WHERE id = ?"""
 
 
 @dataclass(frozen=True, slots=True)

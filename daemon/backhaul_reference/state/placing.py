@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backhaul_reference.documents import Document, encode_text
-from backhaul_reference.money import MAX_MINOR
-from backhaul_reference.problems import Flaw, Problem, invalid
+from backhaul_reference.money import MAX_SUM_MINOR
+from backhaul_reference.problems import Flaw, Problem
 from backhaul_reference.state import customers, events, order_views, stock
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.database import Row
@@ -86,9 +86,8 @@ def place(tx: Tx, store: Store, draft: Draft) -> Document:
 
 
 def _check_sums(totals: Totals) -> None:
-    """Sums beyond what one amount may be would not fit where they are added up."""
-    if max(totals.subtotal, totals.total) > MAX_MINOR:
-        raise invalid([Flaw("/items", "TOO_BIG", "the order's sums are too large")])
+    if max(totals.subtotal, totals.total) > MAX_SUM_MINOR:
+        raise Problem(409, "TOTAL_LIMIT_EXCEEDED", "the order's sums are too large")
 
 
 def _columns(
