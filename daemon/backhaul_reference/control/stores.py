@@ -5,10 +5,12 @@ import sqlite3
 from aiohttp import web
 
 from backhaul_reference import documents, money
+from backhaul_reference.access import StoreKey
 from backhaul_reference.control.admission import check_token
 from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
 from backhaul_reference.fixtures import loading
 from backhaul_reference.problems import Problem
+from backhaul_reference.roll import ROLL
 from backhaul_reference.state import keys, stores
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
@@ -32,6 +34,7 @@ async def create_store(request: web.Request) -> web.Response:
     body = bodies.parse(NewStore, document, exponent)
     quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
     created = await platform.writer.run(lambda tx: _create(tx, body, quirks, secret))
+    await request.app[ROLL].add(StoreKey(created.subdomain, created.id, secret))
     return data_answer({**stores.control_view(created), "apiKey": secret}, 201)
 
 
