@@ -2,14 +2,16 @@
 
 import argparse
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backhaul_reference import quirks
+from backhaul_reference import limits, quirks
 from backhaul_reference.fixtures.loading import FIXTURES
 from backhaul_reference.webhooks.schedule import Schedule, parse_schedule
 
 MAIL_FROM = "shop@backhaul.example"
+MAX_QUOTA = 1_000_000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -24,6 +26,7 @@ class Options:
     control_host: str = "127.0.0.1"
     fixture: str = "demo"
     limits: bool = True
+    quotas: Mapping[str, int] = field(default_factory=dict)
     retry_schedule: Schedule = field(default_factory=Schedule)
     allow_private_webhook_targets: bool = True
     log_level: str = "info"
@@ -55,6 +58,14 @@ def parser() -> argparse.ArgumentParser:
         help="what a fresh DIR is filled with",
     )
     add("--limits", choices=("on", "off"), default="on", help="rate limits")
+    add(
+        "--limit",
+        action="append",
+        type=_quota,
+        default=[],
+        metavar="NAME=N",
+        help=f"requests a minute, 0 means off; {', '.join(limits.NAMES)}",
+    )
     add(
         "--retry-schedule",
         type=_schedule,
@@ -97,6 +108,7 @@ def parse(arguments: list[str] | None = None) -> Options:
         control_port=given.control_port,
         fixture=given.fixture,
         limits=given.limits == "on",
+        quotas=dict(given.limit),
         retry_schedule=given.retry_schedule,
         allow_private_webhook_targets=is_loopback(given.host)
         if allow is None
@@ -127,6 +139,15 @@ def _address(text: str) -> tuple[str, int]:
     if not host:
         raise argparse.ArgumentTypeError("must be HOST:PORT")
     return host.strip("[]"), _port(port)
+
+
+def _quota(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if name not in limits.NAMES:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(limits.NAMES)}")
+    if not number.isascii() or not number.isdigit() or int(number) > MAX_QUOTA:
+        raise argparse.ArgumentTypeError(f"{name} takes 0 to {MAX_QUOTA}")
+    return name, int(number)
 
 
 def _quirk(text: str) -> str:

@@ -101,7 +101,7 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
         writer=writer,
         reader=reader,
         tokens=tokens,
-        limits=Limits(world.clock, enabled=options.limits),
+        limits=Limits(world.clock, enabled=options.limits, quotas=options.quotas),
         allow_private_targets=options.allow_private_webhook_targets,
         quirks=words,
         faults=faults,
@@ -176,6 +176,7 @@ def _control_app(platform: Platform, roll: Roll, fixture: str) -> web.Applicatio
             lambda tx: loading.reload(tx, fixture, identity, platform.quirks)
         )
         platform.faults.by_store.clear()
+        platform.limits.forget()
         await roll.keep_first()
 
     app = web.Application(middlewares=[answer_problems], client_max_size=MAX_BODY_BYTES)
