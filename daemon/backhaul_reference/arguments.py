@@ -5,9 +5,11 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from backhaul_reference import limits, quirks
 from backhaul_reference.fixtures.loading import FIXTURES
+from backhaul_reference.mail_login import PASSWORD, USER, Tls
 from backhaul_reference.webhooks.schedule import Schedule, parse_schedule
 
 MAIL_FROM = "shop@backhaul.example"
@@ -32,6 +34,8 @@ class Options:
     log_level: str = "info"
     quirks: tuple[str, ...] = ()
     smtp: tuple[str, int] | None = None
+    smtp_tls: Tls = "auto"
+    smtp_login: Path | None = None
     mail_from: str = MAIL_FROM
 
 
@@ -93,6 +97,18 @@ def parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         help="where mails go (default: files in DIR/mails)",
     )
+    add(
+        "--smtp-tls",
+        choices=get_args(Tls),
+        default="auto",
+        help="auto: STARTTLS where it is offered, and always with a login",
+    )
+    add(
+        "--smtp-login",
+        type=Path,
+        metavar="FILE",
+        help=f"two lines, user and password (default: ${USER} and ${PASSWORD})",
+    )
     add("--mail-from", default=MAIL_FROM, metavar="ADDRESS", help="who sends mails")
     add("--log-level", choices=LOG_LEVELS, default="info")
     return made  # fmt: skip
@@ -116,6 +132,8 @@ def parse(arguments: list[str] | None = None) -> Options:
         log_level=given.log_level,
         quirks=tuple(given.quirk),
         smtp=given.smtp,
+        smtp_tls=given.smtp_tls,
+        smtp_login=given.smtp_login,
         mail_from=given.mail_from,
     )
 
