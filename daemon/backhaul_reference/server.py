@@ -177,6 +177,7 @@ def _control_app(platform: Platform, roll: Roll, fixture: str) -> web.Applicatio
         )
         platform.faults.by_store.clear()
         platform.limits.forget()
+        platform.retirement.take_back()
         await roll.keep_first()
 
     app = web.Application(middlewares=[answer_problems], client_max_size=MAX_BODY_BYTES)
