@@ -91,6 +91,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="another reading of the specification; may be given again",
     )
+    add("--log-level", choices=LOG_LEVELS, default="info")
+    _add_mail_options(made)
+    return made  # fmt: skip
+
+
+def _add_mail_options(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
     add(
         "--smtp",
         type=_address,
@@ -110,8 +117,6 @@ def parser() -> argparse.ArgumentParser:
         help=f"two lines, user and password (default: ${USER} and ${PASSWORD})",
     )
     add("--mail-from", default=MAIL_FROM, metavar="ADDRESS", help="who sends mails")
-    add("--log-level", choices=LOG_LEVELS, default="info")
-    return made  # fmt: skip
 
 
 def parse(arguments: list[str] | None = None) -> Options:
