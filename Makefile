@@ -42,8 +42,9 @@ bench: $(READY) ## measure throughput and latency
 faults-short: $(READY) ## kill, cut and fill disks, the short form (seconds per suite)
 	FAULTS=short $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
 
-faults: $(READY) ## the same in the long form
+faults: $(READY) ## the same in the long form, and long walks through the reference shop
 	FAULTS=long $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
+	FAULTS=long $(BIN)/pytest tests/reference_contract/test_walks.py
 
 lock: ## lock anew (needs uv; newest of all: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)

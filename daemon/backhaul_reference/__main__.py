@@ -12,16 +12,19 @@ from backhaul_reference import arguments
 from backhaul_reference.access import FolderInUseError
 from backhaul_reference.arguments import Options
 from backhaul_reference.listening import PortInUseError
+from backhaul_reference.mail_login import MailLoginError
 from backhaul_reference.server import start
 from backhaul_reference.state.schema import NewerDatabaseError
 
 EXIT_CORRUPT = 65
 EXIT_UNAVAILABLE = 69
 EXIT_TEMPORARY = 75
+EXIT_CONFIGURATION = 78
 REFUSALS: dict[type[Exception], tuple[int, str]] = {
     PortInUseError: (EXIT_UNAVAILABLE, "{}"),
     FolderInUseError: (EXIT_TEMPORARY, "another server uses {}"),
     NewerDatabaseError: (EXIT_CORRUPT, "{}"),
+    MailLoginError: (EXIT_CONFIGURATION, "{}"),
 }
 
 

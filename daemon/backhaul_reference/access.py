@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +16,30 @@ class FolderInUseError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class StoreKey:
+    """A store and a key to it that may do everything."""
+
+    subdomain: str
+    id: str
+    api_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a running server."""
+    """How to reach a running server; the fixture's store comes first."""
 
     public_url: str
     control_url: str
     control_token: str
-    subdomain: str
-    store_id: str
-    api_key: str
+    stores: tuple[StoreKey, ...]
 
-    def document(self) -> dict[str, Any]:
-        store = {
-            "subdomain": self.subdomain,
-            "id": self.store_id,
-            "api_key": self.api_key,
-        }
-        return {
-            "public_url": self.public_url,
-            "control_url": self.control_url,
-            "control_token": self.control_token,
-            "stores": [store],
-        }
+    @property
+    def store_id(self) -> str:
+        return self.stores[0].id
+
+    @property
+    def api_key(self) -> str:
+        return self.stores[0].api_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Folder:
         return found if isinstance(found, dict) else {}
 
     def write_access(self, access: Access) -> None:
-        text = json.dumps(access.document(), indent=1) + "\n"
+        text = json.dumps(asdict(access), indent=1) + "\n"
         write_private(self.path / "access.json", text.encode())
 
 

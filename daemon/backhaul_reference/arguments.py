@@ -2,14 +2,18 @@
 
 import argparse
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
-from backhaul_reference import quirks
+from backhaul_reference import limits, quirks
 from backhaul_reference.fixtures.loading import FIXTURES
+from backhaul_reference.mail_login import PASSWORD, USER, Tls
 from backhaul_reference.webhooks.schedule import Schedule, parse_schedule
 
 MAIL_FROM = "shop@backhaul.example"
+MAX_QUOTA = 1_000_000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -24,11 +28,14 @@ class Options:
     control_host: str = "127.0.0.1"
     fixture: str = "demo"
     limits: bool = True
+    quotas: Mapping[str, int] = field(default_factory=dict)
     retry_schedule: Schedule = field(default_factory=Schedule)
     allow_private_webhook_targets: bool = True
     log_level: str = "info"
     quirks: tuple[str, ...] = ()
     smtp: tuple[str, int] | None = None
+    smtp_tls: Tls = "auto"
+    smtp_login: Path | None = None
     mail_from: str = MAIL_FROM
 
 
@@ -56,6 +63,14 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--limits", choices=("on", "off"), default="on", help="rate limits")
     add(
+        "--limit",
+        action="append",
+        type=_quota,
+        default=[],
+        metavar="NAME=N",
+        help=f"requests a minute, 0 means off; {', '.join(limits.NAMES)}",
+    )
+    add(
         "--retry-schedule",
         type=_schedule,
         default=Schedule(),
@@ -76,15 +91,32 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="another reading of the specification; may be given again",
     )
+    add("--log-level", choices=LOG_LEVELS, default="info")
+    _add_mail_options(made)
+    return made  # fmt: skip
+
+
+def _add_mail_options(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
     add(
         "--smtp",
         type=_address,
         metavar="HOST:PORT",
         help="where mails go (default: files in DIR/mails)",
     )
+    add(
+        "--smtp-tls",
+        choices=get_args(Tls),
+        default="auto",
+        help="auto: STARTTLS where it is offered, and always with a login",
+    )
+    add(
+        "--smtp-login",
+        type=Path,
+        metavar="FILE",
+        help=f"two lines, user and password (default: ${USER} and ${PASSWORD})",
+    )
     add("--mail-from", default=MAIL_FROM, metavar="ADDRESS", help="who sends mails")
-    add("--log-level", choices=LOG_LEVELS, default="info")
-    return made  # fmt: skip
 
 
 def parse(arguments: list[str] | None = None) -> Options:
@@ -97,6 +129,7 @@ def parse(arguments: list[str] | None = None) -> Options:
         control_port=given.control_port,
         fixture=given.fixture,
         limits=given.limits == "on",
+        quotas=dict(given.limit),
         retry_schedule=given.retry_schedule,
         allow_private_webhook_targets=is_loopback(given.host)
         if allow is None
@@ -104,6 +137,8 @@ def parse(arguments: list[str] | None = None) -> Options:
         log_level=given.log_level,
         quirks=tuple(given.quirk),
         smtp=given.smtp,
+        smtp_tls=given.smtp_tls,
+        smtp_login=given.smtp_login,
         mail_from=given.mail_from,
     )
 
@@ -127,6 +162,15 @@ def _address(text: str) -> tuple[str, int]:
     if not host:
         raise argparse.ArgumentTypeError("must be HOST:PORT")
     return host.strip("[]"), _port(port)
+
+
+def _quota(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if name not in limits.NAMES:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(limits.NAMES)}")
+    if not number.isascii() or not number.isdigit() or int(number) > MAX_QUOTA:
+        raise argparse.ArgumentTypeError(f"{name} takes 0 to {MAX_QUOTA}")
+    return name, int(number)
 
 
 def _quirk(text: str) -> str:

@@ -6,7 +6,7 @@ import hmac
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from backhaul_reference.faults import Faults
 from backhaul_reference.identifiers import IdSource, sha256_hex
 from backhaul_reference.limits import Limits
 from backhaul_reference.quirks import Quirks
+from backhaul_reference.retirement import Retirement
 from backhaul_reference.state.database import Rows, open_reader
 from backhaul_reference.state.writer import Writer
 
@@ -66,6 +67,7 @@ class Platform:
     quirks: Quirks
     faults: Faults
     wake_dispatcher: Callable[[], None]
+    retirement: Retirement = field(default_factory=Retirement)
 
     @contextmanager
     def open_rows(self) -> Iterator[Rows]:

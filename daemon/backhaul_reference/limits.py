@@ -2,7 +2,9 @@
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from backhaul_reference.clock import Clock
 from backhaul_reference.problems import Problem
@@ -21,8 +23,17 @@ class Policy:
     per_second: float
 
     @property
+    def quota(self) -> int:
+        """Requests in a minute, once what may come at once is used up."""
+        return round(self.per_second * WINDOW_SECONDS)
+
+    @property
     def header(self) -> str:
-        return f'"{self.name}";q={round(self.per_second * 60)};w=60'
+        return f'"{self.name}";q={self.quota};w={WINDOW_SECONDS}'
+
+    def set_to(self, quota: int) -> "Policy":
+        burst = max(1, round(self.burst * quota / self.quota))
+        return Policy(self.name, burst, quota / WINDOW_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,9 @@ class PerMinute:
     def header(self) -> str:
         return f'"{self.name}";q={self.count};w={WINDOW_SECONDS}'
 
+    def set_to(self, quota: int) -> "PerMinute":
+        return PerMinute(self.name, quota)
+
 
 PER_KEY = Policy("key", 40, 4.0)
 STOREFRONT_READS = Policy("reads", 600, 10.0)
@@ -46,6 +60,13 @@ TRACKING = Policy("tracking", 60, 1.0)
 PAYMENT_REPORTS = PerMinute("reports", 5)
 PAYMENT_REPORTS_BY_ADDRESS = PerMinute("reports-address", 30)
 UNKNOWN_TOKENS = PerMinute("unknown-tokens", 20)
+ALL: tuple[Policy | PerMinute, ...] = (
+    *(PER_KEY, STOREFRONT_READS, STOREFRONT_ORDERS, STOREFRONT_QUOTES),
+    *(DISCOUNT_CHECKS, TRACKING),
+    *(PAYMENT_REPORTS, PAYMENT_REPORTS_BY_ADDRESS, UNKNOWN_TOKENS),
+)
+NAMES = tuple(one.name for one in ALL)
+L = TypeVar("L", Policy, PerMinute)
 
 
 @dataclass(slots=True)
@@ -57,40 +78,55 @@ class Bucket:
 
 
 class Limits:
-    """All buckets; `enabled` false lets everything pass and says nothing."""
+    """All buckets; what is off lets everything pass and says nothing.
 
-    def __init__(self, clock: Clock, *, enabled: bool) -> None:
+    `quotas` are requests in a minute by the name of a limit; 0 turns it off.
+    """
+
+    def __init__(
+        self, clock: Clock, *, enabled: bool, quotas: Mapping[str, int] | None = None
+    ) -> None:
         self._clock = clock
         self._enabled = enabled
+        self._quotas = quotas or {}
         self._buckets: dict[tuple[str, str], Bucket] = {}
         self._logs: dict[tuple[str, str], deque[float]] = {}
 
     def spend(self, policy: Policy, who: str) -> dict[str, str]:
         """Take one; answers the RateLimit headers, or raises 429 with them."""
-        if not self._enabled:
+        limit = self._as_set(policy)
+        if limit is None:
             return {}
-        bucket = self._refilled(policy, who)
+        bucket = self._refilled(limit, who)
         if bucket.left < 1:
-            raise _exceeded(policy, bucket)
+            raise _exceeded(limit, bucket)
         bucket.left -= 1
-        return _headers(policy, bucket)
+        return _headers(limit, bucket)
 
     def count(self, policy: PerMinute, who: str) -> dict[str, str]:
         """Note one request; answers the RateLimit headers, or raises 429 with them."""
-        if not self._enabled:
+        limit = self._as_set(policy)
+        if limit is None:
             return {}
         now = self._clock.monotonic()
-        log = self._recent(policy, who, now)
-        if len(log) >= policy.count:
+        log = self._recent(limit, who, now)
+        if len(log) >= limit.count:
             wait = math.ceil(log[0] + WINDOW_SECONDS - now)
-            raise _refused(policy, max(1, wait))
+            raise _refused(limit, max(1, wait))
         log.append(now)
         wait = math.ceil(log[0] + WINDOW_SECONDS - now)
-        left = policy.count - len(log)
+        left = limit.count - len(log)
         return {
-            "RateLimit-Policy": policy.header,
-            "RateLimit": f'"{policy.name}";r={left};t={wait}',
+            "RateLimit-Policy": limit.header,
+            "RateLimit": f'"{limit.name}";r={left};t={wait}',
         }
+
+    def _as_set(self, policy: L) -> L | None:
+        """The limit as it is configured; None where it is off."""
+        quota = self._quotas.get(policy.name)
+        if not self._enabled or quota == 0:
+            return None
+        return policy if quota is None else policy.set_to(quota)
 
     def _recent(self, policy: PerMinute, who: str, now: float) -> deque[float]:
         if len(self._logs) >= MAX_BUCKETS:
@@ -112,6 +148,7 @@ class Limits:
     def forget(self) -> None:
         """Everybody may begin anew."""
         self._buckets.clear()
+        self._logs.clear()
 
     def _refilled(self, policy: Policy, who: str) -> Bucket:
         now = self._clock.monotonic()

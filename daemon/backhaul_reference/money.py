@@ -13,6 +13,8 @@ EXPONENTS = {
     **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
 }
 MAX_MINOR = 10**15
+MAX_SUM_MINOR = 100 * MAX_MINOR
+"""What one order may cost; a column takes 92 times as much."""
 PLAIN_DECIMAL = re.compile(r"[0-9]{1,16}(?:\.([0-9]{1,6}))?", re.ASCII)
 
 

@@ -68,10 +68,14 @@ class Flaw:
         return {"pointer": self.pointer, "code": self.code, "detail": self.detail}
 
 
+TELLING = ("READ_ONLY", "VARIANT_REQUIRED")
+"""Codes of flaws that name the whole problem where there is no other flaw."""
+
+
 def invalid(flaws: Sequence[Flaw]) -> Problem:
     """The 422 for one or more flaws, all told at once."""
     codes = {flaw.code for flaw in flaws}
-    code = "READ_ONLY" if codes == {"READ_ONLY"} else "VALIDATION_ERROR"
+    code = next((one for one in TELLING if codes == {one}), "VALIDATION_ERROR")
     count = len(flaws)
     detail = "1 member is not valid" if count == 1 else f"{count} members are not valid"
     return Problem(422, code, detail, errors=[flaw.document() for flaw in flaws])

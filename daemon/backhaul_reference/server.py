@@ -28,9 +28,9 @@ from backhaul_reference.mail import opening
 from backhaul_reference.mail.courier import Courier, Office
 from backhaul_reference.mail.letters import Desk
 from backhaul_reference.public import public_app
-from backhaul_reference.state import keys, stores
+from backhaul_reference.roll import ROLL, Roll, take_roll
 from backhaul_reference.state.database import open_reader, open_writer
-from backhaul_reference.state.writer import Tx, Writer
+from backhaul_reference.state.writer import Writer
 from backhaul_reference.virtual_clock import VirtualClock
 from backhaul_reference.web.endpoint import MAX_BODY_BYTES
 from backhaul_reference.web.middleware import answer_problems
@@ -101,27 +101,25 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
         writer=writer,
         reader=reader,
         tokens=tokens,
-        limits=Limits(world.clock, enabled=options.limits),
+        limits=Limits(world.clock, enabled=options.limits, quotas=options.quotas),
         allow_private_targets=options.allow_private_webhook_targets,
         quirks=words,
         faults=faults,
         wake_dispatcher=lambda: _wake(dispatcher, courier),
     )
-    identity = await writer.run(lambda tx: _settle(tx, options, folder, ids))
+    listed = await writer.run(lambda tx: take_roll(tx, options, words, folder, ids))
     token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
     await _serve(public_app(platform), public, stack)
-    control_app = _control_app(platform, token, options.fixture, identity)
-    control_app[CLOCK] = clock
-    await _serve(control_app, control, stack)
     access = Access(
         public_url=listening.url_of(public),
         control_url=listening.url_of(control),
         control_token=token,
-        subdomain=loading.SUBDOMAIN,
-        store_id=identity.store_id,
-        api_key=identity.api_key,
+        stores=listed,
     )
+    control_app = _control_app(platform, Roll(folder, access), options.fixture)
+    control_app[CLOCK] = clock
     folder.write_access(access)
+    await _serve(control_app, control, stack)
     return Running(access, platform, stack.pop_all())
 
 
@@ -170,37 +168,22 @@ async def _stop(task: asyncio.Task[None], dispatcher: Dispatcher) -> None:
     await dispatcher.stop()
 
 
-def _settle(tx: Tx, options: Options, folder: Folder, ids: IdSource) -> Identity:
-    """The fixture's store, loaded now or found as it was left."""
-    listed: list[dict[str, str]] = folder.read_access().get("stores") or [{}]
-    known = listed[0]
-    words = quirks.parse(options.quirks)
-    if words:
-        stores.change_all(tx, {"quirks": list(words.texts)})
-    store = stores.by_subdomain(tx, loading.SUBDOMAIN)
-    api_key: str = known.get("api_key") or ids.api_key()
-    if store is None:
-        identity = Identity(ids.new("sto"), api_key)
-        loading.load(tx, options.fixture, identity, words)
-        return identity
-    if keys.find(tx, api_key) is None:
-        api_key = ids.api_key()
-        keys.add(tx, store.id, api_key, name="fixture")
-    return Identity(store.id, api_key)
+def _control_app(platform: Platform, roll: Roll, fixture: str) -> web.Application:
+    identity = Identity(roll.access.store_id, roll.access.api_key)
 
-
-def _control_app(
-    platform: Platform, token: str, fixture: str, identity: Identity
-) -> web.Application:
     async def reset() -> None:
         await platform.writer.run(
             lambda tx: loading.reload(tx, fixture, identity, platform.quirks)
         )
         platform.faults.by_store.clear()
+        platform.limits.forget()
+        platform.retirement.take_back()
+        await roll.keep_first()
 
     app = web.Application(middlewares=[answer_problems], client_max_size=MAX_BODY_BYTES)
     app[PLATFORM] = platform
-    app[CONTROL_TOKEN] = token
+    app[CONTROL_TOKEN] = roll.access.control_token
+    app[ROLL] = roll
     app[control_routes.RESET] = reset
     control_routes.add_routes(app)
     dashboard_routes.add_routes(app)

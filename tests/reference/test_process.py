@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from backhaul_reference.state.events import TOPICS
-from support.reference import ReferenceProcess, ask, reference
+from support.reference import HttpAnswer, ReferenceProcess, ask, reference
 from support.reference_shop import Receiver, cart
 
 
@@ -39,6 +39,47 @@ def test_access_file_and_restart(tmp_path: Path) -> None:
         assert server.state() == before
         assert server.v1("GET", "/store").status == 200
         assert server.terminate() == 0
+
+
+def test_every_store_is_in_the_access_file(tmp_path: Path) -> None:
+    with reference(tmp_path, fixture="empty") as server:
+        for name in ("second", "third"):
+            made = server.control("POST", "/stores", {"subdomain": name}).data()
+            assert listed(tmp_path)[name] == (made["id"], made["apiKey"])
+        before = listed(tmp_path)
+        assert list(before) == ["demo", "second", "third"]
+        server.kill()
+        server.restart()
+        assert listed(tmp_path) == before
+        revoke(server, "second")
+        server.restart()
+        after = listed(tmp_path)
+        assert after["second"] != before["second"]
+        assert {**after, "second": before["second"]} == before
+        assert keyed(server, "second", "GET", "/store").data()["subdomain"] == "second"
+        server.control("POST", "/reset")
+        assert list(listed(tmp_path)) == ["demo"]
+
+
+def listed(folder: Path) -> dict[str, tuple[str, str]]:
+    stores = json.loads((folder / "access.json").read_text())["stores"]
+    return {one["subdomain"]: (one["id"], one["api_key"]) for one in stores}
+
+
+def keyed(
+    server: ReferenceProcess, store: str, method: str, path: str, body: Any = None
+) -> HttpAnswer:
+    headers = {"Authorization": f"Bearer {listed(server.data_dir)[store][1]}"}
+    return ask(method, f"{server.public_url}/api/v1{path}", headers, body)
+
+
+def revoke(server: ReferenceProcess, store: str) -> None:
+    """Revoke the key that access.json shows; the ledger knows its id."""
+    product = {"title": "Lamp", "price": "1.00", "stock": 1}
+    keyed(server, store, "POST", "/products", product)
+    row = keyed(server, store, "GET", "/inventory/history").data()[0]
+    key_id = row["source"]["id"]
+    assert server.control("DELETE", f"/stores/{store}/keys/{key_id}").status == 200
 
 
 def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:

@@ -144,6 +144,7 @@ def test_what_is_no_schedule(text: str) -> None:
         (503, "", None),
         (429, "Thu, 01 Jan 1970 00:01:00 GMT", 60.0),
         (429, "٣", None),
+        (503, "Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
     ],
 )
 def test_retry_after(status: int, value: str, seconds: float | None) -> None:

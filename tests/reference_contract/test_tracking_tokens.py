@@ -9,11 +9,24 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from reference_contract.moves import TRACKING, cancel, fulfill, report, settle, track
+from reference_contract.moves import (
+    TRACKING,
+    cancel,
+    fulfill,
+    placed,
+    report,
+    settle,
+    track,
+)
 from support.reference_shop import Receiver, Shop, cart, open_shop, subscribe
 from support.shop_work import scan_and_pay, settled
 
 LISTS = ("/orders", "/customers", "/webhooks", "/inventory/history")
+PRIVATE = {
+    "Cache-Control": "no-store",
+    "X-Robots-Tag": "noindex, nofollow",
+    "Referrer-Policy": "no-referrer",
+}
 LETTERS = "mails"
 """The folder of the letters themselves: the buyer's is where the token belongs."""
 
@@ -99,3 +112,25 @@ def _kept(folder: Path) -> dict[str, str]:
         for path in files
         if LETTERS not in path.parts
     }
+
+
+@pytest.mark.parametrize(
+    ("method", "end", "status"),
+    [
+        ("PATCH", "", 405),
+        ("POST", "", 405),
+        ("OPTIONS", "", 204),
+        ("GET", "/", 404),
+        ("GET", "/payment", 405),
+        ("GET", "/receipt", 404),
+    ],
+)
+async def test_a_mistaken_request_is_private_too(
+    shop: Shop, method: str, end: str, status: int
+) -> None:
+    """A link that was copied wrongly holds the whole token all the same."""
+    token = (await placed(shop))["trackingToken"]
+    reply = await shop.shopper(method, f"/orders/track/{token}{end}")
+    assert reply.status == status
+    assert {name: reply.headers.get(name) for name in PRIVATE} == PRIVATE
+    assert token not in str(reply.body)

@@ -11,6 +11,7 @@ import aiohttp
 from aiohttp import web
 
 from backhaul_reference.arguments import Options
+from backhaul_reference.mail_login import Tls
 from backhaul_reference.server import Running, World, start
 from backhaul_reference.state.events import TOPICS
 from backhaul_reference.webhooks.schedule import Schedule
@@ -122,10 +123,13 @@ async def open_shop(
     *,
     fixture: str = "empty",
     limits: bool = False,
+    quotas: Mapping[str, int] | None = None,
     delays: tuple[float, ...] = (0.0, 0.05, 0.05, 0.05),
     private: bool = True,
     world: World | None = None,
     smtp_port: int | None = None,
+    smtp_tls: Tls = "auto",
+    smtp_login: Path | None = None,
 ) -> AsyncIterator[Shop]:
     options = Options(
         data=data,
@@ -133,9 +137,12 @@ async def open_shop(
         control_port=0,
         fixture=fixture,
         limits=limits,
+        quotas=quotas or {},
         retry_schedule=Schedule(delays),
         allow_private_webhook_targets=private,
         smtp=None if smtp_port is None else ("127.0.0.1", smtp_port),
+        smtp_tls=smtp_tls,
+        smtp_login=smtp_login,
     )
     running = await start(options, world)
     test_session.issued(running.access.api_key, running.access.control_token)

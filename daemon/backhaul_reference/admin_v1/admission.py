@@ -19,6 +19,7 @@ CHALLENGE = 'Bearer realm="v1"'
 def admit(request: web.Request, endpoint: Endpoint) -> Caller:
     """401, then 429, then 403; or the caller."""
     platform = request.app[PLATFORM]
+    request[EXTRA_HEADERS] |= platform.retirement.headers()
     key, store = platform.reader.read(lambda rows: _known(rows, presented(request)))
     request[EXTRA_HEADERS] |= platform.limits.spend(PER_KEY, key.id)
     if endpoint.scope is not None:

@@ -163,6 +163,8 @@ class ChangedProduct(ProductFields):
     variants: list[ChangedVariant] = Field(
         default_factory=list, min_length=1, max_length=100
     )
+    price: Money = 0
+    sku: Text | None = None
     stock: ReadOnly = None
 
     @field_validator("stock", mode="before")

@@ -80,7 +80,11 @@ def _checked(call: Call) -> Document:
 
 async def list_webhooks(call: Call) -> web.Response:
     window = queries.window(call.query)
-    listing = call.read(lambda rows: subscriptions.page(rows, call.store.id, window))
+    held = call.caller.scopes
+    topics = [one for one in TOPICS if held.issuperset(scopes_for([one]))]
+    listing = call.read(
+        lambda rows: subscriptions.page(rows, call.store.id, window, topics)
+    )
     return page_answer(call.request, listing, window)
 
 
@@ -101,10 +105,7 @@ async def create_webhook(call: Call) -> web.Response:
 
 
 async def get_webhook(call: Call) -> web.Response:
-    found = call.read(
-        lambda rows: subscriptions.view(rows, call.store.id, call.path("id"))
-    )
-    return data_answer(found)
+    return data_answer(subscriptions.subscription_view(readable(call)))
 
 
 async def update_webhook(call: Call) -> web.Response:
@@ -122,6 +123,7 @@ async def update_webhook(call: Call) -> web.Response:
 
 
 async def delete_webhook(call: Call) -> web.Response:
+    readable(call)
     return await call.mutate(
         lambda tx: Answer(subscriptions.remove(tx, call.store.id, call.path("id")))
     )

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from backhaul_reference.faults import Rule
-from backhaul_reference.web.bodies import Body, Text
+from backhaul_reference.web.bodies import Body, Instant, Text
 
 HttpFault = Literal[
     "latency", "rate429", "5xx", "html", "refuse", "drop-after-commit", "truncate"
@@ -80,3 +80,7 @@ class QuirkList(Strict):
 class ClockMove(Strict):
     advance: Annotated[Number, Field(ge=0, le=10 * YEAR_SECONDS)] = 0
     freeze: bool | None = None
+
+
+class Ending(Strict):
+    sunset_at: Instant

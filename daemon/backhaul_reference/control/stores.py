@@ -5,11 +5,13 @@ import sqlite3
 from aiohttp import web
 
 from backhaul_reference import documents, money
+from backhaul_reference.access import StoreKey
 from backhaul_reference.context import Platform
 from backhaul_reference.control.admission import check_token
 from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
 from backhaul_reference.fixtures import loading
 from backhaul_reference.problems import Problem
+from backhaul_reference.roll import ROLL, Roll
 from backhaul_reference.state import keys, stores
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
@@ -31,14 +33,17 @@ async def create_store(request: web.Request) -> web.Response:
     document = documents.decode_object(await read_raw(request))
     exponent = money.exponent_of(str(document.get("currency", "INR")))
     body = bodies.parse(NewStore, document, exponent)
-    created, secret = await add_store(platform, body)
+    created, secret = await add_store(platform, request.app[ROLL], body)
     return data_answer({**stores.control_view(created), "apiKey": secret}, 201)
 
 
-async def add_store(platform: Platform, body: NewStore) -> tuple[Store, str]:
+async def add_store(
+    platform: Platform, roll: Roll, body: NewStore
+) -> tuple[Store, str]:
     """The new store and its first key, which is shown this once."""
     quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
     created = await platform.writer.run(lambda tx: _create(tx, body, quirks, secret))
+    await roll.add(StoreKey(created.subdomain, created.id, secret))
     return created, secret
 
 

@@ -8,6 +8,7 @@ from backhaul_reference.control.stores import add_store
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.levers import CONTENTS
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
+from backhaul_reference.roll import ROLL
 from backhaul_reference.web import bodies
 
 WORDS = ("subdomain", "storeName", "currency", "country", "timezone", "fixture")
@@ -23,7 +24,8 @@ async def open_store(visit: Visit) -> web.Response:
     document = forms.document(visit.form, words=WORDS)
     exponent = money.exponent_of(document["currency"])
     body = bodies.parse(NewStore, document, exponent)
-    opened, key = await add_store(visit.platform, body)
+    roll = visit.request.app[ROLL]
+    opened, key = await add_store(visit.platform, roll, body)
     shown = {"kind": "API key", "name": opened.name, "text": key}
     return visit.render("stores_opened.html", opened=opened, shown_once=shown)
 

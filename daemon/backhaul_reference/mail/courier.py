@@ -47,7 +47,9 @@ class Courier:
         self._wake.set()
 
     async def run(self) -> None:
-        while True:
+        # An SMTP conversation may swallow the cancellation that came during it.
+        this = asyncio.current_task()
+        while this is None or not this.cancelling():
             self._wake.clear()
             try:
                 wait = await self._send_due()

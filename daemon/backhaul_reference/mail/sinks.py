@@ -10,10 +10,18 @@ from typing import Protocol
 
 import aiosmtplib
 
+from backhaul_reference.mail_login import Login, Tls
+
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 SMTP_SECONDS = 20
 PERMANENT = range(500, 600)
+STARTTLS: dict[Tls, bool | None] = {
+    "auto": None,  # where the server offers it
+    "starttls": True,
+    "tls": False,  # from the first byte
+    "off": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +78,23 @@ class SmtpSink:
 
     host: str
     port: int
+    tls: Tls = "auto"
+    login: Login | None = None
+
+    def _client(self) -> aiosmtplib.SMTP:
+        login = self.login
+        return aiosmtplib.SMTP(
+            hostname=self.host,
+            port=self.port,
+            timeout=SMTP_SECONDS,
+            use_tls=self.tls == "tls",
+            start_tls=STARTTLS[self.tls],
+            username=login.user if login else None,
+            password=login.password if login else None,
+        )
 
     async def send(self, posts: Sequence[Post]) -> list[Outcome]:
-        client = aiosmtplib.SMTP(
-            hostname=self.host, port=self.port, timeout=SMTP_SECONDS
-        )
+        client = self._client()
         try:
             async with client:
                 return [await _hand_over(client, post) for post in posts]

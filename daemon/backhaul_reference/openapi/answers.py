@@ -7,6 +7,11 @@ from backhaul_reference.documents import Document
 from backhaul_reference.openapi.shapes import enveloped, paged, ref
 
 OUT_OF_STOCK = "OUT_OF_STOCK"
+TOTAL_LIMIT = "TOTAL_LIMIT_EXCEEDED"
+RECORDING = (
+    *("DUPLICATE_EXTERNAL_ID", OUT_OF_STOCK),
+    *("PRODUCT_UNAVAILABLE", TOTAL_LIMIT),
+)
 TAKEN = ("HANDLE_TAKEN", "SKU_TAKEN", "DUPLICATE_EXTERNAL_ID")
 STOCK = ("INSUFFICIENT_STOCK", "STOCK_CHANGED", "STOCK_LIMIT_EXCEEDED")
 DISCOUNTS = tuple(
@@ -15,7 +20,7 @@ DISCOUNTS = tuple(
 )
 CHECKOUT = (
     *(OUT_OF_STOCK, "PRODUCT_UNAVAILABLE"),
-    *("PAYMENT_METHOD_UNAVAILABLE", "SHIPPING_UNAVAILABLE"),
+    *("PAYMENT_METHOD_UNAVAILABLE", "SHIPPING_UNAVAILABLE", TOTAL_LIMIT),
 )
 REPORTING = ("PAYMENT_NOT_EXPECTED", "ORDER_ALREADY_PAID", "ORDER_CANCELLED")
 FULFILLING = (
@@ -105,7 +110,7 @@ V1 = {
         _one("CatalogueProduct"),
         missing=PRODUCT,
         conflicts=TAKEN,
-        invalid=("READ_ONLY",),
+        invalid=("READ_ONLY", "VARIANT_REQUIRED"),
     ),
     "delete_product": Success("Delete a product", DELETED, missing=PRODUCT),
     "list_orders": Success("Orders, newest first", _many("Order")),
@@ -115,7 +120,8 @@ V1 = {
         _one("Order"),
         201,
         missing=CUSTOMER,
-        conflicts=("DUPLICATE_EXTERNAL_ID", OUT_OF_STOCK, "PRODUCT_UNAVAILABLE"),
+        conflicts=RECORDING,
+        invalid=("VARIANT_REQUIRED",),
     ),
     "fulfill_order": Success(
         "Send all that is left, or some", _one("Order"), 200, (), ORDER, FULFILLING

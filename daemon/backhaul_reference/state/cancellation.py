@@ -1,5 +1,6 @@
 """Cancelling orders, with stock and money given back at most once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backhaul_reference import lifecycle
@@ -21,7 +22,7 @@ from backhaul_reference.state.writer import Tx
 REASONS = ("CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER")
 GATE = "UPDATE orders SET cancelled_ms = ? WHERE id = ? AND cancelled_ms IS NULL"
 RESTOCK = """UPDATE order_item SET restocked = quantity
-WHERE seq = ? AND restocked = 0 AND taken RETURNING variant_id, quantity"""
+WHERE seq = ? AND restocked = 0 AND taken"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +91,28 @@ def _columns(row: Row, wanted: Cancel, skipped: list[str]) -> Document:
 def _restock(tx: Tx, store: Store, order_id: str, cause: Cause) -> list[str]:
     """Put every line's quantity back; answers the lines that have no place to go."""
     lines = tx.all(
-        "SELECT seq, id, variant_id, taken FROM order_item WHERE order_id = ?"
-        " ORDER BY seq",
+        "SELECT seq, id, variant_id, quantity, taken FROM order_item"
+        " WHERE order_id = ? ORDER BY seq",
         (order_id,),
     )
     back: dict[str, int] = {}
-    skipped = []
     for line in lines:
-        if line["variant_id"] is None or not line["taken"]:
-            skipped.append(line["id"])
-            continue
-        row = tx.one(RESTOCK, (line["seq"],))
-        if row is not None:
-            back[row["variant_id"]] = back.get(row["variant_id"], 0) + row["quantity"]
-    found = [
-        stock.move(tx, store.id, variant_id, count, cause)
+        if line["variant_id"] is not None and line["taken"]:
+            name = line["variant_id"]
+            back[name] = back.get(name, 0) + line["quantity"]
+    found = {
+        variant_id: stock.move(tx, store.id, variant_id, count, cause)
         for variant_id, count in sorted(back.items())
-    ]
-    moved: list[Moved] = [one for one in found if one is not None]
+    }
+    moved: list[Moved] = [one for one in found.values() if one is not None]
     stock.announce(tx, store.id, cause, moved)
-    return skipped
+    return _mark(tx, lines, {one.variant_id for one in moved})
+
+
+def _mark(tx: Tx, lines: Sequence[Row], moved: set[str]) -> list[str]:
+    """Note which lines came back; answers those that did not."""
+    return [
+        line["id"]
+        for line in lines
+        if line["variant_id"] not in moved or not tx.run(RESTOCK, (line["seq"],))
+    ]

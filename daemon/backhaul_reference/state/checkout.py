@@ -6,7 +6,7 @@ from typing import Any
 
 from backhaul_reference import discounting
 from backhaul_reference.documents import Document, encode_text
-from backhaul_reference.problems import Flaw, Problem, invalid
+from backhaul_reference.problems import Problem, invalid
 from backhaul_reference.state import discounts, mails, placing, shipping, stock
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.database import Row, Rows, marks
@@ -145,14 +145,12 @@ def _choose(wish: Wish, variants: Sequence[Row]) -> Row | None:
 
 def _check_choices(wishes: Sequence[Wish], on_sale: dict[str, list[Row]]) -> None:
     open_choices = [
-        Flaw(f"/items/{n}/variantId", "VARIANT_REQUIRED", "the product has several")
+        placing.open_choice(f"/items/{n}/variantId")
         for n, wish in enumerate(wishes)
         if wish.variant_id is None and len(on_sale.get(wish.product_id, ())) > 1
     ]
     if open_choices:
-        problem = invalid(open_choices)
-        problem.code = "VARIANT_REQUIRED"
-        raise problem
+        raise invalid(open_choices)
 
 
 def _check_available(wishes: Sequence[Wish], chosen: Sequence[Row | None]) -> None:

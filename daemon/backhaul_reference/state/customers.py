@@ -13,8 +13,9 @@ from backhaul_reference.state.paging import Listing, Window, listing
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 
+# Beyond 64 bits SQLite would go on in floating point.
 COUNT = """UPDATE customer SET orders_count = orders_count + 1,
-total_spent = total_spent + ? WHERE id = ?"""
+total_spent = MIN(total_spent + ?, 9000000000000000000) WHERE id = ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,22 @@ class Contact:
 
 
 def of_order(tx: Tx, store: Store, contact: Contact, total: int) -> str | None:
-    """The customer behind an order: known by email, else registered now."""
+    """The customer behind an order: named, or known by email, else registered now."""
+    customer_id = contact.id or _known_by_email(tx, store, contact.email)
+    if customer_id is not None:
+        tx.run(COUNT, (total, customer_id))
+        return customer_id
     if contact.email is None:
-        return contact.id
-    key = contact.email.casefold()
-    customer_id: str | None = contact.id or tx.value(
-        "SELECT id FROM customer WHERE store_id = ? AND email_key = ?", (store.id, key)
+        return None
+    return _register(tx, store, contact, total)
+
+
+def _known_by_email(rows: Rows, store: Store, email: str | None) -> str | None:
+    found: str | None = rows.value(
+        "SELECT id FROM customer WHERE store_id = ? AND email_key = ?",
+        (store.id, email and email.casefold()),
     )
-    if customer_id is None:
-        return _register(tx, store, contact, total)
-    tx.run(COUNT, (total, customer_id))
-    return customer_id
+    return found
 
 
 def _register(tx: Tx, store: Store, contact: Contact, total: int) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backhaul_reference.documents import Document, encode_text
-from backhaul_reference.problems import Problem
+from backhaul_reference.money import MAX_SUM_MINOR
+from backhaul_reference.problems import Flaw, Problem
 from backhaul_reference.state import customers, events, order_views, stock
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.database import Row
@@ -70,6 +71,7 @@ class Draft:
 
 def place(tx: Tx, store: Store, draft: Draft) -> Document:
     """Record the order, take its stock, tell everybody; all of it or nothing."""
+    _check_sums(draft.totals)
     customer_id = customers.of_order(tx, store, draft.contact, draft.totals.total)
     order_id = draft.order_id or tx.ids.new("ord")
     at_ms = tx.tick(store.id)
@@ -81,6 +83,11 @@ def place(tx: Tx, store: Store, draft: Draft) -> Document:
     placed = order_views.view(tx, store, order_id)
     events.emit(tx, store.id, "orders/create", placed)
     return placed
+
+
+def _check_sums(totals: Totals) -> None:
+    if max(totals.subtotal, totals.total) > MAX_SUM_MINOR:
+        raise Problem(409, "TOTAL_LIMIT_EXCEEDED", "the order's sums are too large")
 
 
 def _columns(
@@ -199,6 +206,10 @@ def line_of(
         options=variant["options"],
         image_url=variant["image_url"] or variant["product_image"],
     )
+
+
+def open_choice(pointer: str) -> Flaw:
+    return Flaw(pointer, "VARIANT_REQUIRED", "the product has several variants")
 
 
 def address_text(address: Document | None) -> str | None:

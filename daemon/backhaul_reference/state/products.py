@@ -129,6 +129,8 @@ def update(
         _update(tx, store, product_id, columns)
     if "variants" in values:
         variants.replace(tx, store, source, product_id, values["variants"], at_ms)
+    else:
+        variants.change_only(tx, store, product_id, values, at_ms)
     if "collection_ids" in values:
         membership.assign(
             tx, store.id, product_id, values["collection_ids"] or (), at_ms

@@ -15,7 +15,7 @@ from backhaul_reference.state.stock import Source
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 
-VARIANT = """SELECT v.*, p.title AS product_title,
+VARIANTS = """SELECT v.*, p.title AS product_title,
   json_extract(p.images, '$[0].url') AS product_image
 FROM variant v JOIN product p ON p.id = v.product_id
 WHERE v.store_id = :store AND CASE
@@ -123,35 +123,38 @@ def _contact(tx: Tx, store: Store, contact: Contact) -> Contact:
 
 
 def _lines(rows: Rows, store: Store, sent: Sequence[SentLine]) -> list[Line]:
-    found = [_variant(rows, store, line) for line in sent]
+    found = [_variants(rows, store, line) for line in sent]
     _check(sent, found)
     return [
-        placing.line_of(f"/items/{n}", row, line.quantity, line.price, line.discount)
-        if row is not None
+        placing.line_of(f"/items/{n}", one[0], line.quantity, line.price, line.discount)
+        if one
         else _custom(f"/items/{n}", line)
-        for n, (line, row) in enumerate(zip(sent, found, strict=True))
+        for n, (line, one) in enumerate(zip(sent, found, strict=True))
     ]
 
 
-def _variant(rows: Rows, store: Store, line: SentLine) -> Row | None:
+def _variants(rows: Rows, store: Store, line: SentLine) -> list[Row]:
+    """What a line may mean: one variant, none, or the first two of several."""
     if line.product_id is None and line.variant_id is None and line.sku is None:
-        return None
+        return []
     params = {
         "store": store.id,
         "variant": line.variant_id,
         "product": line.product_id,
         "sku": line.sku,
     }
-    return rows.one(VARIANT, params)
+    return rows.all(VARIANTS, params)
 
 
-def _check(sent: Sequence[SentLine], found: Sequence[Row | None]) -> None:
+def _check(sent: Sequence[SentLine], found: Sequence[Sequence[Row]]) -> None:
     flaws = []
     unknown = []
-    for n, (line, row) in enumerate(zip(sent, found, strict=True)):
-        if row is not None:
+    for n, (line, meant) in enumerate(zip(sent, found, strict=True)):
+        if len(meant) > 1:
+            flaws.append(placing.open_choice(f"/items/{n}/variantId"))
+        elif meant:
             continue
-        if line.product_id or line.variant_id:
+        elif line.product_id or line.variant_id:
             unknown.append(_missing(n, line))
         elif line.title is None:
             flaws.append(Flaw(f"/items/{n}/title", "REQUIRED", "is required"))

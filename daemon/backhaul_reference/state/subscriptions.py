@@ -1,14 +1,17 @@
 """Webhook subscriptions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from backhaul_reference import instants
 from backhaul_reference.documents import Document, decode_stored, encode_text
 from backhaul_reference.problems import Problem, not_found
-from backhaul_reference.state.database import Row, Rows
-from backhaul_reference.state.paging import Listing, Window, listing
+from backhaul_reference.state.database import Row, Rows, marks
+from backhaul_reference.state.paging import Clause, Listing, Window, listing
 from backhaul_reference.state.writer import Tx
+
+NOTHING_ELSE = """NOT EXISTS (SELECT 1 FROM subscription_topic
+  WHERE subscription_id = subscription.id AND topic NOT IN ({}))"""
 
 
 def add(
@@ -88,8 +91,10 @@ def view(rows: Rows, store_id: str, subscription_id: str) -> Document:
     return subscription_view(find(rows, store_id, subscription_id))
 
 
-def page(rows: Rows, store_id: str, window: Window) -> Listing:
-    found = listing(rows, "subscription", store_id, {}, window)
+def page(rows: Rows, store_id: str, window: Window, topics: Sequence[str]) -> Listing:
+    """Subscriptions that carry nothing but these topics."""
+    within = Clause(NOTHING_ELSE.format(marks(topics)), topics)
+    found = listing(rows, "subscription", store_id, {}, window, within=within)
     return Listing([subscription_view(row) for row in found.rows], found.total)
 
 

@@ -95,6 +95,22 @@ def replace(
             _add(tx, store, product_id, position, values, at_ms)
 
 
+def change_only(
+    tx: Tx, store: Store, product_id: str, values: Document, at_ms: int
+) -> None:
+    """Give the product's one variant the short members of its product."""
+    sent: Document = {name: values[name] for name in ("price", "sku") if name in values}
+    if not sent:
+        return
+    first, *others = tx.all(
+        "SELECT id, position FROM variant WHERE product_id = ?", (product_id,)
+    )
+    if others:
+        detail = "the product has several variants"
+        raise invalid([Flaw(f"/{name}", "VARIANT_REQUIRED", detail) for name in sent])
+    _change(tx, store, first["id"], first["position"], sent, at_ms)
+
+
 def _check_known(listed: Sequence[Document], known: set[str]) -> None:
     flaws = [
         Flaw(f"/variants/{n}/id", "NOT_FOUND", "the product has no such variant")

@@ -33,8 +33,6 @@ POLICIES = {
 
 
 def admit(request: web.Request, endpoint: Endpoint) -> Caller:
-    if "token" in request.match_info:
-        request[EXTRA_HEADERS] |= PRIVATE
     platform = request.app[PLATFORM]
     store = store_of_header(request)
     if store is None:

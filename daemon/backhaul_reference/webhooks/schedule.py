@@ -50,6 +50,6 @@ def retry_after_seconds(
         return float(min(int(text[:9]), MAX_RETRY_AFTER_SECONDS))
     try:
         moment = parsedate_to_datetime(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return min(max(0.0, moment - now_ms / 1000), MAX_RETRY_AFTER_SECONDS)
