@@ -19,8 +19,8 @@ from backhaul_reference.state import mails
 from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.paging import Listing
 
-NOWHERE = Desk(TrackingTokens(b""), "")
-"""Writes letters without buyers' links: its tokens open nothing."""
+NOWHERE = Desk(TrackingTokens(b""), "", "")
+"""Writes letters without links: its tokens open nothing."""
 MAILS = """SELECT m.*, s.subdomain FROM mail m JOIN store s ON s.id = m.store_id
 WHERE m.store_id = ?"""
 STEPS = {"minute": 60, "hour": 3600, "day": 86400, "week": 604800}
