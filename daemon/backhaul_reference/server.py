@@ -107,7 +107,7 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
         faults=faults,
         wake_dispatcher=lambda: _wake(dispatcher, courier),
     )
-    identity = await writer.run(lambda tx: _settle(tx, options, folder, ids))
+    identity = await writer.run(lambda tx: _settle(tx, options, folder, platform))
     token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
     await _serve(public_app(platform), public, stack)
     control_app = _control_app(platform, token, options.fixture, identity)
@@ -170,18 +170,18 @@ async def _stop(task: asyncio.Task[None], dispatcher: Dispatcher) -> None:
     await dispatcher.stop()
 
 
-def _settle(tx: Tx, options: Options, folder: Folder, ids: IdSource) -> Identity:
+def _settle(tx: Tx, options: Options, folder: Folder, platform: Platform) -> Identity:
     """The fixture's store, loaded now or found as it was left."""
     listed: list[dict[str, str]] = folder.read_access().get("stores") or [{}]
     known = listed[0]
-    words = quirks.parse(options.quirks)
+    words, ids = platform.quirks, platform.ids
     if words:
         stores.change_all(tx, {"quirks": list(words.texts)})
     store = stores.by_subdomain(tx, loading.SUBDOMAIN)
     api_key: str = known.get("api_key") or ids.api_key()
     if store is None:
         identity = Identity(ids.new("sto"), api_key)
-        loading.load(tx, options.fixture, identity, words)
+        loading.load(tx, options.fixture, identity, words, platform.tokens)
         return identity
     if keys.find(tx, api_key) is None:
         api_key = ids.api_key()
@@ -193,8 +193,9 @@ def _control_app(
     platform: Platform, token: str, fixture: str, identity: Identity
 ) -> web.Application:
     async def reset() -> None:
+        words, tokens = platform.quirks, platform.tokens
         await platform.writer.run(
-            lambda tx: loading.reload(tx, fixture, identity, platform.quirks)
+            lambda tx: loading.reload(tx, fixture, identity, words, tokens)
         )
         platform.faults.by_store.clear()
 

@@ -5,6 +5,7 @@ import sqlite3
 from aiohttp import web
 
 from backhaul_reference import documents, money
+from backhaul_reference.context import TrackingTokens
 from backhaul_reference.control.admission import check_token
 from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
 from backhaul_reference.fixtures import loading
@@ -31,11 +32,16 @@ async def create_store(request: web.Request) -> web.Response:
     exponent = money.exponent_of(str(document.get("currency", "INR")))
     body = bodies.parse(NewStore, document, exponent)
     quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
-    created = await platform.writer.run(lambda tx: _create(tx, body, quirks, secret))
+    tokens = platform.tokens
+    created = await platform.writer.run(
+        lambda tx: _create(tx, body, quirks, secret, tokens)
+    )
     return data_answer({**stores.control_view(created), "apiKey": secret}, 201)
 
 
-def _create(tx: Tx, body: NewStore, quirks: list[str], secret: str) -> Store:
+def _create(
+    tx: Tx, body: NewStore, quirks: list[str], secret: str, tokens: TrackingTokens
+) -> Store:
     """The store with its fixture and a key that may do everything."""
     values = {"name": body.subdomain, "quirks": quirks, **body.columns()}
     try:
@@ -43,8 +49,9 @@ def _create(tx: Tx, body: NewStore, quirks: list[str], secret: str) -> Store:
     except sqlite3.IntegrityError as error:
         raise Problem(409, "SUBDOMAIN_TAKEN", "another store has it") from error
     keys.add(tx, store.id, secret, name="first")
-    loading.fill(tx, store)
-    return store
+    loading.fill(tx, store, tokens)
+    stores.change(tx, store.id, body.columns())
+    return stores.by_id(tx, store.id) or store
 
 
 async def get_store(call: Call) -> web.Response:
