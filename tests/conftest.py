@@ -8,13 +8,14 @@ import logging
 import os
 import shutil
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from loguru import logger
 
-from support import session
-from support.loop_guard import LONGEST_SECONDS, LoopGuard
+from support import session, tracking
+from support.loop_guard import LONGEST_SECONDS, LoopGuard, on_purpose
 from support.requirements import everything_is_required
 
 if TYPE_CHECKING:
@@ -99,6 +100,16 @@ def _log_is_kept() -> Iterator[None]:
     root.setLevel(level)
     with contextlib.suppress(ValueError):
         logger.remove(sink)
+
+
+@pytest.fixture(autouse=True)
+def _tokens_stay_where_they_belong(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Search what a test leaves behind, a pair's books and logs too."""
+    yield
+    folder = getattr(request.node, "funcargs", {}).get("tmp_path")
+    if isinstance(folder, Path):
+        with on_purpose():
+            tracking.check_servers(folder)
 
 
 @pytest.fixture(autouse=True)

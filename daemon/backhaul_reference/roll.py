@@ -8,10 +8,10 @@ from aiohttp import web
 
 from backhaul_reference.access import Access, Folder, StoreKey
 from backhaul_reference.arguments import Options
+from backhaul_reference.context import Platform
 from backhaul_reference.fixtures import loading
 from backhaul_reference.fixtures.loading import Identity
 from backhaul_reference.identifiers import IdSource
-from backhaul_reference.quirks import Quirks
 from backhaul_reference.state import keys, stores
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
@@ -43,14 +43,13 @@ class Roll:
 ROLL: web.AppKey[Roll] = web.AppKey("roll", Roll)
 
 
-def take_roll(
-    tx: Tx, options: Options, words: Quirks, folder: Folder, ids: IdSource
-) -> Stores:
+def take_roll(tx: Tx, options: Options, platform: Platform, folder: Folder) -> Stores:
     """Every store with a key that works, the fixture's first; it is loaded if new."""
+    words, ids = platform.quirks, platform.ids
     listed: list[dict[str, str]] = folder.read_access().get("stores") or [{}]
     if stores.by_subdomain(tx, loading.SUBDOMAIN) is None:
         identity = Identity(ids.new("sto"), listed[0].get("api_key") or ids.api_key())
-        loading.load(tx, options.fixture, identity, words)
+        loading.load(tx, options.fixture, identity, words, platform.tokens)
         listed = [{"id": identity.store_id, "api_key": identity.api_key}]
     if words:
         stores.change_all(tx, {"quirks": list(words.texts)})

@@ -90,7 +90,7 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
     stack.callback(reader.connection.close)
     dispatcher = await _dispatcher(options, world, writer, reader, faults, stack)
     tokens = TrackingTokens(folder.token_key())
-    desk = Desk(tokens, listening.url_of(public))
+    desk = Desk(tokens, listening.url_of(public), listening.url_of(control))
     sink, sender = opening.sink_of(options), options.mail_from
     office = Office(writer, reader, world.clock, desk, sink, sender)
     courier = await opening.start_courier(office, stack)
@@ -107,7 +107,7 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
         faults=faults,
         wake_dispatcher=lambda: _wake(dispatcher, courier),
     )
-    listed = await writer.run(lambda tx: take_roll(tx, options, words, folder, ids))
+    listed = await writer.run(lambda tx: take_roll(tx, options, platform, folder))
     token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
     await _serve(public_app(platform), public, stack)
     access = Access(
@@ -172,8 +172,9 @@ def _control_app(platform: Platform, roll: Roll, fixture: str) -> web.Applicatio
     identity = Identity(roll.access.store_id, roll.access.api_key)
 
     async def reset() -> None:
+        words, tokens = platform.quirks, platform.tokens
         await platform.writer.run(
-            lambda tx: loading.reload(tx, fixture, identity, platform.quirks)
+            lambda tx: loading.reload(tx, fixture, identity, words, tokens)
         )
         platform.faults.by_store.clear()
         platform.limits.forget()

@@ -30,7 +30,7 @@ async def test_mails_go_to_the_server(tmp_path: Path) -> None:
         buyer, merchant = await smtp.until(2)
         assert buyer["To"] == CUSTOMER["email"]
         assert merchant["To"] == "owner@demo.example"
-        assert buyer["From"] == "shop@backhaul.example"
+        assert buyer["From"] == "Demo <shop@backhaul.example>"
         body = buyer.get_body(("plain",))
         assert body is not None
         assert order["trackingToken"] in body.get_content()

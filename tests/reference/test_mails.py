@@ -2,7 +2,9 @@
 
 import re
 from email import message_from_bytes, policy
+from email.header import decode_header, make_header
 from email.message import EmailMessage
+from email.utils import parseaddr
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +63,25 @@ async def test_the_buyer_gets_the_link(shop: Shop, folder: Path) -> None:
     assert message["To"] == CUSTOMER["email"]
     assert message["Subject"] == f"Your order #{order['number']} at Demo"
     text, html = parts(message)
-    link = f"/storefront/orders/track/{order['trackingToken']}"
+    page = f"{shop.running.access.public_url}/shop/demo"
+    link = f"{page}#/orders/{order['trackingToken']}"
     for expected in ("Asha Rao", "2 x Mug & cup", "INR 249.00", "INR 49.00", link):
         assert expected in text
-    assert f'{link}"' in html
+    assert f'href="{link}"' in html
     assert "Mug &amp; cup" in html
 
 
-async def test_the_merchant_gets_no_link(shop: Shop, folder: Path) -> None:
+async def test_the_merchant_gets_the_dashboards_link(shop: Shop, folder: Path) -> None:
     await shop.settings(merchantEmail="me@shop.example", codConfirmation=True)
     order = (await buy(shop, await shop.product())).data
     message = read(folder, await only(shop, "order_received"))
     assert message["To"] == "me@shop.example"
     text, html = parts(message)
-    for expected in ("asha@example.com", "12 MG Road", "It waits for your"):
+    page = f"{shop.running.access.control_url}/dashboard/stores/demo"
+    link = f"{page}/orders/{order['id']}"
+    for expected in ("asha@example.com", "12 MG Road", "Cash on", "It waits", link):
         assert expected in text
+    assert f'href="{link}"' in html
     assert order["trackingToken"] not in text + html
 
 
@@ -146,7 +152,7 @@ async def test_a_reported_payment_is_told_to_the_merchant(
     mails = await settled(shop)
     told = [one for one in mails if one["template"] == "payment_reported"]
     first, second = [parts(read(folder, one))[0] for one in told]
-    for expected in ("UTR7", "Ravi", "INR 100.00"):
+    for expected in ("UTR7", "Ravi", "INR 100.00", f"/orders/{orders[0]['id']}\n"):
         assert expected in first
     warning = f"reported for order #{orders[0]['number']} before"
     assert warning not in first
@@ -163,8 +169,9 @@ async def test_a_webhook_given_up_is_told(
     while not await outbox(shop):
         assert (await shop.v1("GET", f"/webhooks/{webhook['id']}")).status == 200
     text, _ = parts(read(folder, await only(shop, "webhook_disabled")))
-    assert receiver.url in text
-    assert "410" in text
+    link = f"/dashboard/stores/demo/api/webhooks/{webhook['id']}\n"
+    for expected in (receiver.url, "410", link):
+        assert expected in text
 
 
 async def test_no_order_no_mail(shop: Shop) -> None:
@@ -179,6 +186,20 @@ async def test_a_repeated_order_mails_once(shop: Shop) -> None:
         reply = await shop.shopper("POST", "/orders", cart(product), headers=headers)
         assert reply.status == 201
     assert len(await outbox(shop)) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["Demo", "Müller & Söhne", "दुकान " * 20, 'A "b", <c@d.example>', "a\x07b"]
+)
+async def test_mails_come_from_the_shop(shop: Shop, folder: Path, name: str) -> None:
+    await shop.settings(storeName=name)
+    await buy(shop, await shop.product())
+    sent = mail_text(folder, await only(shop, "order_placed"))
+    assert sent.isascii()
+    assert max(map(len, sent.splitlines())) <= 998
+    words, address = parseaddr(message_from_bytes(sent)["From"])
+    assert address == "shop@backhaul.example"
+    assert str(make_header(decode_header(words))) == name.strip()
 
 
 async def test_names_cannot_add_headers(shop: Shop, folder: Path) -> None:

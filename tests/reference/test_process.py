@@ -151,7 +151,7 @@ async def test_kill_under_load_loses_nothing(
     tmp_path: Path, receiver: Receiver, faults: Any
 ) -> None:
     """Whatever was acknowledged is there, and every recorded event arrives."""
-    with reference(tmp_path, fixture="demo") as server:
+    with reference(tmp_path, fixture="fresh") as server:
         body = {"address": receiver.url, "topics": list(TOPICS)}
         start = server.state()["sequence"]
         assert server.v1("POST", "/webhooks", body).status == 201

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 from backhaul.app import SOCKET_NAME, Daemon
 from backhaul.cli import context, exits
 from backhaul.cli.root import app
-from support import session
+from support import session, tracking
+from support.loop_guard import on_purpose
 from support.waiting import await_true, until
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class Office:
         return found
 
     def remove(self) -> None:
+        """Take it away, once its files are known to hold no tracking token."""
+        with on_purpose():
+            tracking.check_daemon(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

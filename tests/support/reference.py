@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import session
+from support import session, tracking
 from support.loop_guard import on_purpose
 
 START_SECONDS = 20
@@ -155,6 +155,7 @@ class ReferenceProcess:
             code = self.process.wait(STOP_SECONDS)
         if self.process.stdout is not None:
             self.process.stdout.close()
+        tracking.check_servers(self.data_dir)
         return code
 
 

@@ -16,6 +16,7 @@ from backhaul_reference.server import Running, World, start
 from backhaul_reference.state.events import TOPICS
 from backhaul_reference.webhooks.schedule import Schedule
 from support import session as test_session
+from support import tracking
 
 ADDRESS = {"address1": "12 MG Road", "city": "Pune", "country": "IN", "zip": "411001"}
 CUSTOMER = {"name": "Asha Rao", "email": "asha@example.com"}
@@ -152,6 +153,7 @@ async def open_shop(
             yield Shop(running, session)
     finally:
         await running.stop()
+        await asyncio.to_thread(tracking.check_servers, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ class Receiver:
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.read()
+        test_session.keep_delivery(request.headers, body)
         async with self._more:
             self.received.append(Received(request.headers.copy(), body))
             self._more.notify_all()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 VARIABLE = "TEST_SESSION_FOLDER"
 SHORTEST = 12
@@ -18,6 +18,11 @@ ISSUED = re.compile(
     r"svc_live_\w+|whsec_[A-Za-z0-9+/=]+|(?<=\"trackingToken\":\")[\w-]+"
 )
 """What an answer of the platform may give away: keys, secrets, tracking tokens."""
+
+TOKEN_BYTES = 43
+TOKEN = re.compile(rb"[\w-]{%d}" % TOKEN_BYTES)
+TOKENS = re.compile(rb"[\w-]{%d,}" % TOKEN_BYTES)
+"""32 bytes as base64url: a tracking token, and what a run of letters may hold of it."""
 
 
 def begin() -> Path:
@@ -53,6 +58,13 @@ def keep_log(path: Path) -> None:
         kept.symlink_to(path)
 
 
+def keep_delivery(headers: Mapping[str, str], body: bytes) -> None:
+    """Keep what a webhook brought, to be looked through like a log."""
+    lines = [f"{name}: {value}\n".encode() for name, value in headers.items()]
+    with (folder("logs") / f"webhooks-{os.getpid()}.log").open("ab") as file:
+        file.writelines([*lines, body, b"\n"])
+
+
 def issued(*secrets: str) -> None:
     """Remember secrets that no log may show."""
     told = [secret for secret in secrets if len(secret) >= SHORTEST]
@@ -75,15 +87,45 @@ def all_issued() -> set[str]:
 
 def hits(logs: Iterable[Path], secrets: Iterable[str]) -> Iterator[str]:
     """Yield a line for each secret in a log, showing neither."""
-    known = [secret.encode() for secret in secrets]
+    search = Search([secret.encode() for secret in secrets])
     for log in logs:
-        for number, line in enumerate(log.read_bytes().splitlines(), 1):
-            for secret in known:
-                if secret in line:
-                    rest = line.replace(secret, b"<the secret>").decode(
-                        errors="replace"
-                    )
-                    yield f"{log.name}:{number}: {rest[:300]}"
+        content = log.read_bytes()
+        for at, secret in search.found_in(content):
+            number = content.count(b"\n", 0, at) + 1
+            line = content[content.rfind(b"\n", 0, at) + 1 :].partition(b"\n")[0]
+            shown = line.replace(secret, b"<the secret>").decode(errors="replace")
+            yield f"{log.name}:{number}: {shown[:300]}"
+
+
+def shows(file: Path, secrets: Iterable[str]) -> bool:
+    """Tell whether a file holds any of these."""
+    search = Search([secret.encode() for secret in secrets])
+    return next(search.found_in(file.read_bytes()), None) is not None
+
+
+class Search:
+    """Looks for thousands of secrets at once.
+
+    A token is looked for in runs of the characters that it is made of: there are few
+    that are long enough, so the time does not grow with the number of tokens.
+    """
+
+    def __init__(self, secrets: Iterable[bytes]) -> None:
+        every = set(secrets)
+        self._tokens = {one for one in every if TOKEN.fullmatch(one)}
+        self._others = every - self._tokens
+
+    def found_in(self, content: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield where each stands, and which it is."""
+        for run in TOKENS.finditer(content):
+            for at in range(run.start(), run.end() - TOKEN_BYTES + 1):
+                if (found := content[at : at + TOKEN_BYTES]) in self._tokens:
+                    yield at, found
+        for secret in self._others:
+            at = content.find(secret)
+            while at >= 0:
+                yield at, secret
+                at = content.find(secret, at + 1)
 
 
 def leaks() -> list[str]:

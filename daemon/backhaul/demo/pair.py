@@ -114,7 +114,8 @@ def _reference(
         "--data": home.reference_data,
         "--port": ports.reference,
         "--control-port": ports.control,
-        "--fixture": "demo",
+        # Without orders of its own, so that the ledger knows of every one.
+        "--fixture": "fresh",
         "--limits": "on" if limits else "off",
         "--retry-schedule": retry_schedule,
         "--log-level": "warning",

@@ -108,7 +108,7 @@ class StoreSettings(Body):
 class NewStore(StoreSettings):
     subdomain: Subdomain
     currency: Currency = "INR"
-    fixture: Literal["demo", "empty", "large"] = "empty"
+    fixture: Literal["demo", "fresh", "empty", "large"] = "empty"
 
 
 class NewKey(Body):

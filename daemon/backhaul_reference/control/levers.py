@@ -75,12 +75,13 @@ async def reset_store(call: Call) -> web.Response:
 
 async def _refill(call: Call, fixture: str) -> web.Response:
     call.platform.faults.disarm(call.store.id)
-    defaults = call.platform.quirks
-    answer = await call.mutate(
-        lambda tx: Answer(
-            stores.control_view(loading.refill(tx, call.store, fixture, defaults))
-        )
-    )
+    words, tokens = call.platform.quirks, call.platform.tokens
+
+    def refill(tx: Tx) -> Answer:
+        filled = loading.refill(tx, call.store, fixture, words, tokens)
+        return Answer(stores.control_view(filled))
+
+    answer = await call.mutate(refill)
     call.platform.limits.forget()
     return answer
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from backhaul_reference import documents, money
 from backhaul_reference.access import StoreKey
-from backhaul_reference.context import Platform
+from backhaul_reference.context import Platform, TrackingTokens
 from backhaul_reference.control.admission import check_token
 from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
 from backhaul_reference.fixtures import loading
@@ -42,12 +42,17 @@ async def add_store(
 ) -> tuple[Store, str]:
     """The new store and its first key, which is shown this once."""
     quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
-    created = await platform.writer.run(lambda tx: _create(tx, body, quirks, secret))
+    tokens = platform.tokens
+    created = await platform.writer.run(
+        lambda tx: _create(tx, body, quirks, secret, tokens)
+    )
     await roll.add(StoreKey(created.subdomain, created.id, secret))
     return created, secret
 
 
-def _create(tx: Tx, body: NewStore, quirks: list[str], secret: str) -> Store:
+def _create(
+    tx: Tx, body: NewStore, quirks: list[str], secret: str, tokens: TrackingTokens
+) -> Store:
     """The store with its fixture and a key that may do everything."""
     values = {"name": body.subdomain, "quirks": quirks, **body.columns()}
     try:
@@ -55,8 +60,9 @@ def _create(tx: Tx, body: NewStore, quirks: list[str], secret: str) -> Store:
     except sqlite3.IntegrityError as error:
         raise Problem(409, "SUBDOMAIN_TAKEN", "another store has it") from error
     keys.add(tx, store.id, secret, name="first")
-    loading.fill(tx, store)
-    return store
+    loading.fill(tx, store, tokens)
+    stores.change(tx, store.id, body.columns())
+    return stores.by_id(tx, store.id) or store
 
 
 async def get_store(call: Call) -> web.Response:

@@ -51,6 +51,7 @@ MEANINGS = {
 }
 CONTENTS = {
     "demo": "A small shop: 24 products with variants, and two shipping zones",
+    "fresh": "The same small shop before its first order",
     "empty": "Nothing but the first menus and free shipping everywhere",
     "large": "10,000 products and 100,000 orders; loading takes a while",
 }
@@ -90,7 +91,9 @@ async def load_fixture(visit: Visit) -> web.Response:
     if "sure" not in visit.form:
         raise invalid([Flaw("/sure", "REQUIRED", "tick it: nothing is kept")])
     platform.faults.disarm(store.id)
-    await visit.change(lambda tx: loading.refill(tx, store, name, platform.quirks))
+    await visit.change(
+        lambda tx: loading.refill(tx, store, name, platform.quirks, platform.tokens)
+    )
     platform.limits.forget()
     return visit.go("fixtures", notice=f"The store begins anew with “{name}”.")
 

@@ -10,7 +10,7 @@ from backhaul_reference.state import mails
 from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.paging import Listing
 
-NOWHERE = Desk(TrackingTokens(b""), "")
+NOWHERE = Desk(TrackingTokens(b""), "", "")
 """Writes letters without buyers' links: its tokens open nothing."""
 MAILS = """SELECT m.*, s.subdomain FROM mail m JOIN store s ON s.id = m.store_id
 WHERE m.store_id = ?"""

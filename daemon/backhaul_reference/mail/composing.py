@@ -6,7 +6,7 @@ from email.header import Header
 from email.message import Message
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
-from email.utils import formatdate
+from email.utils import formataddr, formatdate
 from html import escape
 
 from backhaul_reference.mail.letters import Letter
@@ -27,9 +27,9 @@ class UnsendableError(Exception):
 def compose(letter: Letter, sender: str, mail_id: str, at_ms: int) -> Message:
     # The older classes: a message takes a sixth of the time of EmailMessage.
     message = MIMEMultipart("alternative")
-    message["From"] = sender
+    message["From"] = _named(letter.sender, sender)
     message["To"] = _address(letter.to)
-    message["Subject"] = _subject(letter.subject)
+    message["Subject"] = _words(letter.subject)
     message["Date"] = formatdate(at_ms / 1000)
     message["Message-ID"] = f"<{mail_id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
@@ -44,7 +44,14 @@ def _address(text: str) -> str:
     return text
 
 
-def _subject(text: str) -> str:
+def _named(name: str, address: str) -> str:
+    words = _words(name)
+    if words == " ".join(name.split()):
+        return formataddr((words, address))
+    return f"{words} <{address}>"
+
+
+def _words(text: str) -> str:
     line = " ".join(text.split())
     plain = line.isascii() and line.isprintable()
     return line if plain else Header(line, "utf-8").encode()

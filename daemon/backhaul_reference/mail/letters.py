@@ -1,7 +1,7 @@
 """Letters: what each mail says, before it takes the form of a message."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backhaul_reference.context import TrackingTokens
 from backhaul_reference.documents import Document
@@ -14,6 +14,7 @@ REASONS = {
     "GONE": "It answered 410 Gone.",
     "FAILING": "Every delivery has failed for five days.",
 }
+METHODS = {"COD": "Cash on delivery", "CUSTOM_QR": "Scan & Pay"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +27,38 @@ class Letter:
     rows: Sequence[tuple[str, str]] = ()
     closing: Sequence[str] = ()
     link: tuple[str, str] | None = None
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where letters are written: it can make the buyer's link again."""
+    """Where letters are written: it can make the buyer's link again.
+
+    Without `dashboard_url` merchants' letters have no link.
+    """
 
     tokens: TrackingTokens
     public_url: str
+    dashboard_url: str
 
     def tracking_link(self, store: Store, order: Row) -> tuple[str, str] | None:
         """The buyer's page; orders that merchants record have none."""
         if order["token_hash"] is None:
             return None
-        page = f"{self.public_url}/storefront/orders/track/{{token}}"
+        # After the sign: browsers keep a fragment to themselves.
+        page = f"{self.public_url}/shop/{store.subdomain}#/orders/{{token}}"
         token = self.tokens.token(order["id"])
         url = (store.tracking_page or page).replace("{token}", token)
         return ("Follow your order", url)
+
+    def office_link(
+        self, words: str, store: Store, *path: str
+    ) -> tuple[str, str] | None:
+        """A page of the merchant's dashboard."""
+        if not self.dashboard_url:
+            return None
+        page = "/".join((store.subdomain, *path))
+        return (words, f"{self.dashboard_url}/dashboard/stores/{page}")
 
     def write(self, rows: Rows, mail: Row) -> Letter | None:
         """The letter that is owed; None when what it tells of is gone."""
@@ -50,9 +66,10 @@ class Desk:
         if store is None:
             return None
         try:
-            return WRITERS[mail["template"]](self, rows, store, mail)
+            letter = WRITERS[mail["template"]](self, rows, store, mail)
         except Problem:
             return None
+        return letter and replace(letter, sender=store.name)
 
 
 def merchant_of(store: Store) -> str:
@@ -85,9 +102,10 @@ def _order_received(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
         closing=[
             f"Customer: {who}",
             f"Ship to: {_address(order)}",
-            f"Payment: {order['paymentMethod']}",
+            f"Payment: {METHODS.get(order['paymentMethod'], order['paymentMethod'])}",
             *(["It waits for your confirmation."] if _is_waiting(order) else []),
         ],
+        link=desk.office_link("Open the order", store, "orders", order["id"]),
     )
 
 
@@ -154,6 +172,7 @@ def _payment_reported(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter
             *([same] if other is not None else []),
             "Look for it in your account, then mark the order paid.",
         ],
+        link=desk.office_link("Open the order", store, "orders", order["id"]),
     )
 
 
@@ -169,6 +188,7 @@ def _webhook_disabled(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter
         closing=[
             "New events are kept. Set the webhook ACTIVE again and replay them.",
         ],
+        link=desk.office_link("Open the webhook", store, "api", "webhooks", row["id"]),
     )
 
 

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import * as cart from "./cart.js";
 import { announce, h } from "./elements.js";
-import { decimal, minor, money } from "./format.js";
+import { decimal, freight, minor, money } from "./format.js";
 import { sentence, title } from "./problems.js";
 
 export class Bill {
@@ -36,7 +36,7 @@ export class Bill {
     Object.assign(this, { shipping, words });
     if (this.code) await this.check(this.code).catch(() => this.forget());
     this.draw();
-    announce(shipping === null ? words : `Shipping ${money(shipping)}, total ${this.total()}`);
+    announce(shipping === null ? words : `Shipping ${freight(shipping)}, total ${this.total()}`);
   }
 
   /** Ask what a code takes off; throws the refusal. */
@@ -67,7 +67,7 @@ export class Bill {
   }
 
   draw() {
-    const sent = this.shipping === null ? this.words : money(this.shipping);
+    const sent = this.shipping === null ? this.words : freight(this.shipping);
     const known = this.shipping !== null;
     this.due.textContent = this.total();
     this.node.replaceChildren(

@@ -39,6 +39,11 @@ export function money(text) {
   }
 }
 
+/** What shipping costs: nothing reads better as a word. */
+export function freight(text) {
+  return minor(text) > 0 ? money(text) : "Free";
+}
+
 export function moment(text) {
   const shape = { dateStyle: "long", timeStyle: "short" };
   return new Intl.DateTimeFormat(locale, shape).format(new Date(text));

@@ -4,7 +4,7 @@ import { ask, freshKey } from "./api.js";
 import { pair } from "./bill.js";
 import { announce, h, heading, merchantLink } from "./elements.js";
 import { clearFlaws, documentOf, field, showFlaws, watchFlaws } from "./fields.js";
-import { minor, moment, money, words } from "./format.js";
+import { decimal, freight, minor, moment, money, words } from "./format.js";
 import { isOurs, picture } from "./pictures.js";
 import { notice, title } from "./problems.js";
 
@@ -51,8 +51,13 @@ async function look(page) {
 }
 
 function says(data) {
-  const waits = data.awaitingConfirmation ? " The shop will confirm it." : "";
-  return (STATUS[data.status] ?? words(data.status)) + waits;
+  const first = STATUS[data.status] ?? words(data.status);
+  if (data.awaitingConfirmation) return `${first} The shop will confirm it.`;
+  return owes(data) && !data.payment.report ? `${first} Please pay for it below.` : first;
+}
+
+function owes({ payment, financialStatus, status }) {
+  return Boolean(payment) && financialStatus === "PENDING" && status !== "CANCELLED";
 }
 
 function draw(page, data) {
@@ -81,8 +86,7 @@ function status(data) {
 
 function toPay(page, data) {
   const { payment } = data;
-  const open = data.financialStatus === "PENDING" && data.status !== "CANCELLED";
-  if (!payment || !open) return null;
+  if (!owes(data)) return null;
   return h("section", { class: "pay" },
     h("h2", {}, "Scan & Pay"),
     h("p", { class: "due" }, "Amount due ", h("strong", {}, money(payment.amountDue))),
@@ -164,18 +168,21 @@ function parcel({ trackingCompany, trackingNumber, trackingUrl, shippedAt }) {
 function items(data) {
   return h("ul", { class: "lines small" }, data.items.map((item) => {
     const image = item.imageUrl ? { url: item.imageUrl } : null;
+    // Before the discount, which stands among the sums.
+    const full = decimal(minor(item.unitPrice) * item.quantity);
     return h("li", {}, h("div", { class: "thumb" }, picture(item.title, image)),
       h("div", { class: "words" }, h("p", {}, title(item)),
         h("p", { class: "muted" }, `${item.quantity} × ${money(item.unitPrice)}`)),
-      h("p", { class: "price" }, money(item.total)));
+      h("p", { class: "price" }, money(full)));
   }));
 }
 
 function totals({ totals: sums }) {
   const always = ["subtotal", "shipping", "total"];
-  const shown = TOTALS.filter(([name]) => always.includes(name) || minor(sums[name]) > 0);
-  return h("dl", {}, shown.map(([name, label]) => {
+  const listed = TOTALS.filter(([name]) => always.includes(name) || minor(sums[name]) > 0);
+  return h("dl", {}, listed.map(([name, label]) => {
     const sign = name === "discount" ? "−" : "";
-    return pair(label, sign + money(sums[name]), name === "total" ? "total" : "");
+    const shown = name === "shipping" ? freight(sums[name]) : sign + money(sums[name]);
+    return pair(label, shown, name === "total" ? "total" : "");
   }));
 }
