@@ -59,6 +59,7 @@ def check_out(
 ) -> Document:
     """Place the order at catalogue prices, or refuse it whole."""
     lines = _lines(tx, store, cart)
+    placing.check_sum(lines)
     bargain = _bargain(tx, store, cart, lines)
     if bargain is not None:
         lines = _reduced(lines, bargain.goods_off)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backhaul_reference.documents import Document, encode_text
-from backhaul_reference.problems import Problem
+from backhaul_reference.money import MAX_MINOR
+from backhaul_reference.problems import Flaw, Problem, invalid
 from backhaul_reference.state import customers, events, order_views, stock
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.database import Row
@@ -179,6 +180,12 @@ def _out_of_stock(
         if line.variant_id in short
     ]
     return Problem(409, "OUT_OF_STOCK", "there is not enough stock", items=items)
+
+
+def check_sum(lines: Sequence[Line]) -> None:
+    """422 for an order that costs more than any amount of money may be."""
+    if sum(line.unit_price * line.quantity for line in lines) > MAX_MINOR:
+        raise invalid([Flaw("/items", "TOO_BIG", "cost too much together")])
 
 
 def line_of(

@@ -61,6 +61,7 @@ class SentOrder:
 
 def record(tx: Tx, store: Store, source: Source, sent: SentOrder) -> Document:
     lines = _lines(tx, store, sent.lines)
+    placing.check_sum(lines)
     draft = Draft(
         lines=lines,
         totals=_totals(lines, sent.totals),
