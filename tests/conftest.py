@@ -14,6 +14,8 @@ import pytest
 from loguru import logger
 
 from support import session
+from support.described import flaws_of
+from support.exchanges import HEARD
 from support.loop_guard import LONGEST_SECONDS, LoopGuard
 from support.requirements import everything_is_required
 
@@ -99,6 +101,16 @@ def _log_is_kept() -> Iterator[None]:
     root.setLevel(level)
     with contextlib.suppress(ValueError):
         logger.remove(sink)
+
+
+@pytest.fixture(autouse=True)
+def _answers_are_described() -> Iterator[None]:
+    """Fail a test to which a reference server said what its document does not say."""
+    yield
+    found = [flaw for exchange in HEARD.take() for flaw in flaws_of(exchange)]
+    if found:
+        lines = [f"{len(found)} flaws in what the reference server answered", *found]
+        pytest.fail("\n".join(lines[:20]), pytrace=False)
 
 
 @pytest.fixture(autouse=True)

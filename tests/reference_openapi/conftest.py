@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.exchanges import Recorder
 from support.reference_shop import Receiver, Shop, open_receiver, open_shop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+UNHEARD = Recorder(lambda exchange: None)
+"""The fuzzer holds every answer to the document itself."""
 CURRENCY = "UPDATE store SET currency = 'KWD'"
 
 
 @asynccontextmanager
 async def open_dinar_shop(folder: Path, *, limits: bool) -> AsyncIterator[Shop]:
-    async with open_shop(folder / "data", fixture="demo", limits=limits) as opened:
+    async with open_shop(
+        folder / "data", fixture="demo", limits=limits, recorder=UNHEARD
+    ) as opened:
         await opened.running.platform.writer.run(lambda tx: tx.run(CURRENCY))
         yield opened
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reference_openapi.conversation import Conversation
 
+UNSHOWN = ("service.", "preflight.")
 SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]+")
 TOKEN = re.compile(r'("trackingToken": ")[\w-]+')
 
@@ -18,7 +19,7 @@ def record(talk: Conversation) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in talk.exchanges:
         operation = talk.operation(one)
-        if one.reply.status >= 300 or operation.startswith("service."):
+        if one.reply.status >= 300 or operation.startswith(UNSHOWN):
             continue
         example = {"answer": one.reply.body}
         if one.sent is not None:

@@ -22,19 +22,6 @@ from support.reference_shop import subscribe
 if TYPE_CHECKING:
     from support.reference_shop import Receiver, Reply, Shop
 
-# RFC 9457, appendix A, and the members that this platform adds.
-PROBLEM = {
-    "type": "object",
-    "required": ["type", "title", "status", "code", "requestId", "errors"],
-    "properties": {
-        "type": {"type": "string", "format": "uri-reference"},
-        "title": {"type": "string"},
-        "status": {"type": "integer", "minimum": 100, "maximum": 599},
-        "detail": {"type": "string"},
-        "instance": {"type": "string", "format": "uri-reference"},
-        "code": {"type": "string", "pattern": "^[A-Z][A-Z_]+$"},
-    },
-}
 STRUCTURED = {"RateLimit": List, "RateLimit-Policy": List}
 EXAMPLES = Path(document.__file__).with_name("examples.json")
 SUMMER = {"title": "Summer", "published": True}
@@ -75,16 +62,6 @@ async def test_examples_are_those_of_a_run(shop: Shop, receiver: Receiver) -> No
         EXAMPLES.write_text(json.dumps(made, indent=1) + "\n")
     kept = json.loads(EXAMPLES.read_text())
     assert shape(kept) == shape(made)
-
-
-async def test_every_error_is_a_problem(shop: Shop, receiver: Receiver) -> None:
-    talk = await walked(shop, receiver)
-    refused = [one.reply for one in talk.exchanges if one.reply.status >= 400]
-    assert len(refused) > 8
-    for reply in refused:
-        assert reply.headers["Content-Type"].startswith("application/problem+json")
-        OAS31Validator(PROBLEM).validate(reply.body)
-        assert reply.body["status"] == reply.status
 
 
 async def test_deliveries_verify_and_match_the_webhooks_section(

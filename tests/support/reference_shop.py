@@ -15,6 +15,7 @@ from backhaul_reference.server import Running, World, start
 from backhaul_reference.state.events import TOPICS
 from backhaul_reference.webhooks.schedule import Schedule
 from support import session as test_session
+from support.exchanges import HERE, Recorder, recording
 
 ADDRESS = {"address1": "12 MG Road", "city": "Pune", "country": "IN", "zip": "411001"}
 CUSTOMER = {"name": "Asha Rao", "email": "asha@example.com"}
@@ -126,6 +127,7 @@ async def open_shop(
     private: bool = True,
     world: World | None = None,
     smtp_port: int | None = None,
+    recorder: Recorder = HERE,
 ) -> AsyncIterator[Shop]:
     options = Options(
         data=data,
@@ -137,7 +139,7 @@ async def open_shop(
         allow_private_webhook_targets=private,
         smtp=None if smtp_port is None else ("127.0.0.1", smtp_port),
     )
-    running = await start(options, world)
+    running = await start(options, world, [recording(recorder)])
     test_session.issued(running.access.api_key, running.access.control_token)
     try:
         connector = aiohttp.TCPConnector(limit=0)

@@ -13,10 +13,12 @@ from backhaul_reference.openapi import (
     order_answers,
 )
 from backhaul_reference.openapi.answers import Success
-from backhaul_reference.openapi.parameters import parameters
+from backhaul_reference.openapi.parameters import parameters, places
+from backhaul_reference.openapi.preflight import preflight
 from backhaul_reference.openapi.refusals import PROBLEM, V1, refusals
 from backhaul_reference.openapi.requests import request_schema
 from backhaul_reference.openapi.service import SERVICE
+from backhaul_reference.storefront.routes import OPEN_PREFIXES
 from backhaul_reference.web.bodies import Body
 from backhaul_reference.web.endpoint import Endpoint
 
@@ -45,6 +47,10 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
     for endpoint in endpoints:
         operations = paths.setdefault(endpoint.path, {})
         operations[endpoint.method.lower()] = _operation(endpoint, schemas, examples)
+    for path in paths:
+        if path.startswith(OPEN_PREFIXES):
+            methods = [method.upper() for method in paths[path]]
+            paths[path]["options"] = preflight(path, methods, places(path))
     return {
         "openapi": "3.1.0",
         "info": {"title": "Store platform", "version": "v1"},

@@ -26,12 +26,14 @@ PROBLEM = object_of(
     errors=list_of(FLAW),
 )
 UNKNOWN_KEY = ("API_KEY_MISSING", "API_KEY_INVALID")
+NOT_OFFERED = ("METHOD_NOT_ALLOWED",)
+"""Answered to other methods, which the path does not list; here to say how."""
 NOT_ALLOWED = ("INSUFFICIENT_SCOPE", "STORE_INACTIVE")
 
 
 def refusals(endpoint: Endpoint, success: Success) -> Document:
     return {
-        str(status): _refusal(status, codes)
+        str(status): refusal(status, *codes)
         for status, codes in codes_of(endpoint, success).items()
         if codes
     }
@@ -53,6 +55,7 @@ def codes_of(endpoint: Endpoint, success: Success) -> Codes:
         401: UNKNOWN_KEY if keyed else ("LOGIN_REQUIRED",) if success.login else (),
         403: NOT_ALLOWED if keyed else (),
         404: _missing(success, keyed=keyed),
+        405: NOT_OFFERED,
         408: ("BODY_TIMEOUT",) if writes else (),
         409: tuple(success.conflicts),
         413: ("BODY_TOO_LARGE",) if writes else (),
@@ -84,7 +87,7 @@ def _media(*, writes: bool, body: bool) -> tuple[str, ...]:
     return (*media, "UNSUPPORTED_ENCODING")
 
 
-def _refusal(status: int, codes: tuple[str, ...]) -> Document:
+def refusal(status: int, *codes: str) -> Document:
     return {
         "description": TITLES.get(status, "The request failed"),
         "headers": headers(status),
