@@ -47,6 +47,13 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 
 @pytest.fixture
+async def strict_shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """A second shop, which limits how often it may be asked."""
+    async with open_shop(tmp_path / "strict", fixture="demo", limits=True) as opened:
+        yield opened
+
+
+@pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
     async with open_receiver() as opened:
         yield opened

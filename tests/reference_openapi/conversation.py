@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,16 +50,20 @@ class Conversation:
     ) -> Reply:
         headers = headers | (more or {})
         url = self.shop.running.access.public_url
-        reply = await self.shop.ask(method, url + path, headers, json=sent)
+        body = {"data": BytesIO(sent)} if isinstance(sent, bytes) else {"json": sent}
+        reply = await self.shop.ask(method, url + path, headers, **body)
         self.exchanges.append(Exchange(method, path, sent, reply))
         return reply
 
     def operation(self, one: Exchange) -> str:
         """The operation's name in the document."""
-        plain, paths = one.path.partition("?")[0], self.document["paths"]
+        return str(self.offered(one.path)[one.method.lower()]["operationId"])
+
+    def offered(self, path: str) -> Any:
+        """What the document offers on a path."""
+        plain, paths = path.partition("?")[0], self.document["paths"]
         fitting = [path for path in paths if re.fullmatch(_pattern(path), plain)]
-        path = min(fitting, key=lambda path: path.count("{"))
-        return str(paths[path][one.method.lower()]["operationId"])
+        return paths[min(fitting, key=lambda path: path.count("{"))]
 
 
 def _pattern(path: str) -> str:
