@@ -41,10 +41,11 @@ async def _names(talk: Conversation) -> Any:
     variant = {"id": other["variants"][0]["id"], "price": "10.00"}
     for name, value in named.items():
         await talk.v1("POST", "/products", body | {name: value})
-        change = {"variants": [variant | {name: value}]} if name == "sku" else {}
-        await talk.v1("PUT", f"/products/{other['id']}", change or {name: value})
-    change = {"variants": [variant | {"stock": 5}]}
-    await talk.v1("PUT", f"/products/{other['id']}", change)
+    for change in (
+        *({"handle": "desk"}, {"externalId": "ERP-1"}),
+        *({"variants": [variant | one]} for one in ({"sku": "DESK"}, {"stock": 5})),
+    ):
+        await talk.v1("PUT", f"/products/{other['id']}", change)
     key = {"Idempotency-Key": "desk-1"}
     for title in ("Chair", "Stool"):
         await talk.v1("POST", "/products", body | {"title": title}, more=key)
@@ -52,14 +53,15 @@ async def _names(talk: Conversation) -> Any:
 
 
 async def _stock(talk: Conversation, desk: Any) -> None:
-    one = {"productId": desk["id"]}
+    one: dict[str, Any] = {"productId": desk["id"]}
     for change in (
         *({"adjustment": -999}, {"adjustment": -1, "expectedStock": 7}),
         {"adjustment": -1, "variantId": "nothing"},
     ):
         await talk.v1("POST", "/inventory/adjust", one | change)
-    for change in ({"variantId": "nothing"}, {"expectedStock": 7}):
-        await talk.v1("POST", "/inventory/set", one | {"stock": 9} | change)
+    nine: dict[str, Any] = one | {"stock": 9}
+    for wrong in ({"variantId": "nothing"}, {"expectedStock": 7}):
+        await talk.v1("POST", "/inventory/set", nine | wrong)
     await talk.v1("POST", "/inventory/set", one | {"stock": MOST})
     await talk.v1("POST", "/inventory/adjust", one | {"adjustment": 1})
 

@@ -127,7 +127,7 @@ async def open_shop(
     private: bool = True,
     world: World | None = None,
     smtp_port: int | None = None,
-    recorder: Recorder = HERE,
+    recorder: Recorder | None = HERE,
 ) -> AsyncIterator[Shop]:
     options = Options(
         data=data,
@@ -139,7 +139,8 @@ async def open_shop(
         allow_private_webhook_targets=private,
         smtp=None if smtp_port is None else ("127.0.0.1", smtp_port),
     )
-    running = await start(options, world, [recording(recorder)])
+    around = [] if recorder is None else [recording(recorder)]
+    running = await start(options, world, around)
     test_session.issued(running.access.api_key, running.access.control_token)
     try:
         connector = aiohttp.TCPConnector(limit=0)
