@@ -15,6 +15,8 @@ import pytest
 from loguru import logger
 
 from support import session, tracking
+from support.described import flaws_of
+from support.exchanges import HEARD
 from support.loop_guard import LONGEST_SECONDS, LoopGuard, on_purpose
 from support.requirements import everything_is_required
 
@@ -110,6 +112,16 @@ def _tokens_stay_where_they_belong(request: pytest.FixtureRequest) -> Iterator[N
     if isinstance(folder, Path):
         with on_purpose():
             tracking.check_servers(folder)
+
+
+@pytest.fixture(autouse=True)
+def _answers_are_described() -> Iterator[None]:
+    """Fail a test to which a reference server said what its document does not say."""
+    yield
+    found = [flaw for exchange in HEARD.take() for flaw in flaws_of(exchange)]
+    if found:
+        lines = [f"{len(found)} flaws in what the reference server answered", *found]
+        pytest.fail("\n".join(lines[:20]), pytrace=False)
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,10 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 import uvloop
+from aiohttp.typedefs import Middleware
 
 from backhaul_reference import arguments
 from backhaul_reference.access import FolderInUseError
@@ -28,7 +30,7 @@ REFUSALS: dict[type[Exception], tuple[int, str]] = {
 }
 
 
-def main() -> int:
+def main(around: Sequence[Middleware] = ()) -> int:
     options = arguments.parse()
     logging.basicConfig(
         stream=sys.stderr,
@@ -37,7 +39,7 @@ def main() -> int:
     )
     os.umask(0o077)
     try:
-        uvloop.run(serve(options))
+        uvloop.run(serve(options, around))
     except tuple(REFUSALS) as error:
         code, words = REFUSALS[type(error)]
         say(sys.stderr.fileno(), words.format(error))
@@ -45,13 +47,13 @@ def main() -> int:
     return 0
 
 
-async def serve(options: Options) -> None:
+async def serve(options: Options, around: Sequence[Middleware]) -> None:
     """Run until a signal asks to stop."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    running = await start(options)
+    running = await start(options, around=around)
     say(sys.stdout.fileno(), f"public {running.access.public_url}")
     say(sys.stdout.fileno(), f"control {running.access.control_url}")
     await asked.wait()

@@ -1,8 +1,10 @@
 """The public listener: the storefront, v1, and what robots and monitors ask."""
 
+from collections.abc import Sequence
 from functools import cache
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from backhaul_reference.admin_v1 import routes as v1_routes
 from backhaul_reference.context import PLATFORM, Platform
@@ -21,9 +23,12 @@ ROBOTS = "User-agent: *\nDisallow: /storefront/orders/track/\n"
 OFFERED = (*storefront_routes.ENDPOINTS, quotes.QUOTE, *v1_routes.ENDPOINTS)
 
 
-def public_app(platform: Platform) -> web.Application:
+def public_app(
+    platform: Platform, around: Sequence[Middleware] = ()
+) -> web.Application:
     app = web.Application(
         middlewares=[
+            *around,
             storefront_routes.allow_browsers,
             fail_as_asked,
             answer_by_quirks,

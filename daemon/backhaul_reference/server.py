@@ -3,12 +3,13 @@
 import asyncio
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 import aiohttp
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from backhaul_reference import listening, quirks, tasks
 from backhaul_reference.access import Access, Folder
@@ -67,13 +68,23 @@ class Running:
         await self.stack.aclose()
 
 
-async def start(options: Options, world: World | None = None) -> Running:
-    """Bind, open the state, serve; raises before anything is served."""
+async def start(
+    options: Options, world: World | None = None, around: Sequence[Middleware] = ()
+) -> Running:
+    """Bind, open the state, serve; raises before anything is served.
+
+    `around` is put around every request to the public listener, the first outermost.
+    """
     async with AsyncExitStack() as stack:
-        return await _start(options, world or real_world(), stack)
+        return await _start(options, world or real_world(), around, stack)
 
 
-async def _start(options: Options, world: World, stack: AsyncExitStack) -> Running:
+async def _start(
+    options: Options,
+    world: World,
+    around: Sequence[Middleware],
+    stack: AsyncExitStack,
+) -> Running:
     clock = VirtualClock(world.clock)
     world = replace(world, clock=clock)
     words, faults = quirks.parse(options.quirks), Faults()
@@ -109,7 +120,7 @@ async def _start(options: Options, world: World, stack: AsyncExitStack) -> Runni
     )
     listed = await writer.run(lambda tx: take_roll(tx, options, platform, folder))
     token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
-    await _serve(public_app(platform), public, stack)
+    await _serve(public_app(platform, around), public, stack)
     access = Access(
         public_url=listening.url_of(public),
         control_url=listening.url_of(control),

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from support.reference_shop import Received, Receiver, Shop, subscribe
+from support.reference_shop import Received, Receiver, Reply, Shop, subscribe
 
 FAULTS = "/stores/demo/faults"
 HANGS_UP = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
@@ -217,3 +217,52 @@ async def test_signatures_are_spoilt(shop: Shop, receiver: Receiver) -> None:
     assert wrong.body == right.body
     listed = (await shop.control("GET", FAULTS)).data
     assert (listed[0]["topic"], listed[0]["fired"]) == ("*", 1)
+
+
+async def quoted(shop: Shop, **headers: str) -> Reply:
+    """Ask what delivery costs; the store is named in the body alone."""
+    body = {
+        "storeId": shop.running.access.store_id,
+        "items": [{"productId": "p", "quantity": 1, "price": "10.00"}],
+        "address": {"country": "IN"},
+    }
+    url = shop.running.access.public_url + "/api/shipping/calculate"
+    return await shop.ask("POST", url, headers, json=body)
+
+
+@pytest.mark.parametrize("route", ["*", "/api/shipping/calculate"])
+async def test_quotes_are_refused_by_faults(shop: Shop, route: str) -> None:
+    await arm(shop, {"fault": "rate429", "count": 2, "burst": 2, "route": route})
+    assert [(await quoted(shop)).status for _ in range(3)] == [429, 429, 200]
+    await arm(shop, {"fault": "5xx", "status": 502, "count": 1, "route": route})
+    assert [(await quoted(shop)).status for _ in range(2)] == [502, 200]
+    await arm(shop, {"fault": "html", "count": 1, "route": route})
+    assert "Bad Gateway" in (await quoted(shop)).body
+    for fault in ("refuse", "drop-after-commit"):
+        await arm(shop, {"fault": fault, "count": 1, "route": route})
+        with pytest.raises(HANGS_UP):
+            await quoted(shop)
+    await arm(shop, {"fault": "truncate", "count": 1, "route": route})
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await quoted(shop)
+    assert (await quoted(shop)).status == 200
+
+
+async def test_quotes_wait_for_the_clock(shop: Shop) -> None:
+    await arm(shop, {"fault": "latency", "seconds": 3600, "count": 1})
+    waiting = asyncio.create_task(quoted(shop))
+    while await fired(shop) != [1]:
+        pass
+    assert not waiting.done()
+    await shop.control("POST", "/clock", {"advance": 3600})
+    assert (await waiting).status == 200
+
+
+async def test_a_quote_whose_body_is_broken_is_struck_by_the_headers_store(
+    shop: Shop,
+) -> None:
+    await arm(shop, {"fault": "5xx"})
+    url = shop.running.access.public_url + "/api/shipping/calculate"
+    for raw in (b"{", b"{}"):
+        headers = {"x-subdomain": "demo", "Content-Type": "application/json"}
+        assert (await shop.ask("POST", url, headers, data=raw)).status == 503

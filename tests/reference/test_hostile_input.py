@@ -1,5 +1,6 @@
 """What fuzzers send: each gets a plain refusal, never a failure of the server."""
 
+import asyncio
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from yarl import URL
 
 from backhaul_reference import instants, money
 from backhaul_reference.documents import decode_object, encode
@@ -100,6 +102,31 @@ async def test_wrong_types_in_orders(shop: Shop, member: str, value: Any) -> Non
     reply = await shop.shopper("POST", "/orders", {**body, member: value})
     assert reply.status == 422
     assert all(one["pointer"].startswith(f"/{member}") for one in reply.body["errors"])
+
+
+async def test_an_order_beyond_all_money_is_refused(shop: Shop) -> None:
+    price = "999999999999.00"
+    line = {"title": "Gold", "quantity": 1_000_000, "price": price}
+    refused = await shop.v1("POST", "/orders", {"items": [line] * 500})
+    product = await shop.product(stock=100_000, price=price)
+    many = await shop.shopper("POST", "/orders", cart(product, 999))
+    for reply in (refused, many):
+        assert (reply.status, reply.code) == (422, "VALIDATION_ERROR")
+        assert [one["code"] for one in reply.body["errors"]] == ["TOO_BIG"]
+    assert (await shop.v1("GET", "/orders")).data == []
+
+
+async def test_what_is_no_http_is_refused_without_a_failure(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = URL(shop.running.access.public_url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Null: \x00\r\n\r\n")
+    assert (await reader.readline()).split()[1] == b"400"
+    await reader.read()
+    writer.close()
+    assert "method=UNKNOWN route=- status=400" in caplog.text
+    assert "Unhandled exception" not in caplog.text
 
 
 json_values = st.recursive(

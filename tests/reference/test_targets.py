@@ -1,5 +1,6 @@
 """Which addresses may be subscribed and called: the table, and the connect."""
 
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from backhaul_reference.webhooks.targets import (
+    ADDRESS,
     PrivateTargetError,
     PublicResolver,
     is_public_ip,
@@ -126,3 +128,38 @@ async def test_an_address_that_turned_private_is_not_called(
 def test_what_is_no_address_is_said() -> None:
     with pytest.raises(ValueError, match="does not appear"):
         is_public_ip("erp.example")
+
+
+@pytest.mark.parametrize(
+    ("host", "accepted"),
+    [
+        *(
+            (host, True)
+            for host in ("erp", "ERP.example.", "my_erp.example", "1and1.de")
+        ),
+        *((host, True) for host in ("8.8.8.8:65529", "erp.example:1", "255.0.0.1")),
+        *(
+            (f"[{ip}]", True)
+            for ip in ("2606:4700::1111", "::1", "1::", "1:2:3:4:5:6:7:8")
+        ),
+        *(
+            (host, False)
+            for host in ("", "-erp", "erp-", "a..b", "a b", "a@b", "a:b@c")
+        ),
+        *((host, False) for host in ("256.0.0.1", "1.2.3", "0x7f.1", "2130706433")),
+        *(
+            (host, False)
+            for host in ("erp:0", "erp:65536", "erp:x", "[::g]", "[1::2::3]")
+        ),
+        *(
+            (f"[{ip}]", False)
+            for ip in ("1:2:3", "1:2:3:4:5:6:7:8:9", "v1.x", "::1%lo")
+        ),
+    ],
+)
+@pytest.mark.parametrize("rest", ["", "/hook?a=*&b#c"])
+def test_which_addresses_have_the_form(host: str, rest: str, accepted: bool) -> None:
+    address = f"https://{host}{rest}"
+    assert bool(re.search(ADDRESS, address)) is accepted
+    if accepted:
+        assert refusal(address, allow_private=True) is None

@@ -18,7 +18,10 @@ CURRENCY = "UPDATE store SET currency = 'KWD'"
 
 @asynccontextmanager
 async def open_dinar_shop(folder: Path, *, limits: bool) -> AsyncIterator[Shop]:
-    async with open_shop(folder / "data", fixture="demo", limits=limits) as opened:
+    """Not recorded: the fuzzer holds every answer to the document itself."""
+    async with open_shop(
+        folder / "data", fixture="demo", limits=limits, recorder=None
+    ) as opened:
         await opened.running.platform.writer.run(lambda tx: tx.run(CURRENCY))
         yield opened
 
@@ -38,6 +41,13 @@ async def limited_shop(tmp_path: Path) -> AsyncIterator[Shop]:
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with open_shop(tmp_path / "data", fixture="demo") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def strict_shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """A second shop, which limits how often it may be asked."""
+    async with open_shop(tmp_path / "strict", fixture="demo", limits=True) as opened:
         yield opened
 
 

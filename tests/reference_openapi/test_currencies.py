@@ -1,21 +1,25 @@
-"""Fraction digits of currencies, held to the published list."""
+"""Fraction digits of currencies, held to the list that ISO 4217 publishes."""
 
 from __future__ import annotations
 
-from backhaul_reference.money import exponent_of
+from iso4217 import Currency
 
-# ISO 4217 list one (SIX Interbank Clearing), column "minor unit", where it is not 2;
-# without the funds codes CLF and UYW (4), which nobody pays a shop with.
-PUBLISHED = {
-    **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW"), 0),
-    **dict.fromkeys(("PYG", "RWF", "UGX", "UYI", "VND", "VUV"), 0),
-    **dict.fromkeys(("XAF", "XOF", "XPF"), 0),
-    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
-}
-TWO = ("INR", "EUR", "USD", "GBP", "IDR", "HUF", "TWD", "MGA", "MRU", "NPR", "LKR")
+from backhaul_reference.money import DEFAULT_EXPONENT, MAX_EXPONENT, exponent_of
+
+FUNDS = {"CLF", "UYW"}
+"""Four digits; units of account, which nobody pays a shop with."""
 
 
 def test_exponents_are_those_of_iso_4217() -> None:
-    found = {code: exponent_of(code) for code in PUBLISHED}
-    assert found == PUBLISHED
-    assert {exponent_of(code) for code in TWO} == {2}
+    published = {
+        one.code: one.exponent
+        for one in Currency
+        if one.exponent is not None and one.code not in FUNDS
+    }
+    assert len(published) > 150
+    assert {code: exponent_of(code) for code in published} == published
+    assert max(published.values()) == MAX_EXPONENT
+
+
+def test_what_the_list_does_not_know_has_two_digits() -> None:
+    assert exponent_of("ZZZ") == DEFAULT_EXPONENT

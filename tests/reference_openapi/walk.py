@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from support.reference_shop import cart
@@ -9,6 +10,7 @@ from support.reference_shop import cart
 if TYPE_CHECKING:
     from reference_openapi.conversation import Conversation
 
+ORIGIN = {"Origin": "https://shop.example"}
 NOBODY = {"Authorization": "Bearer nobody"}
 
 
@@ -38,6 +40,9 @@ async def walk(talk: Conversation, address: str) -> None:
     await talk.v1("DELETE", f"/webhooks/{hook}")
     for path in ("/healthz", "/robots.txt", "/openapi.json"):
         await talk.ask("GET", path, None, {})
+    for path, offered in talk.document["paths"].items():
+        if "options" in offered:
+            await talk.ask("OPTIONS", re.sub(r"\{\w+\}", "x", path), None, ORIGIN)
 
 
 async def _catalogue(talk: Conversation) -> Any:
@@ -139,12 +144,12 @@ async def _errors(talk: Conversation, product: Any) -> None:
     refused = (
         await talk.v1("GET", "/products", more=NOBODY),
         await talk.v1("GET", "/products/nothing"),
-        await talk.v1("POST", "/products", {"title": ""}, valid=False),
-        await talk.v1("GET", "/products?limit=1000", valid=False),
+        await talk.v1("POST", "/products", {"title": ""}),
+        await talk.v1("GET", "/products?limit=1000"),
         await talk.shopper("GET", "/products/nothing"),
         await talk.shopper("GET", "/store", more={"x-subdomain": "nowhere"}),
         await talk.shopper("POST", "/orders", cart(product, 900)),
-        await talk.shopper("POST", "/orders", {}, valid=False),
+        await talk.shopper("POST", "/orders", {}),
     )
     found = [reply.status for reply in refused]
     assert found == [401, 404, 422, 422, 404, 404, 409, 422]

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from support import session, tracking
+from support.exchanges import HEARD, VARIABLE
 from support.loop_guard import on_purpose
+
+TESTS = Path(__file__).parents[1]
 
 START_SECONDS = 20
 STOP_SECONDS = 10
@@ -124,9 +127,14 @@ class ReferenceProcess:
 
     def _start(self, arguments: Sequence[str]) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "backhaul_reference"]
+        command = [sys.executable, "-m", "support.recorded_reference"]
         command += ["--data", str(self.data_dir), *arguments]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            VARIABLE: str(HEARD.file()),
+        }
         session.keep_log(self.log)
         with self.log.open("a") as log:
             self.process = subprocess.Popen(

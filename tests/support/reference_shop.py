@@ -17,6 +17,7 @@ from backhaul_reference.state.events import TOPICS
 from backhaul_reference.webhooks.schedule import Schedule
 from support import session as test_session
 from support import tracking
+from support.exchanges import HERE, Recorder, recording
 
 ADDRESS = {"address1": "12 MG Road", "city": "Pune", "country": "IN", "zip": "411001"}
 CUSTOMER = {"name": "Asha Rao", "email": "asha@example.com"}
@@ -131,6 +132,7 @@ async def open_shop(
     smtp_port: int | None = None,
     smtp_tls: Tls = "auto",
     smtp_login: Path | None = None,
+    recorder: Recorder | None = HERE,
 ) -> AsyncIterator[Shop]:
     options = Options(
         data=data,
@@ -145,7 +147,8 @@ async def open_shop(
         smtp_tls=smtp_tls,
         smtp_login=smtp_login,
     )
-    running = await start(options, world)
+    around = [] if recorder is None else [recording(recorder)]
+    running = await start(options, world, around)
     test_session.issued(running.access.api_key, running.access.control_token)
     try:
         connector = aiohttp.TCPConnector(limit=0)

@@ -14,22 +14,11 @@ from backhaul_reference.state.events import TOPICS
 from backhaul_reference.state.writer import Tx
 from backhaul_reference.web import queries
 from backhaul_reference.web.answers import data_answer, page_answer
-from backhaul_reference.web.bodies import Body, OptionalText, Printable, Upper
+from backhaul_reference.web.bodies import Body, OptionalText, Upper
 from backhaul_reference.web.endpoint import Answer, Call, Endpoint
 from backhaul_reference.webhooks import targets
 
-# A name or IPv4 address, a port, a path; more is accepted, such as [IPv6] addresses.
-LABEL = "[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
-BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-HOST = rf"({LABEL}(\.{LABEL})*|{BYTE}(\.{BYTE}){{3}})"
-PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4})"
-ADDRESS = f"^https?://{HOST}(:{PORT})?(/[A-Za-z0-9._~/-]*)?$"
-Address = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=2048),
-    Printable,
-    Field(json_schema_extra={"pattern": ADDRESS}),
-]
+Address = Annotated[str, StringConstraints(max_length=2048, pattern=targets.ADDRESS)]
 Topic = Annotated[
     str,
     StringConstraints(max_length=64),

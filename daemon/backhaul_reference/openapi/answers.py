@@ -178,7 +178,7 @@ V1 = {
     ),
     "delete_webhook": Success("End a subscription", DELETED, missing=WEBHOOK),
     "rotate_secret": Success(
-        "Make a new secret", _one("WebhookWithSecret"), missing=WEBHOOK
+        "Make a new secret", _one("WebhookWithSecret"), 200, (), WEBHOOK, DISABLED
     ),
     "send_test": Success("Send a test", _one("Delivery"), 202, (), WEBHOOK, DISABLED),
     "replay": Success(

@@ -1,6 +1,7 @@
 """The OpenAPI document, written from the same rows that are served."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from importlib import resources
 
 from backhaul_reference.documents import Document, decode_stored
@@ -13,10 +14,12 @@ from backhaul_reference.openapi import (
     order_answers,
 )
 from backhaul_reference.openapi.answers import Success
-from backhaul_reference.openapi.parameters import parameters
+from backhaul_reference.openapi.parameters import QUERIES, parameters, places
+from backhaul_reference.openapi.preflight import preflight
 from backhaul_reference.openapi.refusals import PROBLEM, V1, refusals
 from backhaul_reference.openapi.requests import request_schema
 from backhaul_reference.openapi.service import SERVICE
+from backhaul_reference.storefront.routes import OPEN_PREFIXES
 from backhaul_reference.web.bodies import Body
 from backhaul_reference.web.endpoint import Endpoint
 
@@ -45,10 +48,18 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
     for endpoint in endpoints:
         operations = paths.setdefault(endpoint.path, {})
         operations[endpoint.method.lower()] = _operation(endpoint, schemas, examples)
+    for path in paths:
+        if path.startswith(OPEN_PREFIXES):
+            methods = [method.upper() for method in paths[path]]
+            paths[path]["options"] = preflight(path, methods, places(path))
+    paths |= deepcopy(SERVICE)
+    for operations in paths.values():
+        for operation in operations.values():
+            _show_refusals(operation, examples)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Store platform", "version": "v1"},
-        "paths": paths | SERVICE,
+        "paths": paths,
         "webhooks": events.webhooks(examples),
         "components": {"schemas": schemas, "securitySchemes": SECURITY},
     }
@@ -75,18 +86,23 @@ def _operation(endpoint: Endpoint, schemas: Document, examples: Document) -> Doc
         "parameters": parameters(endpoint, name, keyed=keyed),
         "responses": {
             str(success.status): _done(endpoint, success, example),
-            **refusals(endpoint, success),
+            **refusals(endpoint, success, asks=name in QUERIES),
         },
         "security": [{"bearer": []}, {"header": []}] if keyed else [],
     }
-    for status, problem in example.get("refusals", {}).items():
-        content = operation["responses"][status]["content"]
-        content["application/problem+json"]["example"] = problem
     if endpoint.scope is not None:
         operation["x-required-scope"] = endpoint.scope
     if endpoint.body is not None:
         operation["requestBody"] = _body(endpoint, endpoint.body, schemas, example)
     return operation
+
+
+def _show_refusals(operation: Document, examples: Document) -> None:
+    """Real problems, as many as were recorded, by their codes."""
+    example = examples.get(operation["operationId"], {})
+    for status, problems in example.get("refusals", {}).items():
+        content = operation["responses"][status]["content"]["application/problem+json"]
+        content["examples"] = {code: {"value": one} for code, one in problems.items()}
 
 
 def _body(

@@ -46,7 +46,14 @@ REPLAYED: Document = {
         "schema": {"type": "string", "enum": ["true"]},
     },
 }
-BY_STATUS = {401: CHALLENGE, 429: RETRY}
+ALLOW: Document = {
+    "Allow": {
+        "description": "The methods that are offered, divided by commas",
+        "required": True,
+        "schema": TEXT,
+    },
+}
+BY_STATUS = {401: CHALLENGE, 405: ALLOW, 429: RETRY}
 
 
 def headers(status: int) -> Document:

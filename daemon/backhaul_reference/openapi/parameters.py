@@ -12,7 +12,7 @@ from backhaul_reference.lifecycle import (
 from backhaul_reference.openapi.headers import IDEMPOTENCY_KEY
 from backhaul_reference.openapi.shapes import one_of
 from backhaul_reference.state.inventory import REASONS
-from backhaul_reference.web.bodies import INSTANT_SENT
+from backhaul_reference.web.bodies import INSTANT_SENT, any_case
 from backhaul_reference.web.endpoint import Endpoint
 from backhaul_reference.web.queries import MAX_LIMIT, MAX_PAGE, MAX_SEARCH, MAX_TEXT
 
@@ -39,15 +39,15 @@ QUERIES: dict[str, Document] = {
         **WINDOW,
         **SINCE,
         "search": SEARCH,
-        "status": one_of(*PRODUCT_STATUSES),
+        "status": any_case(one_of(*PRODUCT_STATUSES)),
         "externalId": FILTER,
     },
     "v1.list_orders": {
         **WINDOW,
         **SINCE,
-        "status": one_of(*STATUSES),
-        "fulfillmentStatus": one_of(*FULFILLMENT_STATUSES),
-        "financialStatus": one_of(*FINANCIAL_STATUSES),
+        "status": any_case(one_of(*STATUSES)),
+        "fulfillmentStatus": any_case(one_of(*FULFILLMENT_STATUSES)),
+        "financialStatus": any_case(one_of(*FINANCIAL_STATUSES)),
         "externalId": FILTER,
     },
     "v1.list_customers": {**WINDOW, **SINCE, "externalId": FILTER},
@@ -57,7 +57,7 @@ QUERIES: dict[str, Document] = {
         "productId": FILTER,
         "variantId": FILTER,
         "orderId": FILTER,
-        "reason": one_of(*REASONS),
+        "reason": any_case(one_of(*REASONS)),
     },
     "v1.list_webhooks": WINDOW,
     "v1.list_deliveries": WINDOW,
@@ -65,7 +65,7 @@ QUERIES: dict[str, Document] = {
 
 
 def parameters(endpoint: Endpoint, operation_id: str, *, keyed: bool) -> list[Document]:
-    found = [_required(name, "path", SEGMENT) for name in PLACE.findall(endpoint.path)]
+    found = places(endpoint.path)
     if not keyed:
         header = _required("x-subdomain", "header", SUBDOMAIN)
         found.append(header | {"required": not endpoint.store_in_body})
@@ -73,6 +73,10 @@ def parameters(endpoint: Endpoint, operation_id: str, *, keyed: bool) -> list[Do
         found.append(_optional("Idempotency-Key", "header", IDEMPOTENCY_KEY))
     queries = QUERIES.get(operation_id, {})
     return found + [_optional(name, "query", one) for name, one in queries.items()]
+
+
+def places(path: str) -> list[Document]:
+    return [_required(name, "path", SEGMENT) for name in PLACE.findall(path)]
 
 
 def _required(name: str, place: str, schema: Document) -> Document:

@@ -26,23 +26,26 @@ PROBLEM = object_of(
     errors=list_of(FLAW),
 )
 UNKNOWN_KEY = ("API_KEY_MISSING", "API_KEY_INVALID")
+NOT_OFFERED = ("METHOD_NOT_ALLOWED",)
+"""Answered to other methods, which the path does not list; here to say how."""
 NOT_ALLOWED = ("INSUFFICIENT_SCOPE", "STORE_INACTIVE")
 
 
-def refusals(endpoint: Endpoint, success: Success) -> Document:
+def refusals(endpoint: Endpoint, success: Success, *, asks: bool) -> Document:
     return {
-        str(status): _refusal(status, codes)
-        for status, codes in codes_of(endpoint, success).items()
+        str(status): refusal(status, *codes)
+        for status, codes in codes_of(endpoint, success, asks=asks).items()
         if codes
     }
 
 
-def codes_of(endpoint: Endpoint, success: Success) -> Codes:
-    """Every code, by its status."""
+def codes_of(endpoint: Endpoint, success: Success, *, asks: bool) -> Codes:
+    """Every code, by its status; `asks` says that there are query parameters."""
     keyed = endpoint.path.startswith(V1)
     writes, repeats = endpoint.method != "GET", endpoint.method == "POST"
     body = endpoint.body is not None
-    store = ("STORE_HEADER_REQUIRED",) if not keyed else ("AMBIGUOUS_CREDENTIALS",)
+    store = () if endpoint.store_in_body else ("STORE_HEADER_REQUIRED",)
+    store = ("AMBIGUOUS_CREDENTIALS",) if keyed else store
     return {
         400: (
             *store,
@@ -53,12 +56,13 @@ def codes_of(endpoint: Endpoint, success: Success) -> Codes:
         401: UNKNOWN_KEY if keyed else ("LOGIN_REQUIRED",) if success.login else (),
         403: NOT_ALLOWED if keyed else (),
         404: _missing(success, keyed=keyed),
+        405: NOT_OFFERED,
         408: ("BODY_TIMEOUT",) if writes else (),
         409: tuple(success.conflicts),
         413: ("BODY_TOO_LARGE",) if writes else (),
         415: _media(writes=writes, body=body),
         422: (
-            *(("VALIDATION_ERROR",) if body or _asks(endpoint) else ()),
+            *(("VALIDATION_ERROR",) if body or asks else ()),
             *success.invalid,
             *(("IDEMPOTENCY_KEY_REUSED",) if repeats else ()),
         ),
@@ -66,10 +70,6 @@ def codes_of(endpoint: Endpoint, success: Success) -> Codes:
         500: ("INTERNAL_ERROR",),
         503: ("STORAGE_UNAVAILABLE",) if writes else (),
     }
-
-
-def _asks(endpoint: Endpoint) -> bool:
-    return endpoint.method == "GET" and endpoint.handle.__name__.startswith("list_")
 
 
 def _missing(success: Success, *, keyed: bool) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def _media(*, writes: bool, body: bool) -> tuple[str, ...]:
     return (*media, "UNSUPPORTED_ENCODING")
 
 
-def _refusal(status: int, codes: tuple[str, ...]) -> Document:
+def refusal(status: int, *codes: str) -> Document:
     return {
         "description": TITLES.get(status, "The request failed"),
         "headers": headers(status),

@@ -2,6 +2,7 @@
 
 from backhaul_reference.documents import Document
 from backhaul_reference.openapi.headers import REQUEST_ID
+from backhaul_reference.openapi.refusals import NOT_OFFERED, refusal
 from backhaul_reference.openapi.shapes import ref
 
 
@@ -15,7 +16,7 @@ def _get(name: str, summary: str, media: str, schema: Document) -> Document:
         "get": {
             "operationId": f"service.{name}",
             "summary": summary,
-            "responses": {"200": done},
+            "responses": {"200": done, "405": refusal(405, *NOT_OFFERED)},
             "security": [],
         }
     }

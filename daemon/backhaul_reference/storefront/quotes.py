@@ -27,15 +27,15 @@ async def quote_shipping(request: web.Request) -> web.StreamResponse:
     """Quote by the body's store; the header may be left out, not contradict it."""
     platform = request.app[PLATFORM]
     named = store_of_header(request)
+    if (failed := await _strike(request, named)) is not None:
+        return failed
     raw = await read_raw(request)
     if request.content_type != "application/json":
         raise Problem(415, "UNSUPPORTED_MEDIA_TYPE", "the body must be JSON")
     document = documents.decode_object(raw)
     store = _store_of_body(request, document)
-    if store is not None:
-        request[ADMITTED] = store
-        if (failed := await faulty_answers.before(request)) is not None:
-            return failed
+    if named is None and (failed := await _strike(request, store)) is not None:
+        return failed
     who = f"{store.id if store else ''} {request.remote}"
     request[EXTRA_HEADERS] |= platform.limits.spend(STOREFRONT_QUOTES, who)
     exponent = store.exponent if store else money.MAX_EXPONENT
@@ -44,6 +44,14 @@ async def quote_shipping(request: web.Request) -> web.StreamResponse:
         raise not_found("STORE")
     call = Call(request, platform, shopper(store), raw, body)
     return await quote(call)
+
+
+async def _strike(request: web.Request, store: Store | None) -> web.Response | None:
+    """The faults of the store that is known first: by the header, else the body."""
+    if store is None:
+        return None
+    request[ADMITTED] = store
+    return await faulty_answers.before(request)
 
 
 async def quote(call: Call) -> web.Response:

@@ -6,7 +6,11 @@ from aiohttp.abc import AbstractAccessLogger
 
 def template_of(request: web.BaseRequest) -> str:
     """The route's template, or a dash where no route answered."""
-    match = getattr(request, "match_info", None)
+    try:
+        match = getattr(request, "match_info", None)
+    except AssertionError:
+        # So aiohttp says that it never routed this, for it was no HTTP.
+        return "-"
     resource = match.route.resource if match is not None else None
     return resource.canonical if resource is not None else "-"
 

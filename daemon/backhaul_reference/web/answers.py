@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 from yarl import URL
@@ -64,7 +65,8 @@ def link_header(url: URL, total: int, window: Window) -> str:
 
 
 def problem_answer(problem: Problem, template: str, request_id: str) -> web.Response:
-    document = problem.document(instance=template, request_id=request_id)
+    # The braces of a template have no place in a URI reference.
+    document = problem.document(instance=quote(template), request_id=request_id)
     return web.Response(
         body=encode(document),
         status=problem.status,

@@ -1,6 +1,7 @@
 """Request bodies: their schema, and every flaw of a body told at once."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
@@ -136,12 +137,37 @@ def _whole(value: Any) -> Any:
     return int(value) if integral else value
 
 
-def _upper(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
+def any_case(schema: Document) -> Document:
+    """The schema of a word of an enumeration, however it is written."""
+    words = schema.get("enum") or [schema["const"]]
+    spelt = "|".join(
+        "".join(
+            f"[{one.upper()}{one.lower()}]" if one.isalpha() else one for one in word
+        )
+        for word in words
+    )
+    return {"anyOf": [schema, {"type": "string", "pattern": f"^({spelt})$"}]}
 
 
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """Text in one case, however it was sent, here and in the published schema."""
+
+    fold: Callable[[str], str]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            lambda value: self.fold(value) if isinstance(value, str) else value,
+            handler(source),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> Document:
+        found = handler(schema)
+        return any_case(found) if {"enum", "const"} & found.keys() else found
 
 
 def _email(text: str) -> str:
@@ -160,8 +186,8 @@ def _instant(value: Any) -> int:
 
 Printable = _Printable()
 WHOLE = BeforeValidator(_whole)
-Upper = BeforeValidator(_upper)
-Lower = BeforeValidator(_lower)
+Upper = _Folded(str.upper)
+Lower = _Folded(str.lower)
 Text = Annotated[str, StringConstraints(min_length=1, max_length=255), Printable]
 OptionalText = Annotated[str, StringConstraints(max_length=255), Printable]
 LongText = Annotated[str, StringConstraints(max_length=20_000), Printable]

@@ -7,6 +7,23 @@ from typing import Any
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+# The last part of a name begins with a letter; else it would be a number.
+NAME = rf"({LABEL}\.)*[A-Za-z]([A-Za-z0-9_-]{{0,61}}[A-Za-z0-9_])?\.?"
+BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+IPV4 = rf"{BYTE}(\.{BYTE}){{3}}"
+GROUP = "[0-9A-Fa-f]{1,4}"
+IPV6 = "|".join(
+    (
+        f"({GROUP}:){{7}}{GROUP}",
+        *(f"({GROUP}:){{1,{n}}}(:{GROUP}){{1,{7 - n}}}" for n in range(1, 7)),
+        f"({GROUP}:){{1,7}}:",
+        f":((:{GROUP}){{1,7}}|:)",
+    )
+)
+PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9])"
+ADDRESS = rf"^https?://({NAME}|{IPV4}|\[({IPV6})\])(:{PORT})?([/?#][!-~]*)?$"
+"""Which addresses can be subscribed, as far as their form decides it."""
 LOCAL_NAMES = ("localhost", ".localhost", ".local", ".internal")
 # Beside what the standard library knows: addresses that stand for an IPv4 address
 # (NAT64, SIIT, IPv4-compatible), site-local, relays, documentation, segment routing.
