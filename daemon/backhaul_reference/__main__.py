@@ -22,6 +22,9 @@ EXIT_CORRUPT = 65
 EXIT_UNAVAILABLE = 69
 EXIT_TEMPORARY = 75
 EXIT_CONFIGURATION = 78
+# SQLite lets go of the interpreter with each statement. The default of 5 ms is how long
+# a busy loop then keeps the writer waiting, at each statement of each order.
+SWITCH_SECONDS = 0.0001
 REFUSALS: dict[type[Exception], tuple[int, str]] = {
     PortInUseError: (EXIT_UNAVAILABLE, "{}"),
     FolderInUseError: (EXIT_TEMPORARY, "another server uses {}"),
@@ -38,6 +41,7 @@ def main(around: Sequence[Middleware] = ()) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     os.umask(0o077)
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         uvloop.run(serve(options, around))
     except tuple(REFUSALS) as error:
