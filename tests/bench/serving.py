@@ -17,6 +17,7 @@ from backhaul.core import signature
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.signers import Signers
 from backhaul.listening import Listener, bind_tcp
 from backhaul.public import site
 from backhaul.store.opening import open_store
@@ -61,8 +62,9 @@ async def _routes(kind: Kind, database: Path) -> AsyncIterator[list[web.RouteDef
     store = open_store(database, clock)
     store.start()
     drain = Drain(store.inbox, clock, {}, lambda: None)
-    secrets = {STORE: [SECRET]}
-    receiver = Receiver(store.inbox, clock, secrets, REQUEST_SECONDS, drain.wake)
+    signers = Signers(store.webhook_secrets, clock)
+    await signers.load({STORE: [SECRET]})
+    receiver = Receiver(store.inbox, clock, signers, REQUEST_SECONDS, drain.wake)
     try:
         async with asyncio.TaskGroup() as tasks:
             folding = [tasks.create_task(drain.run())] if kind is Kind.FOLDING else []

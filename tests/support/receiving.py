@@ -13,11 +13,12 @@ from yarl import URL
 from backhaul import listening
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.signers import Signers
 from backhaul.public import site
 from support.payloads import OLD_SECRET, SECRET, signed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from backhaul.store.contract import Inbox
 
@@ -72,6 +73,24 @@ class Served:
             writer.close()
 
 
+class SecretsInMemory:
+    """What is known of secrets, for a receiver whose database is not looked at."""
+
+    def __init__(self) -> None:
+        self._dropped: set[str] = set()
+
+    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
+        return self._dropped
+
+    async def used(self, uses: Mapping[tuple[str, str], str]) -> None: ...
+
+    async def last_used(self, store: str, name: str) -> str | None: ...
+
+    async def drop(self, store: str, name: str, dropped: bool) -> set[str]:
+        self._dropped ^= {name}
+        return self._dropped
+
+
 @asynccontextmanager
 async def served(
     inbox: Inbox,
@@ -88,13 +107,11 @@ async def served(
         def arrived() -> None:
             running.woken += 1
 
-        receiver = Receiver(
-            inbox,
-            SystemClock(),
-            {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)},
-            request_seconds,
-            arrived,
-        )
+        clock = SystemClock()
+        signers = Signers(SecretsInMemory(), clock)
+        secrets = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
+        await signers.load(secrets)
+        receiver = Receiver(inbox, clock, signers, request_seconds, arrived)
         app = site.build(receiver.routes(), MAX_BODY_BYTES)
         listener = listening.Listener(app, max_connections)
         sock = listening.bind_tcp("127.0.0.1", 0, "public")

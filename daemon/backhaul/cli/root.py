@@ -9,6 +9,7 @@ from backhaul.cli import listings
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.running import reference, run
+from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
 from backhaul.cli.why import why
 
@@ -29,6 +30,7 @@ app.command("why")(why)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")
+app.add_typer(secrets, name="secrets")
 
 
 @app.callback()

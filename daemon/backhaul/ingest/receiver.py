@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,11 +15,12 @@ from backhaul.errors import Busy
 from backhaul.store.contract import Arrival
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from multidict import CIMultiDictProxy
 
     from backhaul.core.clock import Clock
+    from backhaul.ingest.signers import Signers
     from backhaul.store.contract import Inbox
 
 _KEPT_HEADERS = ("x-service-", "webhook-", "content-type", "user-agent")
@@ -33,15 +33,13 @@ class Receiver:
         self,
         inbox: Inbox,
         clock: Clock,
-        webhook_secrets: Mapping[str, Sequence[bytes]],
+        signers: Signers,
         request_seconds: float,
         arrived: Callable[[], None],
     ) -> None:
         self._inbox = inbox
         self._clock = clock
-        self._secrets = webhook_secrets
-        # A store that is not ours takes the same path as a wrong signature.
-        self._nobody = (secrets.token_bytes(32),)
+        self._signers = signers
         self._request_seconds = request_seconds
         self._arrived = arrived
 
@@ -76,8 +74,7 @@ class Receiver:
         """Check the signature; an unknown store or a doubled header is just wrong."""
         presented = headers.getall(signature.HEADER, [])
         text = presented[0] if len(presented) == 1 else ""
-        candidates = self._secrets.get(store, self._nobody)
-        return signature.verify(body, text, candidates) is not None
+        return self._signers.signed(store, body, text)
 
     async def _keep(
         self, store: str, request: web.Request, body: bytes

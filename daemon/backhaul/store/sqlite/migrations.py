@@ -308,3 +308,20 @@ def m008_commands(db: Database) -> None:
         not_null={"command_id", "number", "started_at"},
     )
     db.table("attempts").create_index(["command_id"])
+
+
+@migrations()
+def m030_webhook_secrets(db: Database) -> None:
+    """When each webhook secret was last used, by its fingerprint."""
+    db.table("webhook_secrets").create(
+        {
+            "store": str,
+            "fingerprint": str,
+            "source": str,
+            "known_since": str,
+            "last_used_at": str,
+            "dropped_at": str,
+        },
+        pk=("store", "fingerprint"),
+        not_null={"source", "known_since"},
+    )
