@@ -24,6 +24,7 @@ from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.signers import Signers
 from backhaul.public import site as public_site
+from backhaul.public.arriving import Arrivals
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
@@ -241,8 +242,7 @@ class Daemon:
         return routes
 
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
-        seconds = self._settings.public.request_seconds
-        return Receiver(store.inbox, self._clock, self._signers, seconds, drain.wake)
+        return Receiver(store.inbox, self._clock, self._signers, drain.wake)
 
     def _schedule_jobs(self) -> None:
         for name, kind in JOBS.items():
@@ -316,12 +316,18 @@ class Daemon:
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
-        public_app = public_site.build(routes, limits.max_body_bytes)
+        arrivals = Arrivals(
+            limits.request_seconds, limits.slow_per_address, limits.trusted_proxies
+        )
+        public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app = admin_site.build(self.ready.is_set, self._status, {})
         known = changes(Parts(store, self._clock, self._signers))
         own_app = admin_site.build(self.ready.is_set, self._status, known)
         served = [
-            (listening.Listener(public_app, limits.max_connections), public),
+            (
+                listening.Listener(public_app, limits.max_connections, arrivals),
+                public,
+            ),
             (listening.Listener(admin_app), admin),
             (listening.Listener(own_app), listening.bind_unix(path)),
         ]

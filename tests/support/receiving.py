@@ -15,10 +15,11 @@ from backhaul.core.clock import SystemClock
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.signers import Signers
 from backhaul.public import site
+from backhaul.public.arriving import Arrivals
 from support.payloads import OLD_SECRET, SECRET, signed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from backhaul.store.contract import Inbox
 
@@ -40,6 +41,7 @@ class Served:
 
     url: str
     session: aiohttp.ClientSession
+    arrivals: Arrivals
     woken: int = 0
 
     @property
@@ -97,12 +99,16 @@ async def served(
     *,
     request_seconds: float = 10.0,
     max_connections: int = 512,
+    slow_per_address: int = 32,
+    trusted: Sequence[str] = (),
+    now: Callable[[], float] | None = None,
 ) -> AsyncIterator[Served]:
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(
         connector=connector, auto_decompress=False
     ) as session:
-        running = Served("", session)
+        arrivals = Arrivals(request_seconds, slow_per_address, trusted, now)
+        running = Served("", session, arrivals)
 
         def arrived() -> None:
             running.woken += 1
@@ -111,9 +117,9 @@ async def served(
         signers = Signers(SecretsInMemory(), clock)
         secrets = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
         await signers.load(secrets)
-        receiver = Receiver(inbox, clock, signers, request_seconds, arrived)
-        app = site.build(receiver.routes(), MAX_BODY_BYTES)
-        listener = listening.Listener(app, max_connections)
+        receiver = Receiver(inbox, clock, signers, arrived)
+        app = site.build(receiver.routes(), MAX_BODY_BYTES, arrivals)
+        listener = listening.Listener(app, max_connections, arrivals)
         sock = listening.bind_tcp("127.0.0.1", 0, "public")
         running.url = listening.url_of(sock)
         await listener.start(sock)

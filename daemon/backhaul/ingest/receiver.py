@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,13 +33,11 @@ class Receiver:
         inbox: Inbox,
         clock: Clock,
         signers: Signers,
-        request_seconds: float,
         arrived: Callable[[], None],
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._signers = signers
-        self._request_seconds = request_seconds
         self._arrived = arrived
 
     def routes(self) -> list[web.RouteDef]:
@@ -51,24 +48,14 @@ class Receiver:
         ]
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Answer 200, 401, 408, 413, 415 or 503. A wrong signature leaves no trace."""
+        """Answer 200, 401, 413, 415 or 503. A wrong signature leaves no trace."""
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             return _answer(415, "send the body without Content-Encoding")
-        try:
-            body = await self._body(request)
-        except TimeoutError:
-            return _answer(408, "the body took too long")
+        body = await request.read()
         store = request.match_info["store"]
         if not self._signed(store, request.headers, body):
             return _answer(401, "the signature does not match")
         return await self._keep(store, request, body)
-
-    async def _body(self, request: web.Request) -> bytes:
-        """Read the raw bytes; only a body still on its way needs a deadline."""
-        if request.content.is_eof():
-            return await request.read()
-        async with asyncio.timeout(self._request_seconds):
-            return await request.read()
 
     def _signed(self, store: str, headers: CIMultiDictProxy[str], body: bytes) -> bool:
         """Check the signature; an unknown store or a doubled header is just wrong."""
