@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -96,11 +97,17 @@ def _topic(request: web.Request) -> str:
 
 def _kept(headers: CIMultiDictProxy[str]) -> bytes:
     kept = {
-        name: _readable(value)
+        name: value if value.isascii() else _readable(value)
         for name, value in headers.items()
-        if name.lower().startswith(_KEPT_HEADERS)
+        if _is_kept(name)
     }
     return msgspec.json.encode(kept)
+
+
+@lru_cache(maxsize=256)
+def _is_kept(name: str) -> bool:
+    """Tell for a header's name; a platform uses the same few again and again."""
+    return name.lower().startswith(_KEPT_HEADERS)
 
 
 def _readable(text: str) -> str:
