@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
+from backhaul.store.sqlite import mirror_schema
+
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
@@ -308,3 +310,9 @@ def m008_commands(db: Database) -> None:
         not_null={"command_id", "number", "started_at"},
     )
     db.table("attempts").create_index(["command_id"])
+
+
+migrations(name="m020_questions")(mirror_schema.add_questions)
+migrations(name="m021_erasure")(mirror_schema.add_erasure)
+migrations(name="m022_search")(mirror_schema.add_search)
+migrations(name="m023_forgotten")(mirror_schema.add_forgotten)
