@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from backhaul.cli import listings
+from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.running import reference, run
@@ -27,6 +28,8 @@ app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(ref
 app.command("check-config")(check_config)
 app.command("status")(status)
 app.command("why")(why)
+app.command("query")(query)
+app.command("export")(export)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")

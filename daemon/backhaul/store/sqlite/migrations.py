@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
+from backhaul.store.sqlite import mirror_schema
+
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
@@ -325,3 +327,9 @@ def m030_webhook_secrets(db: Database) -> None:
         pk=("store", "fingerprint"),
         not_null={"source", "known_since"},
     )
+
+
+migrations(name="m020_questions")(mirror_schema.add_questions)
+migrations(name="m021_erasure")(mirror_schema.add_erasure)
+migrations(name="m022_search")(mirror_schema.add_search)
+migrations(name="m023_forgotten")(mirror_schema.add_forgotten)
