@@ -12,6 +12,7 @@ from backhaul.cli.demo import demo
 from backhaul.cli.running import reference, run
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
+from backhaul.cli.traffic import capture, replay, trigger
 from backhaul.cli.why import why
 
 app = typer.Typer(
@@ -30,6 +31,9 @@ app.command("status")(status)
 app.command("why")(why)
 app.command("query")(query)
 app.command("export")(export)
+app.command("capture")(capture)
+app.command("replay")(replay)
+app.command("trigger")(trigger)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")
