@@ -4,10 +4,8 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +19,11 @@ from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.cli.status import ask
 from backhaul.core.clock import SystemClock, normalize, to_text
 from backhaul.errors import BackhaulError, Unusable
-from backhaul.ingest.folding import fold_one
+from backhaul.ingest.known_stores import fold_for
 from backhaul.settings import Settings
 from backhaul.settings.secret_files import Unreadable, read_secret_file
 from backhaul.shop.client import StoreFacts
-from backhaul.store.contract import Arrival, Folded, MirrorWriter, StoredEvent
+from backhaul.store.contract import Arrival
 from backhaul.store.sqlite.differences import Difference, differences
 from backhaul.store.sqlite.history import History, Wanted
 from backhaul.traffic import captures, replaying, samples
@@ -132,7 +130,7 @@ def _compare(
     run: list[Arrival], head: captures.Head, into: Path, mirror: Path, as_json: bool
 ) -> None:
     folding = replaying.replay_into(
-        into, run, head.stores, partial(_fold, head.stores), SystemClock()
+        into, run, head.stores, fold_for(head.stores), SystemClock()
     )
     outcomes = asyncio.run(folding)
     found = list(islice(differences(mirror, into), MOST_DIFFERENCES + 1))
@@ -152,15 +150,6 @@ def _compare(
 def _told(difference: Difference) -> dict[str, object]:
     row = asdict(difference)
     return row | {"mirror": row.pop("left"), "replay": row.pop("right")}
-
-
-def _fold(
-    stores: Mapping[str, StoreFacts], event: StoredEvent, mirror: MirrorWriter
-) -> Folded:
-    known = stores.get(event.store, StoreFacts())
-    return fold_one(
-        event, mirror, store_id=known.store_id or None, currency=known.currency
-    )
 
 
 def trigger(
