@@ -81,6 +81,8 @@ class DaemonUnderTest:
     def kill(self) -> None:
         """SIGKILL."""
         self._program.kill()
+        # It had no chance to: nobody answers there any more.
+        (self.folder / "state" / SOCKET_NAME).unlink(missing_ok=True)
 
     def close(self) -> None:
         """End it and remove all it wrote."""
