@@ -13,6 +13,7 @@ from loguru import logger
 
 from backhaul import listening
 from backhaul.admin import site as admin_site
+from backhaul.changes import Parts, changes
 from backhaul.connect import intake, registry
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
@@ -21,7 +22,9 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.signers import Signers
 from backhaul.public import site as public_site
+from backhaul.public.arriving import Arrivals
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
@@ -35,11 +38,18 @@ from backhaul.store.opening import open_store, sole_writer
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Mapping,
+    )
 
     import httpx
     from aiohttp import web
 
+    from backhaul.changes import Change
     from backhaul.core.clock import Clock
     from backhaul.settings import Settings
     from backhaul.store.sqlite.database import SqliteStore
@@ -130,12 +140,14 @@ class Daemon:
         """Start from the inside out, wait for the end, stop from the outside in."""
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store)
+        self._signers = Signers(store.webhook_secrets, self._clock)
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
                 "command {} was being sent when the program died: parked", command
             )
         if not await self._acquaint(store):
             return
+        await self._signers.load(webhook_secrets(self._settings))
         drain = Drain(store.inbox, self._clock, self._facts, self._folded)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
@@ -143,7 +155,7 @@ class Daemon:
         self._schedule_jobs()
         async with (
             self._tasks(store, drain),
-            self._listeners(routes, public, admin),
+            self._listeners(store, routes, public, admin),
         ):
             self.ready.set()
             logger.bind(action="daemon.started").info(
@@ -230,12 +242,7 @@ class Daemon:
         return routes
 
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
-        secrets = {
-            name: [s.get_secret_value().encode() for s in shop.webhook_secrets]
-            for name, shop in self._settings.stores.items()
-        }
-        seconds = self._settings.public.request_seconds
-        return Receiver(store.inbox, self._clock, secrets, seconds, drain.wake)
+        return Receiver(store.inbox, self._clock, self._signers, drain.wake)
 
     def _schedule_jobs(self) -> None:
         for name, kind in JOBS.items():
@@ -248,6 +255,7 @@ class Daemon:
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
         loops = [drain.run, self._waiting.run, *(host.run for host in self._hosts)]
+        loops.append(self._signers.run)
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
@@ -267,6 +275,8 @@ class Daemon:
                 await asyncio.wait(senders, timeout=STOP_SECONDS)
                 for task in (*senders, *endless):
                     task.cancel()
+                with contextlib.suppress(Busy):
+                    await self._signers.save()
 
     async def _keep(self, run: Callable[[], Awaitable[None]]) -> None:
         """Run a loop again when all that ails it is a database that refuses writes."""
@@ -298,19 +308,28 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _listeners(
-        self, routes: list[web.RouteDef], public: socket.socket, admin: socket.socket
+        self,
+        store: SqliteStore,
+        routes: list[web.RouteDef],
+        public: socket.socket,
+        admin: socket.socket,
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
-        public_app = public_site.build(routes, limits.max_body_bytes)
-        admin_app = admin_site.build(self.ready.is_set, self._status)
+        arrivals = Arrivals(
+            limits.request_seconds, limits.slow_per_address, limits.trusted_proxies
+        )
+        public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
+        admin_app = admin_site.build(self.ready.is_set, self._status, {})
+        known = changes(Parts(store, self._clock, self._signers))
+        own_app = admin_site.build(self.ready.is_set, self._status, known)
         served = [
-            (listening.Listener(public_app, limits.max_connections), public),
-            (listening.Listener(admin_app), admin),
             (
-                listening.Listener(admin_site.build(self.ready.is_set, self._status)),
-                listening.bind_unix(path),
+                listening.Listener(public_app, limits.max_connections, arrivals),
+                public,
             ),
+            (listening.Listener(admin_app), admin),
+            (listening.Listener(own_app), listening.bind_unix(path)),
         ]
         try:
             for listener, sock in served:
@@ -341,3 +360,25 @@ class Daemon:
     def _planned(self) -> None:
         for shop in self._shops.values():
             shop.dispatcher.wake()
+
+
+def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:
+    """Return the configured webhook secrets of each store."""
+    return {
+        name: [secret.get_secret_value().encode() for secret in shop.webhook_secrets]
+        for name, shop in settings.stores.items()
+    }
+
+
+@contextlib.asynccontextmanager
+async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
+    """Offer the changes without a daemon. The caller holds the lock of `state_dir`."""
+    clock = SystemClock()
+    store = open_store(settings.database_file, clock)
+    store.start()
+    try:
+        signers = Signers(store.webhook_secrets, clock)
+        await signers.load(webhook_secrets(settings))
+        yield changes(Parts(store, clock, signers))
+    finally:
+        await store.stop()

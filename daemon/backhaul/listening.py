@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 KEEPALIVE_SECONDS = 15.0
 BACKLOG = 1_024
 SHUTDOWN_SECONDS = 5.0
+LINGER_SECONDS = 1.0
+"""How long what is left of a refused body is read, so that the answer arrives."""
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -33,10 +35,31 @@ class _Refusal(asyncio.Protocol):
             transport.close()
 
 
+class Door(Protocol):
+    """Watches connections as they come."""
+
+    def watch(self, handler: web.RequestHandler) -> asyncio.Protocol:
+        """Return what stands between a new connection and aiohttp."""
+        ...
+
+    def make_room(self) -> bool:
+        """Close a connection that deserves it, when there are too many."""
+        ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class Listener:
     """Serves one aiohttp application on one socket."""
 
-    def __init__(self, app: web.Application, max_connections: int = 512) -> None:
+    def __init__(
+        self,
+        app: web.Application,
+        max_connections: int = 512,
+        door: Door | None = None,
+    ) -> None:
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -44,7 +67,9 @@ class Listener:
             auto_decompress=False,
             handle_signals=False,
             shutdown_timeout=SHUTDOWN_SECONDS,
+            lingering_time=LINGER_SECONDS,
         )
+        self._door = door
         self._max_connections = max_connections
         self._server: asyncio.Server | None = None
 
@@ -55,20 +80,28 @@ class Listener:
         self._server = await loop.create_server(
             self._factory(), sock=sock, backlog=BACKLOG
         )
+        if self._door is not None:
+            self._door.start()
 
     def _factory(self) -> Callable[[], asyncio.Protocol]:
         serve = self._runner.server
         if serve is None:
             raise RuntimeError("the listener is not set up")
 
+        door = self._door
+
         def accept() -> asyncio.Protocol:
             full = len(serve.connections) >= self._max_connections
-            return _Refusal() if full else serve()
+            if full and not (door and door.make_room()):
+                return _Refusal()
+            return door.watch(serve()) if door else serve()
 
         return accept
 
     async def stop(self) -> None:
         """Stop accepting and let requests under way end. Safe to call twice."""
+        if self._door is not None:
+            self._door.stop()
         server, self._server = self._server, None
         if server is not None:
             server.close()

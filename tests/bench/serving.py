@@ -17,8 +17,10 @@ from backhaul.core import signature
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.signers import Signers
 from backhaul.listening import Listener, bind_tcp
 from backhaul.public import site
+from backhaul.public.arriving import Arrivals
 from backhaul.store.opening import open_store
 from bench.orders import PATH, SECRET, STORE
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 MAX_BODY_BYTES = 1_048_576
+SLOW_PER_ADDRESS = 32
 REQUEST_SECONDS = 10.0
 
 
@@ -60,8 +63,9 @@ async def _routes(kind: Kind, database: Path) -> AsyncIterator[list[web.RouteDef
     store = open_store(database, clock)
     store.start()
     drain = Drain(store.inbox, clock, {}, lambda: None)
-    secrets = {STORE: [SECRET]}
-    receiver = Receiver(store.inbox, clock, secrets, REQUEST_SECONDS, drain.wake)
+    signers = Signers(store.webhook_secrets, clock)
+    await signers.load({STORE: [SECRET]})
+    receiver = Receiver(store.inbox, clock, signers, drain.wake)
     try:
         async with asyncio.TaskGroup() as tasks:
             folding = [tasks.create_task(drain.run())] if kind is Kind.FOLDING else []
@@ -72,11 +76,21 @@ async def _routes(kind: Kind, database: Path) -> AsyncIterator[list[web.RouteDef
         await store.stop()
 
 
+def _listener(kind: Kind, routes: list[web.RouteDef]) -> Listener:
+    """Return ours with all its guards, or aiohttp's application and nothing more."""
+    if kind is Kind.BARE:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_routes(routes)
+        return Listener(app)
+    arrivals = Arrivals(REQUEST_SECONDS, SLOW_PER_ADDRESS)
+    return Listener(site.build(routes, MAX_BODY_BYTES, arrivals), door=arrivals)
+
+
 async def _serve(kind: Kind, database: Path) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     async with _routes(kind, database) as routes:
-        listener = Listener(site.build(routes, MAX_BODY_BYTES))
+        listener = _listener(kind, routes)
         sock = bind_tcp("127.0.0.1", 0, "bench")
         await listener.start(sock)
         typer.echo(sock.getsockname()[1])

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from backhaul import listening
 from backhaul.connect import intake
 from backhaul.errors import Busy
 from backhaul.public import site
+from backhaul.public.arriving import Arrivals
 from backhaul_sdk import HttpRequest, HttpResponse, Route
 from support.back_office import Desk, host_of, shipped
 from support.databases import count, locked
@@ -32,8 +32,9 @@ class Intake:
         self, path: str, body: bytes = b"{}", **headers: str
     ) -> tuple[int, dict[str, object], dict[str, str]]:
         sock = listening.bind_tcp("127.0.0.1", 0, "public")
-        app: web.Application = site.build(intake.routes("desk", self.wanted), 1_000)
-        listener = listening.Listener(app)
+        arrivals = Arrivals(10, 32)
+        app = site.build(intake.routes("desk", self.wanted), 1_000, arrivals)
+        listener = listening.Listener(app, door=arrivals)
         await listener.start(sock)
         try:
             async with (

@@ -13,11 +13,13 @@ from yarl import URL
 from backhaul import listening
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.signers import Signers
 from backhaul.public import site
+from backhaul.public.arriving import Arrivals
 from support.payloads import OLD_SECRET, SECRET, signed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from backhaul.store.contract import Inbox
 
@@ -39,6 +41,7 @@ class Served:
 
     url: str
     session: aiohttp.ClientSession
+    arrivals: Arrivals
     woken: int = 0
 
     @property
@@ -72,31 +75,51 @@ class Served:
             writer.close()
 
 
+class SecretsInMemory:
+    """What is known of secrets, for a receiver whose database is not looked at."""
+
+    def __init__(self) -> None:
+        self._dropped: set[str] = set()
+
+    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
+        return self._dropped
+
+    async def used(self, uses: Mapping[tuple[str, str], str]) -> None: ...
+
+    async def last_used(self, store: str, name: str) -> str | None: ...
+
+    async def drop(self, store: str, name: str, dropped: bool) -> set[str]:
+        self._dropped ^= {name}
+        return self._dropped
+
+
 @asynccontextmanager
 async def served(
     inbox: Inbox,
     *,
     request_seconds: float = 10.0,
     max_connections: int = 512,
+    slow_per_address: int = 32,
+    trusted: Sequence[str] = (),
+    now: Callable[[], float] | None = None,
 ) -> AsyncIterator[Served]:
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(
         connector=connector, auto_decompress=False
     ) as session:
-        running = Served("", session)
+        arrivals = Arrivals(request_seconds, slow_per_address, trusted, now)
+        running = Served("", session, arrivals)
 
         def arrived() -> None:
             running.woken += 1
 
-        receiver = Receiver(
-            inbox,
-            SystemClock(),
-            {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)},
-            request_seconds,
-            arrived,
-        )
-        app = site.build(receiver.routes(), MAX_BODY_BYTES)
-        listener = listening.Listener(app, max_connections)
+        clock = SystemClock()
+        signers = Signers(SecretsInMemory(), clock)
+        secrets = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
+        await signers.load(secrets)
+        receiver = Receiver(inbox, clock, signers, arrived)
+        app = site.build(receiver.routes(), MAX_BODY_BYTES, arrivals)
+        listener = listening.Listener(app, max_connections, arrivals)
         sock = listening.bind_tcp("127.0.0.1", 0, "public")
         running.url = listening.url_of(sock)
         await listener.start(sock)

@@ -1,19 +1,28 @@
-"""The admin application: health, readiness and the daemon's live state as JSON."""
+"""The admin application: health, readiness, live state and changes, as JSON."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from aiohttp import web
 
+from backhaul.errors import BackhaulError, Busy
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
 
 def build(
-    ready: Callable[[], bool], status: Callable[[], Awaitable[dict[str, Any]]]
+    ready: Callable[[], bool],
+    status: Callable[[], Awaitable[dict[str, Any]]],
+    changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]],
 ) -> web.Application:
-    """Return the application. Served on the admin address and on the unix socket."""
+    """Return the application.
+
+    `changes` are for the unix socket alone, which only its owner may open: the admin
+    address asks nobody who they are.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -26,8 +35,25 @@ def build(
     async def api_status(_: web.Request) -> web.Response:
         return web.json_response(await status())
 
+    async def change(request: web.Request) -> web.Response:
+        wanted = changes.get(request.match_info["name"])
+        if wanted is None:
+            return _refused(404, f"there is no change {request.match_info['name']!r}")
+        try:
+            asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            return web.json_response(await wanted(asked))
+        except Busy as error:
+            return _refused(503, str(error))
+        except (BackhaulError, msgspec.DecodeError) as error:
+            return _refused(422, str(error))
+
     app = web.Application()
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/api/status", api_status)
+    app.router.add_post("/api/changes/{name:[a-z]+/[a-z]+}", change)
     return app
+
+
+def _refused(status: int, error: str) -> web.Response:
+    return web.json_response({"error": error}, status=status)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backhaul.connect import registry
+from backhaul.core.clock import SystemClock
 from backhaul.settings import load_settings
+from backhaul.store.sqlite.asking import Asker
 from backhaul.store.sqlite.explaining import Explainer
 
 if TYPE_CHECKING:
@@ -55,6 +57,16 @@ def _check_connector(_: str, connector: Connector) -> list[Finding]:
 def explainer(config: Path | None) -> Iterator[Explainer]:
     """Open the database read-only; a running daemon is not disturbed."""
     opened = Explainer(settings(config).database_file)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextlib.contextmanager
+def asker(config: Path | None) -> Iterator[Asker]:
+    """Open the database for questions in SQL; a running daemon is not disturbed."""
+    opened = Asker(settings(config).database_file, SystemClock())
     try:
         yield opened
     finally:

@@ -6,10 +6,13 @@ from typing import Annotated
 import typer
 
 from backhaul.cli import listings
+from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.running import reference, run
+from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
+from backhaul.cli.traffic import capture, replay, trigger
 from backhaul.cli.why import why
 
 app = typer.Typer(
@@ -26,9 +29,15 @@ app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(ref
 app.command("check-config")(check_config)
 app.command("status")(status)
 app.command("why")(why)
+app.command("query")(query)
+app.command("export")(export)
+app.command("capture")(capture)
+app.command("replay")(replay)
+app.command("trigger")(trigger)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")
+app.add_typer(secrets, name="secrets")
 
 
 @app.callback()

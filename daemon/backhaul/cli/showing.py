@@ -14,6 +14,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rich.console import JustifyMethod
+
 _COLORS = {
     "parked": "bold red",
     "rejected": "red",
@@ -44,6 +46,22 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) 
         shown.add_column(heading.replace("_", " "), overflow="fold", no_wrap=fixed)
     for row in rows:
         shown.add_row(*(_cell(_short(column, row[column])) for column in columns))
+    console.print(shown)
+
+
+def grid(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
+    """Print rows as they are: numbers to the right, nothing left out or renamed."""
+    console = Console(highlight=False)
+    if not rows:
+        console.print(none)
+        return
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numbers = all(isinstance(row[column], int | float | None) for row in rows)
+        justify: JustifyMethod = "right" if numbers else "left"
+        shown.add_column(Text(column), overflow="fold", justify=justify)
+    for row in rows:
+        shown.add_row(*(_cell(row[column]) for column in columns))
     console.print(shown)
 
 

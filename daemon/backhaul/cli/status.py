@@ -14,7 +14,7 @@ ASK_SECONDS = 5.0
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show whether the daemon runs, where it listens, and what waits."""
-    live = _ask(context.settings(config))
+    live = ask(context.settings(config))
     with explainer(config) as known:
         counts = known.counts()
     if as_json:
@@ -23,9 +23,12 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     showing.record([*_daemon(live), *_work(counts)])
 
 
-def _ask(settings: Settings) -> dict[str, Any] | None:
+def ask(settings: Settings) -> dict[str, Any] | None:
     """Ask the running daemon through its socket; None where none runs."""
-    transport = httpx.HTTPTransport(uds=str(settings.state_dir / SOCKET_NAME))
+    socket = settings.state_dir / SOCKET_NAME
+    if not socket.exists():
+        return None
+    transport = httpx.HTTPTransport(uds=str(socket))
     try:
         with httpx.Client(transport=transport, timeout=ASK_SECONDS) as client:
             answer: dict[str, Any] = client.get("http://backhaul/api/status").json()

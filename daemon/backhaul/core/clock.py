@@ -42,8 +42,8 @@ class SystemClock:
 
 def to_text(moment: datetime) -> str:
     """Return RFC 3339 in UTC with milliseconds: fixed width, so text order is time."""
-    utc = moment.astimezone(UTC).replace(tzinfo=None)
-    return utc.isoformat(timespec="milliseconds") + "Z"
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat("T", "milliseconds")[: -len("+00:00")] + "Z"
 
 
 def from_text(text: str) -> datetime:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
 
 from backhaul.errors import Busy
-from backhaul.ingest.folding import fold_one
+from backhaul.ingest.known_stores import fold_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.shop.client import StoreFacts
-    from backhaul.store.contract import (
-        Folded,
-        FoldReport,
-        Inbox,
-        MirrorWriter,
-        StoredEvent,
-    )
+    from backhaul.store.contract import FoldReport, Inbox
 
 SLICE_SECONDS = 0.005
 """The writer folds no longer than this in one go: accepts come first."""
@@ -42,7 +35,7 @@ class Drain:
     ) -> None:
         self._inbox = inbox
         self._clock = clock
-        self._facts = facts
+        self._fold_one = fold_for(facts)
         self._folded = folded
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -80,13 +73,6 @@ class Drain:
         if report.folded:
             self._folded()
         return report.more
-
-    def _fold_one(self, event: StoredEvent, mirror: MirrorWriter) -> Folded:
-        facts = self._facts.get(event.store)
-        fold = partial(fold_one, event, mirror)
-        if facts is None:
-            return fold(store_id=None, currency="")
-        return fold(store_id=facts.store_id or None, currency=facts.currency)
 
 
 def _tell(report: FoldReport) -> None:

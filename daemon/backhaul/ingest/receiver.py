@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,11 +15,12 @@ from backhaul.errors import Busy
 from backhaul.store.contract import Arrival
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from multidict import CIMultiDictProxy
 
     from backhaul.core.clock import Clock
+    from backhaul.ingest.signers import Signers
     from backhaul.store.contract import Inbox
 
 _KEPT_HEADERS = ("x-service-", "webhook-", "content-type", "user-agent")
@@ -33,16 +33,12 @@ class Receiver:
         self,
         inbox: Inbox,
         clock: Clock,
-        webhook_secrets: Mapping[str, Sequence[bytes]],
-        request_seconds: float,
+        signers: Signers,
         arrived: Callable[[], None],
     ) -> None:
         self._inbox = inbox
         self._clock = clock
-        self._secrets = webhook_secrets
-        # A store that is not ours takes the same path as a wrong signature.
-        self._nobody = (secrets.token_bytes(32),)
-        self._request_seconds = request_seconds
+        self._signers = signers
         self._arrived = arrived
 
     def routes(self) -> list[web.RouteDef]:
@@ -53,31 +49,20 @@ class Receiver:
         ]
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Answer 200, 401, 408, 413, 415 or 503. A wrong signature leaves no trace."""
+        """Answer 200, 401, 413, 415 or 503. A wrong signature leaves no trace."""
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             return _answer(415, "send the body without Content-Encoding")
-        try:
-            body = await self._body(request)
-        except TimeoutError:
-            return _answer(408, "the body took too long")
+        body = await request.read()
         store = request.match_info["store"]
         if not self._signed(store, request.headers, body):
             return _answer(401, "the signature does not match")
         return await self._keep(store, request, body)
 
-    async def _body(self, request: web.Request) -> bytes:
-        """Read the raw bytes; only a body still on its way needs a deadline."""
-        if request.content.is_eof():
-            return await request.read()
-        async with asyncio.timeout(self._request_seconds):
-            return await request.read()
-
     def _signed(self, store: str, headers: CIMultiDictProxy[str], body: bytes) -> bool:
         """Check the signature; an unknown store or a doubled header is just wrong."""
         presented = headers.getall(signature.HEADER, [])
         text = presented[0] if len(presented) == 1 else ""
-        candidates = self._secrets.get(store, self._nobody)
-        return signature.verify(body, text, candidates) is not None
+        return self._signers.signed(store, body, text)
 
     async def _keep(
         self, store: str, request: web.Request, body: bytes
@@ -112,11 +97,17 @@ def _topic(request: web.Request) -> str:
 
 def _kept(headers: CIMultiDictProxy[str]) -> bytes:
     kept = {
-        name: _readable(value)
+        name: value if value.isascii() else _readable(value)
         for name, value in headers.items()
-        if name.lower().startswith(_KEPT_HEADERS)
+        if _is_kept(name)
     }
     return msgspec.json.encode(kept)
+
+
+@lru_cache(maxsize=256)
+def _is_kept(name: str) -> bool:
+    """Tell for a header's name; a platform uses the same few again and again."""
+    return name.lower().startswith(_KEPT_HEADERS)
 
 
 def _readable(text: str) -> str:

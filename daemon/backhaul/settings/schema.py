@@ -21,6 +21,7 @@ from backhaul.settings.values import (
     Duration,
     FilePath,
     Name,
+    Networks,
     Port,
     Seconds,
     Text,
@@ -66,6 +67,16 @@ class Public(Section):
     )
     max_connections: Count = Field(
         default=512, description="Connections that may be open at once."
+    )
+    slow_per_address: Count = Field(
+        default=32,
+        description="Requests of one address that may be on their way for more than a "
+        "second; the newest above that are closed.",
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="Addresses or networks of your own proxies, such as "
+        '["10.0.0.0/8"]: slow_per_address does not count for them.',
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
@@ -82,6 +83,15 @@ def refuse_empty(value: object) -> object:
     return value
 
 
+def check_network(value: str) -> str:
+    """Return an IP address or network, such as 10.0.0.0/8."""
+    try:
+        ip_network(value, strict=False)
+    except ValueError:
+        raise ValueError('must be an address or network such as "10.0.0.0/8"') from None
+    return value
+
+
 Duration: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, written with their unit: "5s"."""
 Count: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=1)]
@@ -95,4 +105,5 @@ BaseUrl: TypeAlias = Annotated[str, AfterValidator(check_base_url)]
 DatabaseUrl: TypeAlias = Annotated[str, AfterValidator(check_database_url)]
 Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]
 Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_some)]
+Networks: TypeAlias = tuple[Annotated[str, AfterValidator(check_network)], ...]
 FilePath: TypeAlias = Annotated[Path, BeforeValidator(refuse_empty)]

@@ -352,3 +352,23 @@ class Marks(Protocol):
     async def put(self, name: str, value: str) -> None:
         """Set the mark, durably."""
         ...
+
+
+class WebhookSecrets(Protocol):
+    """What is known of each webhook secret; a fingerprint stands for it."""
+
+    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
+        """Make these all of what is known from `source`; return the store's dropped."""
+        ...
+
+    async def used(self, uses: Mapping[tuple[str, str], str]) -> None:
+        """Write down when each (store, fingerprint) was last used."""
+        ...
+
+    async def last_used(self, store: str, name: str) -> str | None:
+        """Return when the secret last signed a delivery."""
+        ...
+
+    async def drop(self, store: str, name: str, dropped: bool) -> set[str]:
+        """Remember that a person dropped the secret, or took it back; return all."""
+        ...

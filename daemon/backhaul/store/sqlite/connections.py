@@ -42,12 +42,18 @@ def concerns_the_file(error: Exception) -> bool:
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
-    """Open the write connection: WAL, FULL, no implicit transactions.
+    """Open the write connection: WAL, FULL, no implicit transactions."""
+    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
+    prepare_writer(connection)
+    return connection
+
+
+def prepare_writer(connection: sqlite3.Connection) -> None:
+    """Make a fresh connection the writer's.
 
     `synchronous=FULL` is promise 1: with NORMAL an acknowledged commit does not survive
     a power loss.
     """
-    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
     connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
     connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
     connection.execute("PRAGMA journal_mode=WAL")
@@ -55,7 +61,6 @@ def open_writer(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
     connection.execute("PRAGMA cache_size=-32768")
-    return connection
 
 
 def open_reader(path: Path) -> sqlite3.Connection:

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.commands import SqliteCommands
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
+from backhaul.store.sqlite.webhook_secrets import SqliteWebhookSecrets
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Connect
 
 
 class SqliteStore:
     """All verbs over one writer. `start` and `stop` may be called twice."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        connect: Connect = connections.open_writer,
+    ) -> None:
         self.path = path
-        self._writer = Writer(path, append_batch)
+        self._writer = Writer(path, append_batch, connect)
         self.inbox = SqliteInbox(self._writer, clock)
         self.records = SqliteRecords(self._writer, clock)
         self.commands = SqliteCommands(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
+        self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""

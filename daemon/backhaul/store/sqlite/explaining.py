@@ -29,6 +29,11 @@ _COMMANDS = """
            settled_at
     FROM commands c
 """
+_WEBHOOK_SECRETS = """
+    SELECT store, fingerprint, iif(dropped_at IS NULL, 'accepted', 'dropped') AS state,
+           last_used_at, known_since, dropped_at, source
+    FROM webhook_secrets ORDER BY store, known_since, fingerprint
+"""
 _TIMELINE = """
     SELECT o.folded_at AS at, 'event ' || o.id AS what, o.topic AS name,
            o.state AS state, coalesce(o.detail, '') AS detail
@@ -148,6 +153,10 @@ class Explainer:
         states = "SELECT state, count(*) AS n FROM commands GROUP BY state"
         commands = {r["state"]: r["n"] for r in self._rows(states, ())}
         return {**row, "commands": commands}
+
+    def webhook_secrets(self) -> list[Row]:
+        """Return what is known of each webhook secret, never the secret itself."""
+        return self._rows(_WEBHOOK_SECRETS, ())
 
     def _rows(self, query: str, values: Any) -> list[Row]:
         return [dict(row) for row in self._iterate(query, values)]

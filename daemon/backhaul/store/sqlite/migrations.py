@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
+from backhaul.store.sqlite import mirror_schema
+
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
@@ -308,3 +310,26 @@ def m008_commands(db: Database) -> None:
         not_null={"command_id", "number", "started_at"},
     )
     db.table("attempts").create_index(["command_id"])
+
+
+@migrations()
+def m030_webhook_secrets(db: Database) -> None:
+    """When each webhook secret was last used, by its fingerprint."""
+    db.table("webhook_secrets").create(
+        {
+            "store": str,
+            "fingerprint": str,
+            "source": str,
+            "known_since": str,
+            "last_used_at": str,
+            "dropped_at": str,
+        },
+        pk=("store", "fingerprint"),
+        not_null={"source", "known_since"},
+    )
+
+
+migrations(name="m020_questions")(mirror_schema.add_questions)
+migrations(name="m021_erasure")(mirror_schema.add_erasure)
+migrations(name="m022_search")(mirror_schema.add_search)
+migrations(name="m023_forgotten")(mirror_schema.add_forgotten)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
 Unit: TypeAlias = Callable[[sqlite3.Connection], T]
+Connect: TypeAlias = "Callable[[Path], sqlite3.Connection]"
 AppendBatch: TypeAlias = "Callable[[sqlite3.Connection, Sequence[Row]], Sequence[int]]"
 
 
@@ -78,8 +79,14 @@ class _Round:
 class Writer:
     """Runs units one after the other on the write connection."""
 
-    def __init__(self, path: Path, append_batch: AppendBatch) -> None:
+    def __init__(
+        self,
+        path: Path,
+        append_batch: AppendBatch,
+        connect: Connect = connections.open_writer,
+    ) -> None:
         self._path = path
+        self._connect = connect
         self._append_batch = append_batch
         self._urgent: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._background: queue.SimpleQueue[_Job[Any]] = queue.SimpleQueue()
@@ -150,7 +157,7 @@ class Writer:
         return self._loop
 
     def _work(self) -> None:
-        connection = connections.open_writer(self._path)
+        connection = self._connect(self._path)
         try:
             last = False
             while not last or not self._background.empty():

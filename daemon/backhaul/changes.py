@@ -1,0 +1,70 @@
+"""What a person may change: in the running daemon, or in the database of a resting one.
+
+Each change takes and returns a JSON object and raises BackhaulError to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from backhaul.core.clock import from_text
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from backhaul.core.clock import Clock
+    from backhaul.ingest.signers import Signers
+    from backhaul.store.sqlite.database import SqliteStore
+
+Answer: TypeAlias = dict[str, Any]
+Change: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
+
+IN_USE = timedelta(days=1)
+"""A secret that signed within this time is still in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What changes work on."""
+
+    store: SqliteStore
+    clock: Clock
+    signers: Signers
+
+
+def changes(parts: Parts) -> Mapping[str, Change]:
+    """Return every change by its name, such as `secrets/drop`."""
+    return {"secrets/drop": partial(_drop_secret, parts)}
+
+
+async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Drop the secret of `store` with `fingerprint`; `force` even if it is in use."""
+    store, name = asked["store"], asked["fingerprint"]
+    live = parts.signers.live().get(store, ())
+    if asked["undo"]:
+        await parts.signers.drop(store, name, dropped=False)
+    else:
+        if name not in live:
+            raise BackhaulError(f"store {store} accepts no secret {name}")
+        if len(live) == 1:
+            raise BackhaulError(
+                f"{name} is the only secret of store {store}: every delivery would be"
+                " refused; configure another first"
+            )
+        await parts.signers.save()
+        last = await parts.store.webhook_secrets.last_used(store, name)
+        if last and not asked["force"]:
+            _require_idle(parts, name, last)
+        await parts.signers.drop(store, name)
+    return {"store": store, "accepted": parts.signers.live()[store]}
+
+
+def _require_idle(parts: Parts, name: str, last: str) -> None:
+    if parts.clock.now() - from_text(last) < IN_USE:
+        raise BackhaulError(
+            f"the platform signed with {name} at {last}, within the last day: give it"
+            " the new secret first, or say --force"
+        )

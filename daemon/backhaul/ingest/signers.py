@@ -1,0 +1,104 @@
+"""The secrets that deliveries may be signed with, and when each last was."""
+
+from __future__ import annotations
+
+import secrets as random_secrets
+from collections import ChainMap
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core import signature
+from backhaul.core.clock import to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import WebhookSecrets
+
+SAVE_SECONDS = 30.0
+"""After a crash `last used` may be as old as this; no delivery waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """A store's live secrets, beside the names they go by."""
+
+    names: tuple[str, ...]
+    values: tuple[bytes, ...]
+
+
+def fingerprint(secret: bytes) -> str:
+    """Return what names a secret without telling it: 12 digits of its SHA-256."""
+    return sha256(secret).hexdigest()[:12]
+
+
+class Signers:
+    """Knows the live secrets of every store; a store may get more while it runs."""
+
+    def __init__(self, kept: WebhookSecrets, clock: Clock) -> None:
+        self._kept = kept
+        self._clock = clock
+        self._known: dict[str, dict[str, dict[str, bytes]]] = {}
+        self._rings: dict[str, _Ring] = {}
+        # A store that is not ours takes the same path as a wrong signature.
+        self._nobody = _Ring(("",), (random_secrets.token_bytes(32),))
+        self._used: dict[tuple[str, str], datetime] = {}
+
+    async def load(self, configured: Mapping[str, Iterable[bytes]]) -> None:
+        """Take the configured secrets, without those that a person dropped."""
+        for store, values in configured.items():
+            await self.admit(store, values, "settings")
+
+    async def admit(self, store: str, values: Iterable[bytes], source: str) -> None:
+        """Accept these besides what other sources gave; they are all of `source`."""
+        named = {fingerprint(value): value for value in values}
+        dropped = await self._kept.know(store, list(named), source)
+        self._known.setdefault(store, {})[source] = named
+        self._refresh(store, dropped)
+
+    async def drop(self, store: str, name: str, dropped: bool = True) -> None:
+        """Accept the secret of this fingerprint no more, or again."""
+        self._refresh(store, await self._kept.drop(store, name, dropped))
+
+    def _refresh(self, store: str, dropped: Collection[str]) -> None:
+        known = ChainMap(*self._known[store].values())
+        live = {name: known[name] for name in known if name not in dropped}
+        self._rings[store] = _Ring(tuple(live), tuple(live.values()))
+        if not live:
+            logger.bind(action="secrets.none", store=store).error(
+                "store {}: every webhook secret was dropped, so each delivery is"
+                " refused; configure another",
+                store,
+            )
+
+    def live(self) -> dict[str, tuple[str, ...]]:
+        """Return the fingerprints that each store's deliveries may have."""
+        return {store: ring.names for store, ring in self._rings.items()}
+
+    def signed(self, store: str, body: bytes, presented: str) -> bool:
+        """Tell whether a live secret of the store signed the body."""
+        ring = self._rings.get(store, self._nobody)
+        signer = signature.verify(body, presented, ring.values)
+        if signer is None or ring is self._nobody:
+            return False
+        self._used[store, ring.names[signer]] = self._clock.now()
+        return True
+
+    async def save(self) -> None:
+        """Write down when each secret was last used."""
+        used, self._used = self._used, {}
+        if used:
+            await self._kept.used(
+                {secret: to_text(moment) for secret, moment in used.items()}
+            )
+
+    async def run(self) -> None:
+        """Save from time to time. Cancel to stop, then `save` once more."""
+        while True:
+            await self._clock.sleep(SAVE_SECONDS)
+            await self.save()

@@ -1,0 +1,174 @@
+"""Requests on their way in: who takes too long, or holds too many, is closed.
+
+aiohttp waits for ever for a request's headers and bodies. A client that sends a byte
+now and then would hold its connection, and a few hundred of them all there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from aiohttp.typedefs import Handler
+
+GRACE_SECONDS = 1.0
+"""Younger requests are not called slow."""
+FAREWELL_SECONDS = 1.0
+LOOKS = 20
+"""Looks at the slow ones in the time that a request may take."""
+_TOO_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+class _Connection(asyncio.Protocol):
+    """Notes when a request begins, and passes everything on to aiohttp."""
+
+    def __init__(self, inner: web.RequestHandler, arrivals: Arrivals) -> None:
+        self._inner = inner
+        self._arrivals = arrivals
+        self._transport: asyncio.Transport | None = None
+        self.address = ""
+        self.began: float | None = None
+        self.serving = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self.began = self._arrivals.now()
+        self._arrivals.open[self._inner] = self
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.began is None and not self.serving:
+            self.began = self._arrivals.now()
+        self._inner.data_received(data)
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._arrivals.open.pop(self._inner, None)
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def close(self, farewell: bytes = b"") -> None:
+        """End the connection, whatever the other side still has to say."""
+        if self._transport is not None:
+            self._transport.write(farewell)
+            self._transport.abort() if not farewell else self._transport.close()
+
+
+class Arrivals:
+    """Gives every request `request_seconds` to arrive, headers and body together.
+
+    An address may have `per_address` requests under way that are older than a second;
+    a trusted proxy, which speaks for many, as many as it likes.
+    """
+
+    def __init__(
+        self,
+        request_seconds: float,
+        per_address: int,
+        trusted: Iterable[str] = (),
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        # Part of the time is for the answer to a body that did not come.
+        self._seconds = request_seconds - min(FAREWELL_SECONDS, request_seconds / 10)
+        self._per_address = per_address
+        self._trusted = [ip_network(network, strict=False) for network in trusted]
+        self.now = now or _loop_time
+        self._timer: asyncio.TimerHandle | None = None
+        self.open: dict[web.RequestHandler, _Connection] = {}
+
+    def watch(self, handler: web.RequestHandler) -> asyncio.Protocol:
+        """Return what stands between a new connection and aiohttp."""
+        return _Connection(handler, self)
+
+    def make_room(self) -> bool:
+        """Close the slowest request so that a new connection has its place."""
+        slow = list(self._slow(GRACE_SECONDS))
+        if slow:
+            slow[0].close()
+        return bool(slow)
+
+    def start(self) -> None:
+        """Begin to look at the slow ones. Call from the running loop."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._seconds / LOOKS, self._look)
+
+    def stop(self) -> None:
+        """Look no more. Safe to call twice."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self.start()
+        self.look()
+
+    def look(self) -> None:
+        """Close what is too slow by now, and what is too many."""
+        # The one before the last look: the next would be after the time is up.
+        for connection in self._slow(self._seconds * (1 - 1 / LOOKS)):
+            if not connection.serving:
+                connection.close(_TOO_SLOW)
+        for connection in self._too_many():
+            connection.close()
+
+    def _slow(self, seconds: float) -> Iterator[_Connection]:
+        """Yield connections whose request is older than that, the oldest first."""
+        latest = self.now() - seconds
+        slow = [c for c in self.open.values() if c.began and c.began <= latest]
+        yield from sorted(slow, key=lambda connection: connection.began or 0)
+
+    def _too_many(self) -> Iterator[_Connection]:
+        held: dict[str, list[_Connection]] = defaultdict(list)
+        for connection in self._slow(GRACE_SECONDS):
+            held[connection.address].append(connection)
+        for address, connections in held.items():
+            if not self._trusts(address):
+                yield from connections[self._per_address :]
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            found = ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._trusted)
+
+    @web.middleware
+    async def arrive(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """Wait for the body until its time is up; then it is answered 408."""
+        connection = self.open[request.protocol]
+        connection.serving = True
+        try:
+            if not request.content.is_eof():
+                spent = self.now() - (connection.began or self.now())
+                async with asyncio.timeout(self._seconds - spent):
+                    await request.read()
+            connection.began = None
+            return await handler(request)
+        except TimeoutError:
+            return web.json_response({"error": "the body took too long"}, status=408)
+        finally:
+            connection.began = None
+            connection.serving = False
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

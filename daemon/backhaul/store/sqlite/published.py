@@ -1,0 +1,36 @@
+"""The tables and views that others may rely on (docs/mirror.md), and their keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PUBLISHED: Mapping[str, tuple[str, ...]] = {
+    "open_orders": ("store", "id"),
+    "order_lines": ("store", "id"),
+    "stock": ("store", "variant_id"),
+    "stock_moves": ("id",),
+    "revenue_by_day": ("store", "day", "currency"),
+    "orders": ("store", "id"),
+    "order_items": ("store", "id"),
+    "shipments": ("store", "id"),
+    "products": ("store", "id"),
+    "variants": ("store", "id"),
+    "inventory_levels": ("store", "variant_id"),
+    "stock_ledger": ("id",),
+    "customers": ("store", "id"),
+    "events": ("id",),
+    "commands": ("seq",),
+    "attempts": ("id",),
+    "records": ("id",),
+    "quarantine": ("id",),
+    "changes": ("id",),
+    "forgotten": ("store", "customer_id"),
+    "audit": ("id",),
+}
+"""Each with the columns that tell its rows apart, in the order of an index."""
+
+INTERNAL = frozenset({"sequence", "delivered", "read_at", "digest"})
+"""Columns of published tables that are not for others: how versions are compared."""

@@ -1,0 +1,74 @@
+"""The pytest plugin: what is imported here is imported by every run of pytest."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from backhaul.testing import (
+        DaemonUnderTest,
+        Mirror,
+        ReferenceServer,
+        ReferenceStore,
+    )
+
+
+@pytest.fixture(scope="session")
+def reference_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ReferenceServer]:
+    """A reference server for the whole run."""
+    from backhaul.testing import ReferenceServer
+
+    server = ReferenceServer(tmp_path_factory.mktemp("reference") / "data")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def reference_store(reference_server: ReferenceServer) -> ReferenceStore:
+    """A store of its own for this test, with the `demo` fixture's products."""
+    name = f"test-{secrets.token_hex(4)}"
+    return reference_server.create_store(name, fixture="demo")
+
+
+@pytest.fixture
+def backhaul_settings() -> str:
+    """TOML to add to the daemon's settings; override it to configure connectors."""
+    return ""
+
+
+@pytest.fixture
+def backhaul_daemon(
+    reference_store: ReferenceStore, backhaul_settings: str
+) -> Iterator[DaemonUnderTest]:
+    """A daemon on a temporary database that receives the store's webhooks."""
+    from backhaul.testing import DaemonUnderTest
+
+    daemon = DaemonUnderTest(reference_store, backhaul_settings)
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture
+def settled(backhaul_daemon: DaemonUnderTest) -> Callable[..., Mirror]:
+    """`settled()` waits until nothing moves and returns the mirror."""
+    return backhaul_daemon.settled
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> Callable[..., Mirror]:
+    """`replay("captures/bad-day.jsonl")` folds a capture into a mirror of its own.
+
+    `shuffle=SEED`, `duplicate=P`, `drop=P` and `until=TIME` as `backhaul replay` has
+    them.
+    """
+    from backhaul.testing.replays import Replays
+
+    return Replays(tmp_path)

@@ -1,0 +1,115 @@
+"""The reference server, and one store of it for each test."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from backhaul.testing.programs import Program, ProgramError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODULE = "backhaul_reference"
+ASK_SECONDS = 30.0
+Document = dict[str, Any]
+
+
+class ReferenceServer:
+    """`backhaul reference` on free ports, limits off; a context manager."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._access_file = folder / "access.json"
+        arguments = ["--data", folder, "--port", 0, "--control-port", 0]
+        arguments += ["--limits", "off", "--allow-private-webhook-targets"]
+        arguments += ["--retry-schedule", "0,0.2,1,5,30", *options]
+        self._program = Program(MODULE, arguments, folder.with_suffix(".log"))
+        self._program.await_start(self._access_file.exists)
+        self._access: Document = json.loads(self._access_file.read_text())
+        self._client = httpx.Client(timeout=ASK_SECONDS, trust_env=False)
+        self._program.await_start(self._answers)
+
+    @property
+    def url(self) -> str:
+        """The address of the platform: `base_url` of a store's settings."""
+        return str(self._access["public_url"])
+
+    def create_store(self, subdomain: str, **members: object) -> ReferenceStore:
+        """Create a store; `members` as in `fixture="demo"` or `quirks=["bare-v1"]`."""
+        body = {"subdomain": subdomain, **members}
+        made = self.control("POST", "/stores", body)
+        return ReferenceStore(self, subdomain, str(made["apiKey"]))
+
+    def control(self, method: str, path: str, body: object = None) -> Any:
+        """Ask the control API; `path` begins after `/_control`. Returns `data`."""
+        headers = {"Authorization": f"Bearer {self._access['control_token']}"}
+        url = f"{self._access['control_url']}/_control{path}"
+        return self.ask(method, url, headers, body)
+
+    def ask(
+        self, method: str, url: str, headers: dict[str, str], body: object = None
+    ) -> Any:
+        """Ask anything; returns `data`. Raises ProgramError at a refusal."""
+        answer = self._client.request(method, url, headers=headers, json=body)
+        if not answer.is_success:
+            told = f"{method} {url}: {answer.status_code} {answer.text}"
+            raise ProgramError(told)
+        document = answer.json() if answer.content else {}
+        is_wrapped = isinstance(document, dict) and "data" in document
+        return document["data"] if is_wrapped else document
+
+    def close(self) -> None:
+        """End the process."""
+        self._client.close()
+        self._program.stop()
+
+    def _answers(self) -> bool:
+        try:
+            return self._client.get(f"{self.url}/healthz").is_success
+        except httpx.HTTPError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceStore:
+    """One store: asked as a shopper, as the back office, and as its owner."""
+
+    server: ReferenceServer
+    subdomain: str
+    api_key: str
+
+    def v1(self, method: str, path: str, body: object = None) -> Any:
+        """Ask the keyed API; `path` begins after `/api/v1`. Returns `data`."""
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        return self.server.ask(method, f"{self.server.url}/api/v1{path}", headers, body)
+
+    def storefront(self, method: str, path: str, body: object = None) -> Any:
+        """Ask as a shopper; `path` begins after `/storefront`. Returns `data`."""
+        headers = {"x-subdomain": self.subdomain}
+        url = f"{self.server.url}/storefront{path}"
+        return self.server.ask(method, url, headers, body)
+
+    def control(self, method: str, path: str = "", body: object = None) -> Any:
+        """Ask the control API about this store. Returns `data`."""
+        return self.server.control(method, f"/stores/{self.subdomain}{path}", body)
+
+    def place_order(self, sku: str, quantity: int = 1) -> Document:
+        """Buy as a shopper, cash on delivery; returns the order as `/api/v1` has it."""
+        for product in self.v1("GET", "/products?limit=100"):
+            for variant in product["variants"]:
+                if variant["sku"] == sku:
+                    item = {"productId": product["id"], "variantId": variant["id"]}
+                    return self._order({**item, "quantity": quantity})
+        raise KeyError(f"no variant has the SKU {sku!r}")
+
+    def _order(self, item: Document) -> Document:
+        address = {"address1": "12 MG Road", "city": "Pune", "zip": "411001"}
+        address["country"] = "IN"
+        customer = {"name": "Asha Rao", "email": "asha@example.com"}
+        body = {"items": [item], "customer": customer, "shippingAddress": address}
+        placed = self.storefront("POST", "/orders", {**body, "paymentMethod": "COD"})
+        order: Document = self.v1("GET", f"/orders/{placed['id']}")
+        return order

@@ -1,0 +1,249 @@
+"""`backhaul query` and `export`: the mirror in SQL and as files, and never a write."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import shutil
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from itertools import count as count_from
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from backhaul.cli import writing_out
+from backhaul.core.clock import SystemClock
+from backhaul.errors import BackhaulError
+from backhaul.store.sqlite.asking import Asker
+from support import payloads
+from support.daemon import backhaul, in_process
+from support.databases import count, locked, rows
+from support.mirrored import fill, lone_office, orders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+
+DATABASE = "the database"
+HOSTILE = '=HYPERLINK("http://x")'
+
+
+@pytest.fixture(scope="module")
+def office() -> Iterator[Office]:
+    """A mirror of thirteen hundred orders, one with a line that is a formula."""
+    line = payloads.item("li_x", sku="-5", title=HOSTILE, fulfilledQuantity=-5)
+    odd = payloads.order("ord_x", number=7, items=[line])
+    with lone_office() as found:
+        bodies = [payloads.envelope("orders/create", odd), *orders(1_300)]
+        asyncio.run(fill(found, *bodies))
+        yield found
+
+
+def ask(office: Office, *arguments: object) -> str:
+    said = in_process(*arguments, config=office.config)
+    assert said.code == 0, said.err
+    return said.out
+
+
+def test_a_query_is_a_table_or_what_programs_read(office: Office) -> None:
+    sql = "SELECT number, name FROM orders WHERE number < 1003 ORDER BY number"
+    expected = [(7, "#7"), (1001, "#1001"), (1002, "#1002")]
+    told = ask(office, "query", sql)
+    assert [word in told for word in ("number", "name", "1001", "#1002")] == [True] * 4
+    as_json = json.loads(ask(office, "query", sql, "--json"))
+    assert [(row["number"], row["name"]) for row in as_json] == expected
+    lines = ask(office, "query", sql, "--jsonl").splitlines()
+    assert [json.loads(line) for line in lines] == as_json
+    table = list(csv.reader(io.StringIO(ask(office, "query", sql, "--csv"))))
+    assert table == [["number", "name"], *([str(n), name] for n, name in expected)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("DELETE FROM orders", "query only reads"),
+        ("DROP TABLE orders", "query only reads"),
+        ("CREATE TABLE mine(a)", "query only reads"),
+        ("INSERT INTO marks VALUES ('fold_cursor', '0')", "query only reads"),
+        ("PRAGMA user_version = 7", "query only reads"),
+        ("VACUUM", "query"),
+        ("SELECT 1; DELETE FROM orders", "one statement"),
+        ("SELECT * FROM order", "SQLite says"),
+        ("SELECT * FROM ordres", "there are: open_orders"),
+        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+         " SELECT i FROM n", "more than 100,000 rows"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused_in_words(
+    sql: str, why: str, office: Office
+) -> None:
+    before = count(office.database, "orders")
+    said = in_process("query", sql, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert why in said.err
+    assert "a bug" not in said.err
+    assert count(office.database, "orders") == before
+
+
+class HurriedClock(SystemClock):
+    """A clock on which a second goes by with every look."""
+
+    def __init__(self) -> None:
+        self.looks = count_from(0)
+
+    def monotonic(self) -> float:
+        return float(next(self.looks))
+
+
+def test_a_query_that_takes_too_long_is_stopped(office: Office) -> None:
+    endless = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+        " SELECT count(*) FROM n"
+    )
+    clock = HurriedClock()
+    with closing(Asker(office.database, clock)) as asker:
+        with pytest.raises(BackhaulError, match="stopped after 5 s"):
+            asker.ask(endless)
+        assert next(clock.looks) == 7
+        assert asker.ask("SELECT 1").rows == [(1,)]
+
+
+def _parsed(form: str, text: str) -> list[dict[str, Any]]:
+    if form == "--csv":
+        return list(csv.DictReader(io.StringIO(text)))
+    if form == "--json":
+        found: list[dict[str, Any]] = json.loads(text)
+        return found
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("form", ["--csv", "--json", "--jsonl"])
+def test_an_export_holds_the_whole_table(
+    form: str, office: Office, tmp_path: Path
+) -> None:
+    out = tmp_path / "lines"
+    ask(office, "export", "order_lines", form, "--out", out)
+    text = out.read_text("utf-8")
+    assert text == ask(office, "export", "order_lines", form).replace("\r\n", "\n")
+    found = _parsed(form, text)
+    expected = rows(office.database, "SELECT id FROM order_lines")
+    assert sorted(row["id"] for row in found) == sorted(row[0] for row in expected)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+def test_internal_columns_stay_inside(office: Office) -> None:
+    (first, *_) = ask(office, "export", "orders", "--csv").splitlines()
+    assert "document" in first
+    assert "digest" not in first
+
+
+def test_text_that_looks_like_a_formula_is_disarmed(office: Office) -> None:
+    text = ask(office, "export", "order_items", "--csv")
+    table = {row["id"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert table["li_x"]["title"] == f"'{HOSTILE}"
+    assert table["li_x"]["sku"] == "'-5"
+    assert table["li_x"]["fulfilled_quantity"] == "-5"
+    asked = ask(
+        office, "query", "SELECT title FROM order_lines WHERE sku='-5'", "--csv"
+    )
+    assert f"'{HOSTILE}" in asked.replace('""', '"')
+
+
+@example("\r=1")
+@example("\t=1")
+@example(b"@SUM(A1)")
+@given(st.text() | st.integers() | st.floats(allow_nan=False) | st.binary())
+def test_no_cell_of_text_begins_like_a_formula(value: object) -> None:
+    cell = writing_out.cell(value)
+    if isinstance(value, str | bytes):
+        assert str(cell)[:1] not in {"=", "+", "-", "@", "\t", "\r"}
+        assert str(cell).removeprefix("'") in {value, _decoded(value)} or cell == value
+    else:
+        assert cell is value
+
+
+def _decoded(value: object) -> object:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def test_a_file_is_replaced_whole_or_stays(office: Office, tmp_path: Path) -> None:
+    out = tmp_path / "orders.csv"
+    out.write_text("yesterday's")
+    said = in_process("export", "nothing", "--out", out, config=office.config)
+    assert "there is no table 'nothing'" in said.err
+    with pytest.raises(ZeroDivisionError):
+        _break_off(out)
+    assert out.read_text() == "yesterday's"
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.csv"]
+
+
+def _break_off(out: Path) -> None:
+    with writing_out.output(out) as opened:
+        opened.write("half")
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("export", "orders; DROP TABLE orders"), "there is no table"),
+        (("export", "marks"), "there is no table"),
+        (("export", "orders", "--csv", "--json"), "choose one of"),
+        (("export", "orders", "--out", "/nowhere/at/all.csv"), "make the folder"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused(
+    arguments: tuple[str, ...], why: str, office: Office
+) -> None:
+    said = in_process(*arguments, config=office.config)
+    assert said.code == 1
+    assert why in said.err
+
+
+def test_a_reader_that_goes_away_is_no_bug(office: Office) -> None:
+    command = f"{sys.executable} -m backhaul export orders --config {office.config}"
+    done = subprocess.run(
+        ["sh", "-c", f"{command} | head -1"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("store,id,number")
+    assert done.stderr == ""
+
+
+def _readers() -> dict[str, list[str]]:
+    """Programs that people open a database with, as far as they are here."""
+    scripts = Path(sys.executable).parent
+    shell = shutil.which("sqlite3")
+    question = "SELECT * FROM open_orders"
+    found = {
+        "sqlite-utils": [str(scripts / "sqlite-utils"), "query", DATABASE, question],
+        "sqlite3": [shell or "", "-readonly", "-json", DATABASE, question],
+    }
+    return {name: command for name, command in found.items() if command[0]}
+
+
+@pytest.mark.parametrize("reader", _readers())
+async def test_other_programs_read_beside_a_writer(reader: str, office: Office) -> None:
+    database = str(office.database)
+    command = [database if w == DATABASE else w for w in _readers()[reader]]
+    with locked(office.database):
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert {row["units_to_ship"] for row in json.loads(out)} == {2, 7}
+
+
+def test_the_program_asks_as_a_person_does(office: Office) -> None:
+    said = backhaul("query", "SELECT count(*) AS n FROM orders", config=office.config)
+    assert (said.code, said.err) == (0, "")
+    assert "1301" in said.out

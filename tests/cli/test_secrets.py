@@ -1,0 +1,93 @@
+"""Webhook secrets are listed by fingerprint, and dropped when nothing uses them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from backhaul.ingest.signers import fingerprint
+from support.daemon import backhaul, daemon_process, in_process, office_of
+from support.payloads import envelope, order, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+BODY = envelope("orders/create", order())
+
+
+@pytest.fixture
+def old() -> str:
+    return "whsec_" + secrets.token_hex(16)
+
+
+@pytest.fixture
+def office(platform: ReferenceProcess, old: str) -> Iterator[Office]:
+    with office_of(platform) as office:
+        new = office.webhook_secret
+        office.write(**{f'["{new}"]': f'["{new}", "{old}"]'})
+        yield office
+
+
+def deliver(office: Office, secret: str) -> int:
+    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    return httpx.post(
+        url, content=BODY, headers=signed(BODY, secret.encode())
+    ).status_code
+
+
+def states(office: Office) -> dict[str, Any]:
+    listed = in_process("secrets", "list", "--json", config=office.config).json()
+    return {row["fingerprint"]: row["state"] for row in listed}
+
+
+def test_a_secret_is_dropped_when_nothing_uses_it(office: Office, old: str) -> None:
+    name = fingerprint(old.encode())
+    drop = ("secrets", "drop", name[:6])
+    with daemon_process(office) as started:
+        assert deliver(office, old) == 200
+        refused = backhaul(*drop, config=office.config)
+        assert refused.code == 1
+        assert "within the last day" in refused.err
+        assert deliver(office, old) == 200
+
+        dropped = backhaul(*drop, "--force", config=office.config)
+        assert dropped.code == 0, dropped.err
+        assert deliver(office, old) == 401
+        assert deliver(office, office.webhook_secret) == 200
+        last = fingerprint(office.webhook_secret.encode())
+        kept = backhaul("secrets", "drop", last, "--force", config=office.config)
+        assert "the only secret of store main" in kept.err
+        assert deliver(office, office.webhook_secret) == 200
+        started.terminate()
+    assert states(office)[name] == "dropped"
+    shown = in_process("secrets", "list", config=office.config)
+    assert name in shown.out
+    assert old not in shown.out + shown.err
+
+
+def test_without_a_daemon_the_command_does_it_itself(office: Office, old: str) -> None:
+    name = fingerprint(old.encode())
+    with daemon_process(office) as started:
+        started.terminate()
+    assert in_process("secrets", "drop", name, config=office.config).code == 0
+    with daemon_process(office) as started:
+        assert deliver(office, old) == 401
+        started.terminate()
+    undone = in_process("secrets", "drop", name, "--undo", config=office.config)
+    assert undone.code == 0
+    with daemon_process(office):
+        assert deliver(office, old) == 200
+
+
+def test_an_unknown_fingerprint_is_told(office: Office) -> None:
+    with daemon_process(office) as started:
+        started.terminate()
+    said = in_process("secrets", "drop", "ffffffffffff", config=office.config)
+    assert said.code == 1
+    assert "backhaul secrets list" in said.err

@@ -1,0 +1,190 @@
+"""Traffic is captured beside a running daemon, and plays again to the same end."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.traffic.samples import SAMPLES
+from support.daemon import (
+    NOBODY,
+    backhaul,
+    connected_process,
+    daemon_process,
+    in_process,
+    office_of,
+)
+from support.databases import count, rows
+from support.shopping import buy
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+
+@pytest.fixture(scope="module")
+def number(platform: ReferenceProcess) -> int:
+    return int(buy(platform)["number"])
+
+
+@pytest.fixture(scope="module")
+def office(platform: ReferenceProcess, number: int) -> Iterator[Office]:
+    """A daemon that has read a shop, heard of one more order, and runs."""
+    with connected_process(platform) as started:
+        office = started.office
+        query = "SELECT 1 FROM orders WHERE number = ?"
+        await_true(lambda: rows(office.database, query, number), "the first order")
+        later = buy(platform)["number"]
+        await_true(lambda: rows(office.database, query, later), "the second order")
+        yield office
+
+
+@pytest.fixture(scope="module")
+def captured(office: Office) -> Path:
+    out = office.folder / "day.jsonl"
+    assert in_process("capture", str(out), config=office.config).code == 0
+    return out
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_capture_holds_deliveries_and_reads(office: Office, captured: Path) -> None:
+    head, *events = lines(captured)
+    assert head["stores"]["main"]["currency"] == "INR"
+    assert {event["kind"] for event in events} == {"delivery", "read"}
+    kept = rows(office.database, "SELECT body FROM inbox ORDER BY id")
+    assert [event["body"].encode() for event in events] == [
+        body for (body,) in kept[: len(events)]
+    ]
+    assert stat.S_IMODE(captured.stat().st_mode) == 0o600
+    text = captured.read_text()
+    assert office.api_key not in text
+    assert office.webhook_secret not in text
+
+
+def test_filters_choose(office: Office, number: int) -> None:
+    def found(*options: str) -> list[dict[str, Any]]:
+        out = in_process("capture", "-", *options, config=office.config).out
+        return [json.loads(line) for line in out.splitlines()[1:]]
+
+    assert {e["kind"] for e in found("--kind", "delivery")} == {"delivery"}
+    assert {e["topic"] for e in found("--topic", "orders/read")} == {"orders/read"}
+    of_one = [json.loads(event["body"]) for event in found("--object", str(number))]
+    assert {body.get("data", body)["number"] for body in of_one} == {number}
+    assert found("--until", "2020-01-01") == []
+    assert found("--since", "2020-01-01") == found()
+    assert found("--store", "other") == []
+
+
+def test_a_time_that_is_none_is_told(office: Office) -> None:
+    said = in_process("capture", "-", "--since", "noon", config=office.config)
+    assert said.code == 1
+    assert "'noon' is not a time such as" in said.err
+
+
+@pytest.mark.parametrize(
+    "disorder", [(), ("--shuffle", "5", "--duplicate", "0.5")], ids=["plain", "wild"]
+)
+def test_a_replay_ends_in_the_same_mirror(
+    office: Office, captured: Path, disorder: tuple[str, ...]
+) -> None:
+    played = in_process("replay", captured, *disorder, "--json", config=office.config)
+    assert played.json()["differences"] == []
+    shown = in_process("replay", captured, *disorder, config=office.config)
+    assert "the mirrors are equal" in shown.out
+
+
+def test_what_was_lost_is_shown(office: Office, captured: Path, number: int) -> None:
+    played = in_process(
+        "replay", captured, "--drop", "1", "--json", config=office.config
+    )
+    told = played.json()
+    missing = {d["id"] for d in told["differences"] if d["table"] == "orders"}
+    assert missing == {id_ for (id_,) in rows(office.database, "SELECT id FROM orders")}
+    assert told["events"] == {}
+
+
+def test_a_replay_never_touches_a_database_in_use(
+    office: Office, captured: Path
+) -> None:
+    into = ("--into", str(office.database))
+    said = in_process("replay", captured, *into, config=office.config)
+    assert said.code == 1
+    assert "a replay needs a new file of its own" in said.err
+
+
+def test_a_replay_into_a_file_is_kept(office: Office, captured: Path) -> None:
+    into = office.folder / "again.db"
+    said = in_process("replay", captured, "--into", into, config=office.config)
+    assert said.code == 0, said.err
+    assert count(into, "orders") == count(office.database, "orders")
+
+
+def test_a_receiver_gets_the_deliveries_signed_anew(
+    platform: ReferenceProcess, captured: Path
+) -> None:
+    """Another daemon with another secret ends with the same orders."""
+    sent = [line for line in lines(captured)[1:] if line["kind"] == "delivery"]
+    with office_of(platform) as other:
+        secret = other.folder / "secret"
+        secret.write_text(other.webhook_secret)
+        with daemon_process(other):
+            url = f"{(other.live() or {})['public_url']}/webhooks/main"
+            signed = ("--to", url, "--secret-file", secret)
+            told = backhaul("replay", captured, *signed, "--json")
+            assert told.json()["answers"] == {"200": len(sent)}
+            query = "SELECT body FROM inbox WHERE kind = 'delivery' ORDER BY id"
+            kept = [body.decode() for (body,) in rows(other.database, query)]
+            assert kept == [line["body"] for line in sent]
+
+            secret.write_text("whsec_wrong")
+            wrong = backhaul("replay", captured, *signed)
+            assert wrong.code == 1
+            assert "answered 401" in wrong.out
+
+
+def test_an_address_where_nobody_is_is_told(office: Office, captured: Path) -> None:
+    said = in_process("replay", captured, "--to", NOBODY, config=office.config)
+    assert said.code == 1
+    assert NOBODY in said.err
+
+
+@pytest.mark.parametrize("topic", SAMPLES)
+def test_a_sample_of_each_topic_is_taken_and_folded(office: Office, topic: str) -> None:
+    said = backhaul("trigger", topic, config=office.config)
+    assert said.code == 0, said.err
+    state = "SELECT state FROM events WHERE topic = ? ORDER BY id DESC LIMIT 1"
+    await_true(lambda: rows(office.database, state, topic) == [("folded",)], "folded")
+
+
+def test_a_topic_without_a_sample_is_told(office: Office) -> None:
+    said = in_process("trigger", "orders/exploded", config=office.config)
+    assert said.code == 1
+    assert "orders/create" in said.err
+
+
+def test_a_body_of_ones_own_is_sent_as_it_is(office: Office) -> None:
+    body = office.folder / "body.json"
+    body.write_bytes(b'{ "odd" : 1 }')
+    said = backhaul("trigger", "orders/exploded", "--data", body, config=office.config)
+    assert said.code == 0, said.err
+    query = "SELECT body FROM inbox ORDER BY id DESC LIMIT 1"
+    assert rows(office.database, query) == [(b'{ "odd" : 1 }',)]
+
+
+def test_without_a_daemon_a_trigger_says_so(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office:
+        said = in_process("trigger", "orders/create", config=office.config)
+    assert said.code == 1
+    assert "no daemon answers" in said.err
+    assert os.environ.get("BACKHAUL_WEBHOOK_SECRET") is None

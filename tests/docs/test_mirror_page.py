@@ -1,0 +1,62 @@
+"""docs/mirror.md names exactly what may be relied on, and the schema has it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite.published import INTERNAL, PUBLISHED
+from support.databases import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/mirror.md"
+
+
+def described() -> dict[str, set[str]]:
+    """Return the columns that the page names, by table."""
+    sections = re.split(r"^### `(\w+)`$", PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    return {
+        table: {name for row in _rows(text) for name in re.findall(r"`(\w+)`", row)}
+        for table, text in zip(sections[1::2], sections[2::2], strict=True)
+    }
+
+
+def _rows(section: str) -> Iterator[str]:
+    lines = re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE)
+    yield from (line for line in lines if "column" not in line)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mirror") / "backhaul.db"
+    open_store(path, SystemClock())
+    return path
+
+
+def test_the_page_names_every_published_table() -> None:
+    assert described().keys() == PUBLISHED.keys()
+
+
+@pytest.mark.parametrize("table", PUBLISHED)
+def test_it_names_every_column_and_no_other(table: str, database: Path) -> None:
+    found = {
+        r[0] for r in rows(database, "SELECT name FROM pragma_table_info(?)", table)
+    }
+    assert described()[table] == found - INTERNAL
+
+
+def test_the_indices_it_names_exist(database: Path) -> None:
+    questions = PAGE.read_text("utf-8").split("## Questions")[1].split("## Views")[0]
+    named = re.findall(
+        r"`(\w+)`", " ".join(re.findall(r"\| ([^|]*) \|$", questions, re.M))
+    )
+    known = {r[0] for r in rows(database, "SELECT name FROM sqlite_master")}
+    assert len(named) > 10
+    assert set(named) - known == set()

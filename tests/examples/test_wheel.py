@@ -1,0 +1,60 @@
+"""The example projects pass with the wheel that is built from this tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROOF = """\
+from backhaul import testing
+assert testing.__file__.startswith({installed!r}), testing.__file__
+"""
+EXAMPLES = sorted(path for path in ROOT.glob("docs/examples/*") if path.is_dir())
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built and unpacked: what `pip install` puts into a project."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    built = subprocess.run(
+        [*build, "--directory", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = folder.glob("*.whl")
+    unpacked = folder / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(unpacked)
+    return unpacked
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_passes_with_the_wheel(
+    example: Path, installed: Path, tmp_path: Path
+) -> None:
+    # Away from this tree, whose settings of pytest would put its sources first.
+    project = tmp_path / example.name
+    shutil.copytree(example, project, ignore=shutil.ignore_patterns("__pycache__"))
+    (project / "conftest.py").write_text(PROOF.format(installed=str(installed)))
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        cwd=project,
+        env=os.environ | {"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert " passed" in ran.stdout

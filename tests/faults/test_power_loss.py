@@ -1,0 +1,127 @@
+"""The power goes: what was acknowledged is there, and so is every mark of a send.
+
+SIGKILL does not show this: what a process has written, the system still has. Here all
+that was not synced is lost, kept or torn, as a disk may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.contract import Sendable
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite.database import SqliteStore
+from faults.power import Power, images
+from support.databases import fold_all
+from support.payloads import arrival, envelope, order
+from support.push_records import plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.store.contract import Command, MatchReader
+    from faults.power import Disk
+
+SEED = int(os.environ.get("SEED", "1"))
+IMAGES = 5_000 if os.environ.get("FAULTS") == "long" else 500
+WAVES, WAVE = 25, 12
+OPEN = {"fulfill": "9999"}
+
+
+async def work(path: Path, synchronous: str) -> Disk:
+    """Take webhooks, fold them, and mark commands as being sent."""
+    open_store(path, SystemClock())
+    power = Power(path, synchronous)
+    store = SqliteStore(path, SystemClock(), power.connect)
+    store.start()
+    try:
+        for wave in range(WAVES):
+            bodies = [
+                envelope("orders/create", order(f"ord_{wave}_{n}", note="x" * 1_500))
+                for n in range(WAVE)
+            ]
+            for body, future in [(b, store.inbox.append(arrival(b))) for b in bodies]:
+                await future
+                power.disk.tell(("kept", body))
+            await fold_all(store)
+            await plan(store, "fulfill", f"ord_{wave}_0")
+            for command, _ in await store.commands.claim("main", OPEN, 5, prepare):
+                power.disk.tell(("sending", command.id))
+    finally:
+        await store.stop()
+        power.off()
+    return power.disk
+
+
+def prepare(command: Command, _: MatchReader) -> Sendable:
+    return Sendable(command.id.encode(), "key")
+
+
+def failures(disk: Disk, folder: Path, number: int, seed: int) -> list[str]:
+    """Lose the power at random moments; return what is wrong with the images."""
+    rng = random.Random(seed)  # noqa: S311 - chooses moments, guards nothing
+    cuts = [rng.randrange(len(disk.ops)) for _ in range(number)]
+    found: list[str] = []
+    for cut, (told, files) in zip(sorted(cuts), images(disk, cuts, rng), strict=True):
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        wrong = damage(folder / "backhaul.db", told)
+        found += [f"seed {seed}, cut at {cut}: {wrong}"] if wrong else []
+        for file in folder.glob("backhaul.db*"):
+            file.unlink()
+    return found
+
+
+def damage(path: Path, told: list[object]) -> str:
+    """Return what the file lacks of what was told, or how it is broken."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            (state,) = connection.execute("PRAGMA integrity_check").fetchone()
+            kept = {body for (body,) in connection.execute("SELECT body FROM inbox")}
+            marked = "SELECT id FROM commands WHERE state = 'sending'"
+            sending = {id_ for (id_,) in connection.execute(marked)}
+    except sqlite3.DatabaseError as error:
+        return f"cannot be read: {error}"
+    there = {("kept", body) for body in kept} | {("sending", id_) for id_ in sending}
+    lost = set(told) - there
+    return f"{len(lost)} lost" if lost else ("" if state == "ok" else state)
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Path:
+    folder = tmp_path / "disks"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+async def test_nothing_told_is_lost_with_the_power(
+    tmp_path: Path, disks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = await work(tmp_path / "backhaul.db", synchronous="")
+    wrong = await asyncio.to_thread(failures, disk, disks, IMAGES, SEED)
+    with capsys.disabled():
+        bound = f"below {3 / IMAGES:.2%} at 95 %" if not wrong else ""
+        sys.stdout.write(f" seed {SEED}: {len(wrong)}/{IMAGES} images, {bound} ")
+    assert wrong == []
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+async def test_the_disk_notices_a_store_that_does_not_sync(
+    tmp_path: Path, disks: Path
+) -> None:
+    """The test of the test: with `synchronous=NORMAL` most images lack something."""
+    disk = await work(tmp_path / "backhaul.db", synchronous="NORMAL")
+    wrong = await asyncio.to_thread(failures, disk, disks, 100, SEED)
+    assert len(wrong) > 50

@@ -1,0 +1,111 @@
+"""Several secrets at once: each says when it was last used, and can be dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core import signature
+from backhaul.ingest.signers import SAVE_SECONDS, Signers, fingerprint
+from support.clock import VirtualClock
+from support.databases import rows
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+
+OLD, NEW, GIVEN = b"whsec_old", b"whsec_new", b"whsec_given"
+BODY = b"{}"
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def signers(store: SqliteStore, clock: VirtualClock) -> Signers:
+    found = Signers(store.webhook_secrets, clock)
+    await found.load({"main": [OLD, NEW]})
+    return found
+
+
+def accepts(signers: Signers, secret: bytes) -> bool:
+    return signers.signed("main", BODY, signature.sign(BODY, secret).decode())
+
+
+def uses(store: SqliteStore) -> dict[str, str | None]:
+    query = "SELECT fingerprint, last_used_at FROM webhook_secrets"
+    return dict(rows(store.path, query))
+
+
+async def test_each_says_when_it_last_signed(
+    signers: Signers, store: SqliteStore
+) -> None:
+    assert accepts(signers, OLD)
+    await signers.save()
+    assert uses(store)[fingerprint(OLD)]
+    assert uses(store)[fingerprint(NEW)] is None
+
+
+async def test_uses_are_saved_from_time_to_time(
+    signers: Signers, store: SqliteStore, clock: VirtualClock
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        saving = group.create_task(signers.run())
+        await clock.asleep(SAVE_SECONDS)
+        accepts(signers, NEW)
+        await clock.advance(SAVE_SECONDS)
+        await clock.asleep(SAVE_SECONDS)
+        assert uses(store)[fingerprint(NEW)] == "2026-03-01T12:00:00.000Z"
+        saving.cancel()
+
+
+async def test_a_wrong_signature_is_no_use(
+    signers: Signers, store: SqliteStore
+) -> None:
+    assert not accepts(signers, b"another")
+    await signers.save()
+    assert set(uses(store).values()) == {None}
+
+
+async def test_a_secret_from_elsewhere_is_accepted_at_once(signers: Signers) -> None:
+    assert not accepts(signers, GIVEN)
+    await signers.admit("main", [GIVEN], "guardian")
+    assert all(accepts(signers, secret) for secret in (OLD, NEW, GIVEN))
+
+
+async def test_what_was_dropped_stays_so_after_a_restart(
+    signers: Signers, store: SqliteStore, clock: VirtualClock
+) -> None:
+    await signers.drop("main", fingerprint(OLD))
+    assert not accepts(signers, OLD)
+    again = Signers(store.webhook_secrets, clock)
+    await again.load({"main": [OLD, NEW]})
+    assert not accepts(again, OLD)
+    assert accepts(again, NEW)
+    await again.drop("main", fingerprint(OLD), dropped=False)
+    assert accepts(again, OLD)
+
+
+async def test_a_secret_that_left_the_settings_is_forgotten(
+    signers: Signers, store: SqliteStore, clock: VirtualClock
+) -> None:
+    again = Signers(store.webhook_secrets, clock)
+    await again.load({"main": [NEW]})
+    assert set(uses(store)) == {fingerprint(NEW)}
+
+
+async def test_no_secret_is_in_the_file(signers: Signers, store: SqliteStore) -> None:
+    accepts(signers, OLD)
+    await signers.save()
+    files = store.path.parent.glob("backhaul.db*")
+    kept = b"".join(file.read_bytes() for file in files)
+    assert fingerprint(OLD).encode() in kept
+    assert OLD not in kept
+
+
+def test_a_fingerprint_is_how_the_sha256_begins() -> None:
+    # printf %s whsec_old | sha256sum
+    assert fingerprint(OLD) == "3d269a69854f"

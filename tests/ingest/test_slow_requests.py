@@ -1,0 +1,167 @@
+"""Clients that send a byte now and then hold nothing for long, and nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.public.arriving import GRACE_SECONDS
+from support.databases import count
+from support.payloads import envelope, order, signed
+from support.receiving import raw_request, served
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.receiving import Served
+
+BODY = envelope("orders/create", order())
+HEAD = raw_request(BODY, signed(BODY).items())[: -len(BODY)]
+BEGUN = {
+    "nothing": b"",
+    "a word": b"POST",
+    "half the headers": HEAD[:40],
+    "the headers": HEAD,
+    "half the body": HEAD + BODY[:50],
+}
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Time:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@contextlib.asynccontextmanager
+async def slow_ones(
+    receiver: Served, number: int, begun: bytes
+) -> AsyncIterator[list[Pair]]:
+    """Begin requests one by one, each known to the server before the next."""
+    pairs: list[Pair] = []
+    for _ in range(number):
+        reader, writer = await receiver.connect()
+        writer.write(begun)
+        pairs.append((reader, writer))
+        await until(lambda: len(receiver.arrivals.open) == len(pairs), "it came")
+    await until(lambda: begun_all(receiver, begun), "all bytes came")
+    try:
+        yield pairs
+    finally:
+        for _, writer in pairs:
+            writer.close()
+
+
+def begun_all(receiver: Served, begun: bytes) -> bool:
+    """Tell whether the server works on what was sent whole: the headers."""
+    serving = {connection.serving for connection in receiver.arrivals.open.values()}
+    return serving == {b"\r\n\r\n" in begun}
+
+
+async def end_of(reader: asyncio.StreamReader, seconds: float = 5) -> bytes:
+    """Return what is said until the server closes; TimeoutError if it does not."""
+    async with asyncio.timeout(seconds):
+        with contextlib.suppress(ConnectionResetError):
+            return await reader.read()
+    return b""
+
+
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
+async def test_a_byte_now_and_then_buys_no_time(
+    begun: bytes, store: SqliteStore
+) -> None:
+    async with (
+        served(store.inbox, request_seconds=0.5) as receiver,
+        slow_ones(receiver, 1, begun) as [(reader, writer)],
+    ):
+        ended = asyncio.ensure_future(end_of(reader))
+        for byte in (HEAD + BODY)[len(begun) :]:
+            done, _ = await asyncio.wait([ended], timeout=0.05)
+            if done:
+                break
+            writer.write(bytes([byte]))
+        else:
+            pytest.fail("it was never closed")
+        assert ended.result() == b"" or ended.result().startswith(b"HTTP/1.1 408")
+        assert (await receiver.post(BODY)).status == 200
+    assert count(store.path, "inbox") == 1
+
+
+async def test_each_request_of_a_connection_has_its_own_time(
+    store: SqliteStore, time: Time
+) -> None:
+    whole = raw_request(BODY, signed(BODY).items())
+    whole = whole.replace(b"Connection: close\r\n", b"")
+    async with served(store.inbox, now=time) as receiver:
+        reader, writer = await receiver.connect()
+        for _ in range(3):
+            writer.write(whole)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200")
+            time.seconds += 60  # it may rest as long as it likes
+            receiver.arrivals.look()
+        writer.write(whole[:30])
+        (connection,) = receiver.arrivals.open.values()
+        await until(lambda: connection.began is not None, "the fourth began")
+        time.seconds += 9.9
+        receiver.arrivals.look()
+        assert (await end_of(reader)).startswith(b"HTTP/1.1 408")
+        writer.close()
+
+
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
+async def test_one_address_holds_few_slow_requests(
+    begun: bytes, store: SqliteStore, time: Time
+) -> None:
+    async with (
+        served(store.inbox, slow_per_address=5, now=time) as receiver,
+        slow_ones(receiver, 20, begun) as pairs,
+    ):
+        receiver.arrivals.look()
+        assert len(receiver.arrivals.open) == 20
+        time.seconds += GRACE_SECONDS
+        receiver.arrivals.look()
+        for reader, _ in pairs[5:]:
+            assert await end_of(reader) == b""
+        assert len(receiver.arrivals.open) == 5
+
+
+async def test_a_trusted_proxy_speaks_for_many(store: SqliteStore, time: Time) -> None:
+    trusted = ("10.0.0.0/8", "127.0.0.0/8")
+    async with (
+        served(store.inbox, slow_per_address=1, trusted=trusted, now=time) as receiver,
+        slow_ones(receiver, 5, HEAD[:40]),
+    ):
+        time.seconds += GRACE_SECONDS
+        receiver.arrivals.look()
+        assert (await receiver.post(BODY)).status == 200
+        assert len(receiver.arrivals.open) == 6
+
+
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
+async def test_a_good_delivery_gets_the_place_of_a_slow_one(
+    begun: bytes, store: SqliteStore, time: Time
+) -> None:
+    async with (
+        served(store.inbox, max_connections=8, now=time) as receiver,
+        slow_ones(receiver, 8, begun) as pairs,
+    ):
+        assert (await receiver.post(BODY)).status == 503
+        time.seconds += GRACE_SECONDS
+        assert (await receiver.post(BODY)).status == 200
+        assert await end_of(pairs[0][0]) == b""
+    assert count(store.path, "inbox") == 1

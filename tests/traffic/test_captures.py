@@ -1,0 +1,114 @@
+"""A capture holds every byte, and says what is wrong with one that does not."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul.errors import Unusable
+from backhaul.shop.client import StoreFacts
+from backhaul.store.contract import Arrival
+from backhaul.traffic import captures
+from backhaul.traffic.disorder import Disorder
+
+HEAD = captures.Head(captures.FORMAT, "t", {"main": StoreFacts("sto_1", "EUR")})
+BODIES = [
+    b"{}",
+    b"",
+    b"\x00\xff",
+    b'{"a": "\xc3\xa9"}\r\n',
+    "\u2028".encode(),
+    b"\xef\xbb\xbf{}",
+]
+
+
+def written(arrivals: list[Arrival]) -> str:
+    stream = io.StringIO(newline="")
+    assert captures.write(HEAD, arrivals, stream) == len(arrivals)
+    return stream.getvalue()
+
+
+def arrival(body: bytes, at: str = "2026-03-01T12:00:00.000Z") -> Arrival:
+    return Arrival("main", "delivery", "orders/create", at, b'{"X-A":"\xc3\xa9"}', body)
+
+
+def test_what_is_written_is_read_byte_for_byte(tmp_path: Path) -> None:
+    arrivals = [arrival(body) for body in BODIES]
+    path = tmp_path / "capture.jsonl"
+    path.write_text(written(arrivals), newline="")
+    assert list(captures.read(path)) == arrivals
+    assert captures.read_head(path) == HEAD
+
+
+@given(st.binary(max_size=200))
+def test_any_body_survives(body: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "capture.jsonl")
+        path.write_text(written([arrival(body)]), newline="")
+        assert [read.body for read in captures.read(path)] == [body]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not a capture"),
+        ("{}", "not a capture"),
+        ("\x00", "not a capture"),
+        ('{"backhaul_capture":9,"captured_at":"","stores":{}}\n', "format 9"),
+        (written([]) + "{}\n", "line 2: Object missing required field `store`"),
+        (written([arrival(b"")]) + '{"store"\n', "line 3: "),
+        (written([arrival(b"\xff")]).replace('"/w=="', '"!"'), "line 2: "),
+    ],
+    ids=["empty", "no head", "binary", "newer", "no event", "cut", "bad base64"],
+)
+def test_what_is_wrong_is_told(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "capture.jsonl"
+    path.write_text(text)
+    with pytest.raises(Unusable, match=f"capture.jsonl.*{told}"):
+        list(captures.read(path))
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match="No such file"):
+        captures.read_head(tmp_path / "none.jsonl")
+
+
+RUN = [
+    arrival(b"%d" % number, f"2026-03-01T12:00:{number % 60:02}.000Z")
+    for number in range(400)
+]
+
+
+def test_without_disorder_the_run_is_as_it_was() -> None:
+    assert Disorder().apply(RUN) == RUN
+
+
+def test_a_seed_gives_the_same_run_each_time() -> None:
+    disorder = Disorder(shuffle=7, duplicate=0.2, drop=0.1)
+    assert disorder.apply(RUN) == disorder.apply(RUN)
+    assert disorder.apply(RUN) != Disorder(8, 0.2, 0.1).apply(RUN)
+
+
+def test_nothing_is_lost_by_shuffling_and_repeating() -> None:
+    run = Disorder(shuffle=1, duplicate=0.5).apply(RUN)
+    assert {each.body for each in run} == {each.body for each in RUN}
+    assert 500 < len(run) < 700
+    assert run != sorted(run, key=lambda each: each.body)
+
+
+def test_the_probabilities_hold() -> None:
+    assert Disorder(drop=1.0).apply(RUN) == []
+    assert len(Disorder(duplicate=1.0).apply(RUN)) == 800
+    assert 300 < len(Disorder(drop=0.1).apply(RUN)) < 390
+
+
+def test_until_leaves_out_what_came_then_or_later() -> None:
+    run = Disorder(until="2026-03-01T12:00:10.000Z").apply(RUN)
+    assert {each.received_at for each in run} == {
+        f"2026-03-01T12:00:0{second}.000Z" for second in range(10)
+    }
