@@ -32,6 +32,7 @@ from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.opening import open_store, sole_writer
+from backhaul.upkeep.indexing import Indexer
 
 if TYPE_CHECKING:
     import socket
@@ -57,6 +58,19 @@ class _Shop:
     transport: Transport
     client: ShopClient
     dispatcher: Dispatcher
+
+
+def upkeep_actions(
+    store: SqliteStore, clock: Clock, changed: Callable[[], None]
+) -> dict[str, admin_site.Action]:
+    """Return what a command may ask of the daemon, or do alone without one."""
+
+    async def rebuild_search(_: dict[str, Any]) -> dict[str, Any]:
+        await store.search.rebuild()
+        changed()
+        return {}
+
+    return {"rebuild-search": rebuild_search}
 
 
 class Daemon:
@@ -137,6 +151,8 @@ class Daemon:
         if not await self._acquaint(store):
             return
         drain = Drain(store.inbox, self._clock, self._facts, self._folded)
+        self._indexer = Indexer(store.search, self._clock)
+        self._actions = upkeep_actions(store, self._clock, self._indexer.wake)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
         routes = self._receiver(store, drain).routes() + await self._intake()
@@ -247,7 +263,8 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
-        loops = [drain.run, self._waiting.run, *(host.run for host in self._hosts)]
+        loops = [drain.run, self._waiting.run, self._indexer.run]
+        loops += [host.run for host in self._hosts]
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
@@ -304,13 +321,11 @@ class Daemon:
         path = self._settings.state_dir / SOCKET_NAME
         public_app = public_site.build(routes, limits.max_body_bytes)
         admin_app = admin_site.build(self.ready.is_set, self._status)
+        socket_app = admin_site.build(self.ready.is_set, self._status, self._actions)
         served = [
             (listening.Listener(public_app, limits.max_connections), public),
             (listening.Listener(admin_app), admin),
-            (
-                listening.Listener(admin_site.build(self.ready.is_set, self._status)),
-                listening.bind_unix(path),
-            ),
+            (listening.Listener(socket_app), listening.bind_unix(path)),
         ]
         try:
             for listener, sock in served:
@@ -336,6 +351,7 @@ class Daemon:
 
     def _folded(self) -> None:
         self._waiting.wake()
+        self._indexer.wake()
         self._planned()
 
     def _planned(self) -> None:

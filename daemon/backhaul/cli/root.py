@@ -10,6 +10,7 @@ from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.running import reference, run
+from backhaul.cli.search import search
 from backhaul.cli.status import status
 from backhaul.cli.why import why
 
@@ -27,6 +28,7 @@ app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(ref
 app.command("check-config")(check_config)
 app.command("status")(status)
 app.command("why")(why)
+app.command("search")(search)
 app.command("query")(query)
 app.command("export")(export)
 app.add_typer(listings.events, name="events")

@@ -92,6 +92,11 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
     console.print(shown)
 
 
+def note(text: str) -> None:
+    """Print what one should know besides."""
+    Console(highlight=False, stderr=True).print(text, style="dim")
+
+
 def record(fields: Iterable[tuple[str, object]]) -> None:
     """Print one thing: a name and a value per line."""
     console = Console(highlight=False, soft_wrap=True)

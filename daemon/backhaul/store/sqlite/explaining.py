@@ -6,7 +6,8 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import CorruptData, Unusable
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import connections, finding
+from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,6 +143,15 @@ class Explainer:
         """Return the life of an object, in order of time."""
         return self._rows(_TIMELINE, {"id": object_id})
 
+    def search(self, text: str, kind: str | None, limit: int) -> list[Row]:
+        """Return the objects that have all these words, best first."""
+        return finding.find(self._connection, text, kind, limit)
+
+    def unindexed(self) -> int:
+        """Return how many changes the search index does not know yet."""
+        (row,) = self._rows(_UNINDEXED, (SEARCH_CURSOR,))
+        return int(row["n"])
+
     def counts(self) -> Row:
         """Return what a person wants to know at a glance."""
         (row,) = self._rows(_COUNTS, ())
@@ -181,6 +191,10 @@ _OBJECTS = {
     """,
 }
 
+_UNINDEXED = """
+    SELECT count(*) AS n FROM changes
+    WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
+"""
 _COUNTS = """
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,
            (SELECT coalesce(max(id), 0) FROM inbox)
