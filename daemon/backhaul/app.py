@@ -33,6 +33,7 @@ from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.opening import open_store, sole_writer
 from backhaul.upkeep.indexing import Indexer
+from backhaul.upkeep.pruning import Pruner
 
 if TYPE_CHECKING:
     import socket
@@ -151,6 +152,8 @@ class Daemon:
         if not await self._acquaint(store):
             return
         drain = Drain(store.inbox, self._clock, self._facts, self._folded)
+        days = self._settings.database.retention_days
+        self._pruner = Pruner(store.retention, days, self._clock)
         self._indexer = Indexer(store.search, self._clock)
         self._actions = upkeep_actions(store, self._clock, self._indexer.wake)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
@@ -254,6 +257,7 @@ class Daemon:
         return Receiver(store.inbox, self._clock, secrets, seconds, drain.wake)
 
     def _schedule_jobs(self) -> None:
+        self._schedule.add("prune", self._settings.jobs.prune, self._pruner.wake)
         for name, kind in JOBS.items():
             job = getattr(self._settings.jobs, name)
             for store, shop in self._shops.items():
@@ -264,6 +268,7 @@ class Daemon:
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
         loops = [drain.run, self._waiting.run, self._indexer.run]
+        loops.append(self._pruner.run)
         loops += [host.run for host in self._hosts]
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))

@@ -41,3 +41,22 @@ class SearchIndex(Protocol):
     async def rebuild(self) -> None:
         """Empty the index and begin at the first change again. May raise Busy."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """One slice of pruning: how many bodies were erased, and whether more are due."""
+
+    erased: int
+    more: bool
+
+
+class Retention(Protocol):
+    """What arrived, as far as it is kept."""
+
+    async def prune(self, before: str, slice_seconds: float) -> Pruned:
+        """Erase bodies and headers received before that time, for about that long.
+
+        What is not folded, waits or is in quarantine keeps them. May raise Busy.
+        """
+        ...

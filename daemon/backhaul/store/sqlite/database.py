@@ -8,6 +8,7 @@ from backhaul.store.sqlite.commands import SqliteCommands
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
+from backhaul.store.sqlite.retention import SqliteRetention
 from backhaul.store.sqlite.search import SqliteSearch
 from backhaul.store.sqlite.writer import Writer
 
@@ -28,6 +29,7 @@ class SqliteStore:
         self.commands = SqliteCommands(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.search = SqliteSearch(self._writer, clock)
+        self.retention = SqliteRetention(self._writer, clock)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""

@@ -32,8 +32,12 @@ _COMMANDS = """
 """
 _TIMELINE = """
     SELECT o.folded_at AS at, 'event ' || o.id AS what, o.topic AS name,
-           o.state AS state, coalesce(o.detail, '') AS detail
-    FROM event_outcomes o WHERE o.object_id = :id
+           o.state AS state, coalesce(o.detail, CASE i.erased_by
+             WHEN 'retention' THEN 'body pruned on ' || substr(i.erased_at, 1, 10)
+             WHEN 'forget' THEN 'a person was forgotten on ' ||
+                                substr(i.erased_at, 1, 10)
+             END, '') AS detail
+    FROM event_outcomes o JOIN inbox i ON i.id = o.id WHERE o.object_id = :id
     UNION ALL
     SELECT r.received_at, 'record', r.instance || ' ' || coalesce(
            nullif(r.locator, ''), r.key), r.state, r.reason
