@@ -32,6 +32,7 @@ from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.opening import open_store, sole_writer
+from backhaul.upkeep.forgetting import Forgetter
 from backhaul.upkeep.indexing import Indexer
 from backhaul.upkeep.pruning import Pruner
 
@@ -71,7 +72,12 @@ def upkeep_actions(
         changed()
         return {}
 
-    return {"rebuild-search": rebuild_search}
+    async def forget(asked: dict[str, Any]) -> dict[str, Any]:
+        return await Forgetter(store.forgetting, clock).forget(
+            asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
+        )
+
+    return {"rebuild-search": rebuild_search, "forget": forget}
 
 
 class Daemon:

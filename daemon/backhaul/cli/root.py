@@ -9,6 +9,7 @@ from backhaul.cli import listings
 from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
+from backhaul.cli.forgetting import forget
 from backhaul.cli.running import reference, run
 from backhaul.cli.search import search
 from backhaul.cli.status import status
@@ -31,6 +32,7 @@ app.command("why")(why)
 app.command("search")(search)
 app.command("query")(query)
 app.command("export")(export)
+app.add_typer(forget, name="forget")
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")

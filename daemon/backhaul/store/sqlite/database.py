@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.commands import SqliteCommands
+from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
@@ -29,6 +30,7 @@ class SqliteStore:
         self.commands = SqliteCommands(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.search = SqliteSearch(self._writer, clock)
+        self.forgetting = SqliteForgetting(path, self._writer, clock)
         self.retention = SqliteRetention(self._writer, clock)
 
     def start(self) -> None:
