@@ -302,3 +302,20 @@ def test_to_redact_again_changes_nothing() -> None:
         assert once["id"] == document["id"]
         assert not any(secret in json.dumps(once) for secret in SECRETS)
     assert people.redacted("orders/read", order(1))["items"] == order(1)["items"]
+
+
+async def test_somebody_else_who_names_the_person_keeps_an_own_order(
+    store: SqliteStore,
+) -> None:
+    theirs = order(98, customer=OTHER, note=f"for {NAME}")
+    bodies = [delivery("orders/create", order(1)), delivery("orders/create", theirs)]
+    await take(store, *bodies)
+    await forget(store)
+    body = "SELECT json_extract(body, '$.data.customer.name') FROM inbox ORDER BY id"
+    assert rows(store.path, body) == [(None,), ("Bela Other",)]
+
+
+async def test_a_customer_without_orders_is_found_by_e_mail(store: SqliteStore) -> None:
+    await take(store, delivery("customers/create", customer()))
+    assert (await forget(store, EMAIL.upper()))["customer"] == "cus_1"
+    assert told_in(store) == []
