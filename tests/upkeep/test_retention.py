@@ -135,7 +135,7 @@ async def test_why_still_explains_and_says_that_the_body_went(
     await prune(store)
     with closing(Explainer(store.path)) as known:
         (found,) = known.objects("order", "1")
-        (event,) = known.timeline(found["id"])
+        (event,) = known.life("order", found)
     assert (event["what"], event["state"]) == ("event 1", "folded")
     assert event["detail"] == f"body pruned on {to_text(START)[:10]}"
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backhaul.core import strict_json
+from backhaul.errors import Unusable
 from backhaul.store.upkeep import Words
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ _SEARCHED = frozenset(
         *("title", "variantTitle", "sku", "barcode", "handle", "vendor"),
     }
 )
+_TOLD = {
+    "orders": ("status", "financialStatus", "fulfillmentStatus"),
+    "products": ("status",),
+    "inventory": ("reason", "stock"),
+}
 
 
 def describe(kind: str, document: str) -> Words:
@@ -30,6 +37,19 @@ def describe(kind: str, document: str) -> Words:
     # Each word once: an order of ten shirts is not ten times as much about shirts.
     words = dict.fromkeys(_words(tree, is_searched=False))
     return Words(str(title), "\n".join(words))
+
+
+def told(topic: str, body: bytes) -> str:
+    """Return in a few words what a delivery or read says, or nothing."""
+    try:
+        document = strict_json.decode_object(body)
+    except Unusable:
+        return ""
+    inner = document.get("data")
+    data = inner if isinstance(inner, dict) else document
+    family = topic.partition("/")[0]
+    values = [data.get(name) for name in _TOLD.get(family, ())]
+    return ", ".join(str(value) for value in values if isinstance(value, str | int))
 
 
 def _words(node: Any, *, is_searched: bool) -> Iterator[str]:
