@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from support.daemon import Office
 
-PERSON = {"id": "cus_1", "name": "Asha Rao", "email": "asha@example.com"}
+PERSON: dict[str, Any] = {
+    "id": "cus_1",
+    "name": "Asha Rao",
+    "email": "asha@example.com",
+}
 
 
 @pytest.fixture(scope="module")

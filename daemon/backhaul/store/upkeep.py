@@ -101,7 +101,7 @@ class Eraser(Protocol):
 class Forgetting(Protocol):
     """Erasing a person from everything that is kept. All verbs may raise Busy."""
 
-    async def trace(self, store: str, name: str) -> Trace | None:
+    async def find_person(self, store: str, name: str) -> Trace | None:
         """Return what is held of the customer with this id or e-mail."""
         ...
 

@@ -106,7 +106,7 @@ class Forgetter:
 
         Raises BackhaulError where nothing is known of such a person.
         """
-        trace = await self._store.trace(store, name)
+        trace = await self._store.find_person(store, name)
         if trace is None:
             raise BackhaulError(
                 f"no customer of {store} has the id or e-mail {name!r}; looked in "

@@ -53,7 +53,7 @@ class SqliteForgetting:
         self._writer = writer
         self._clock = clock
 
-    async def trace(self, store: str, name: str) -> Trace | None:
+    async def find_person(self, store: str, name: str) -> Trace | None:
         """Return what is held of the customer with this id or e-mail."""
         return await self._writer.background(lambda c: _trace(c, store, name))
 
