@@ -68,7 +68,17 @@ def test_a_file_that_still_tells_is_named(office: Office) -> None:
     kept.mkdir()
     (kept / "march.jsonl").write_text(f'{{"body": "{EMAIL.upper()}"}}')
     said = in_process("forget", "customer", "cus_1", "--yes", config=office.config)
-    assert "march.jsonl" in said.out.replace("\n", "")
+    assert "march.jsonl (the e-mail)" in said.out.replace("\n", "")
+
+
+def test_another_person_of_that_name_is_told_of(office: Office) -> None:
+    namesake = {"id": "cus_2", "name": "Asha Rao", "email": "other@example.com"}
+    order = payloads.order("ord_2", number=1002, customer=namesake)
+    asyncio.run(fill(office, payloads.envelope("orders/create", order)))
+    said = in_process("forget", "customer", "cus_1", "--yes", config=office.config)
+    assert "backhaul.db (the name, maybe of somebody else)" in said.out
+    query = "SELECT json_extract(document, '$.customer.name') FROM orders WHERE id = ?"
+    assert rows(office.database, query, "ord_2") == [("Asha Rao",)]
 
 
 @pytest.mark.parametrize(

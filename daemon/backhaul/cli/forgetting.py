@@ -3,6 +3,7 @@
 import getpass
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -90,12 +91,24 @@ _LEFT = {
 
 
 def _still_told(settings: Settings, texts: list[str]) -> list[str]:
-    """Return the files that still hold the person's name, e-mail or phone.
+    """Return the files that still hold the person's e-mail, phone or name.
 
     Another person of that name is found too; that is for a person to judge.
     """
-    needles = [text.encode().lower() for text in texts]
     files = {path for path in settings.state_dir.rglob("*") if path.is_file()}
     database = settings.database_file
     files |= set(database.parent.glob(f"{database.name}*"))
-    return sorted(str(path) for path in files if holds(path, needles))
+    found = [(path, _told_in(path, texts)) for path in sorted(files)]
+    return [f"{path} ({' and '.join(what)})" for path, what in found if what]
+
+
+def _told_in(path: Path, texts: list[str]) -> list[str]:
+    found = {_kind(text) for text in texts if holds(path, [text.encode().lower()])}
+    return sorted(found)
+
+
+def _kind(text: str) -> str:
+    if "@" in text:
+        return "the e-mail"
+    is_name = any(sign.isalpha() for sign in text)
+    return "the name, maybe of somebody else" if is_name else "the phone"
