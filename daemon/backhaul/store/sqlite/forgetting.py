@@ -189,7 +189,7 @@ def _known_id(connection: sqlite3.Connection, store: str, name: str) -> str:
 def _guest_orders(
     connection: sqlite3.Connection, store: str, email: str
 ) -> list[tuple[str, str, str | None]]:
-    phrase = '"' + email.replace('"', '""') + '"'
+    phrase = '"' + email.replace('"', '""').replace("\0", "") + '"'
     return connection.execute(_GUEST_ORDERS, (phrase, store, email)).fetchall()
 
 
