@@ -32,9 +32,12 @@ from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.backfill import Backfill
 from backhaul.schedule import Schedule
 from backhaul.shop.client import ShopClient, StoreFacts
+from backhaul.shop.members import describe
 from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.opening import open_store, sole_writer
+from backhaul.upkeep.indexing import SLICE_SECONDS, Indexer
+from backhaul.upkeep.pruning import Pruner
 
 if TYPE_CHECKING:
     import socket
@@ -149,6 +152,9 @@ class Daemon:
             return
         await self._signers.load(webhook_secrets(self._settings))
         drain = Drain(store.inbox, self._clock, self._facts, self._folded)
+        days = self._settings.database.retention_days
+        self._pruner = Pruner(store.retention, days, self._clock)
+        self._indexer = Indexer(store.search, self._clock)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
         routes = self._receiver(store, drain).routes() + await self._intake()
@@ -245,6 +251,7 @@ class Daemon:
         return Receiver(store.inbox, self._clock, self._signers, drain.wake)
 
     def _schedule_jobs(self) -> None:
+        self._schedule.add("prune", self._settings.jobs.prune, self._pruner.wake)
         for name, kind in JOBS.items():
             job = getattr(self._settings.jobs, name)
             for store, shop in self._shops.items():
@@ -254,8 +261,9 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
-        loops = [drain.run, self._waiting.run, *(host.run for host in self._hosts)]
-        loops.append(self._signers.run)
+        loops = [drain.run, self._waiting.run, self._indexer.run]
+        loops += [self._pruner.run, self._signers.run]
+        loops += [host.run for host in self._hosts]
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
@@ -321,8 +329,8 @@ class Daemon:
         )
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app = admin_site.build(self.ready.is_set, self._status, {})
-        known = changes(Parts(store, self._clock, self._signers))
-        own_app = admin_site.build(self.ready.is_set, self._status, known)
+        parts = Parts(store, self._clock, self._signers, self._indexer.wake)
+        own_app = admin_site.build(self.ready.is_set, self._status, changes(parts))
         served = [
             (
                 listening.Listener(public_app, limits.max_connections, arrivals),
@@ -355,6 +363,7 @@ class Daemon:
 
     def _folded(self) -> None:
         self._waiting.wake()
+        self._indexer.wake()
         self._planned()
 
     def _planned(self) -> None:
@@ -379,6 +388,8 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
     try:
         signers = Signers(store.webhook_secrets, clock)
         await signers.load(webhook_secrets(settings))
-        yield changes(Parts(store, clock, signers))
+        yield changes(Parts(store, clock, signers, lambda: None))
+        while (await store.search.follow(describe, SLICE_SECONDS)).more:
+            pass
     finally:
         await store.stop()

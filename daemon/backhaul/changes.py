@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError
+from backhaul.upkeep.forgetting import Forgetter
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
@@ -28,16 +29,35 @@ IN_USE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What changes work on."""
+    """What changes work on; `changed` tells that the mirror did."""
 
     store: SqliteStore
     clock: Clock
     signers: Signers
+    changed: Callable[[], None]
 
 
 def changes(parts: Parts) -> Mapping[str, Change]:
     """Return every change by its name, such as `secrets/drop`."""
-    return {"secrets/drop": partial(_drop_secret, parts)}
+    return {
+        "customers/forget": partial(_forget, parts),
+        "search/rebuild": partial(_rebuild_search, parts),
+        "secrets/drop": partial(_drop_secret, parts),
+    }
+
+
+async def _forget(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Forget `customer` of `store`, asked by `who`; `rewrite` even a large file."""
+    forgetter = Forgetter(parts.store.forgetting, parts.clock)
+    return await forgetter.forget(
+        asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
+    )
+
+
+async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
+    await parts.store.search.rebuild()
+    parts.changed()
+    return {}
 
 
 async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:

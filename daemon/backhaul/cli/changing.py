@@ -8,29 +8,42 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from backhaul.app import SOCKET_NAME, offline
-from backhaul.errors import AlreadyRunning, BackhaulError, Busy
+from backhaul.cli import context
+from backhaul.errors import BackhaulError, Busy
 from backhaul.store.opening import sole_writer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from backhaul.settings import Settings
 
-ASK_SECONDS = 60.0
+ASK_SECONDS = 3_600.0
+"""Looking through every event takes its time."""
 
 
-def change(settings: Settings, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Return what came of the change. Raises BackhaulError.
 
     Without a daemon the lock is taken for as long as the change needs.
     """
+    settings = context.settings(config)
     answer = _ask(settings, name, asked)
     if answer is None:
         with sole_writer(settings.state_dir):
             return asyncio.run(_by_itself(settings, name, asked))
-    document: dict[str, Any] = answer.json()
     if answer.status_code == httpx.codes.OK:
-        return document
-    told = document.get("error", f"the daemon answered {answer.status_code}")
-    raise Busy(told) if answer.status_code == 503 else BackhaulError(told)
+        done: dict[str, Any] = answer.json()
+        return done
+    if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        raise Busy(_why(answer))
+    raise BackhaulError(_why(answer))
+
+
+def _why(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"the daemon answered {answer.status_code}; is it of this version?"
 
 
 def _ask(settings: Settings, name: str, asked: dict[str, Any]) -> httpx.Response | None:
@@ -45,9 +58,9 @@ def _ask(settings: Settings, name: str, asked: dict[str, Any]) -> httpx.Response
     except httpx.ConnectError:
         return None
     except httpx.HTTPError as error:
-        raise AlreadyRunning(
-            f"{socket}: the daemon did not answer ({error}); it may still do what was"
-            " asked: look before asking again"
+        raise BackhaulError(
+            f"the daemon went away meanwhile ({error}); look whether it was done, and"
+            " say it again: it is not done twice"
         ) from None
 
 

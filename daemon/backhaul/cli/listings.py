@@ -27,7 +27,7 @@ def list_events(
     with explainer(config) as known:
         rows = known.events(state, topic, limit)
     columns = ("id", "received_at", "topic", "about", "state", "detail")
-    _list(rows, columns, "no events", as_json)
+    print_list(rows, columns, "no events", as_json)
 
 
 @events.command("show")
@@ -59,7 +59,7 @@ def list_commands(
         rows = known.commands(state, kind, limit)
     shown = [{**row, "id": row["id"][:8]} for row in rows]
     columns = ("id", "created_at", "kind", "about", "state", "reason")
-    _list(rows if as_json else shown, columns, "no commands", as_json)
+    print_list(rows if as_json else shown, columns, "no commands", as_json)
 
 
 @commands.command("show")
@@ -93,7 +93,7 @@ def list_quarantine(
     with explainer(config) as known:
         rows = known.quarantine(limit)
     columns = ("id", "at", "source", "name", "locator", "reason")
-    _list(rows, columns, "nothing is in quarantine", as_json)
+    print_list(rows, columns, "nothing is in quarantine", as_json)
 
 
 @quarantine.command("show")
@@ -110,7 +110,7 @@ def show_quarantined(
     _show(found, as_json)
 
 
-def _list(
+def print_list(
     rows: list[dict[str, object]], columns: tuple[str, ...], none: str, as_json: bool
 ) -> None:
     if as_json:

@@ -9,7 +9,9 @@ from backhaul.cli import listings
 from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
+from backhaul.cli.forgetting import forget
 from backhaul.cli.running import reference, run
+from backhaul.cli.search import search
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
 from backhaul.cli.traffic import capture, replay, trigger
@@ -29,11 +31,13 @@ app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(ref
 app.command("check-config")(check_config)
 app.command("status")(status)
 app.command("why")(why)
+app.command("search")(search)
 app.command("query")(query)
 app.command("export")(export)
 app.command("capture")(capture)
 app.command("replay")(replay)
 app.command("trigger")(trigger)
+app.add_typer(forget, name="forget")
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")

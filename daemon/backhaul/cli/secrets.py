@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from backhaul.cli import context, showing
+from backhaul.cli import showing
 from backhaul.cli.changing import change
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.errors import BackhaulError
@@ -46,8 +46,7 @@ def drop_secret(
             f" {fingerprint!r}; see: backhaul secrets list"
         )
     asked = {key: found[0][key] for key in ("store", "fingerprint")}
-    settings = context.settings(config)
-    left = change(settings, "secrets/drop", {**asked, "force": force, "undo": undo})
+    left = change(config, "secrets/drop", {**asked, "force": force, "undo": undo})
     showing.record(
         [
             ("store", left["store"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -77,19 +78,31 @@ def _short(column: str, value: object) -> object:
 
 
 def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print what happened, a line each: when, what, and how it came out."""
-    console = Console(highlight=False)
-    shown = Table.grid(padding=(0, 2))
-    shown.add_column(no_wrap=True, style="dim")
-    shown.add_column(no_wrap=True)
-    shown.add_column(overflow="fold")
-    for row in rows:
-        outcome = _cell(row["state"], dim=False)
-        if row["detail"]:
-            outcome = outcome.append(f": {row['detail']}", style="not bold default")
+    """Print what happened: when, what, how it came out; why stands below if long."""
+    console = Console(highlight=False, soft_wrap=True)
+    subjects = [f"{row['what']} {row['name']}" for row in rows]
+    widest = max(map(len, subjects), default=0)
+    for row, subject in zip(rows, subjects, strict=True):
         when = str(row["at"])[5:23].replace("T", " ")
-        shown.add_row(when, f"{row['what']} {row['name']}", outcome)
-    console.print(shown)
+        line = Text(f"{when}  ", style="dim").append(
+            f"{subject:<{widest}}  ", style="not dim"
+        )
+        line.append_text(_cell(row["state"], dim=False).copy())
+        detail = str(row["detail"] or "")
+        if detail and len(line) + 2 + len(detail) <= console.width:
+            line.append(f": {detail}", style="not bold not dim default")
+            detail = ""
+        console.print(line)
+        for part in textwrap.wrap(detail, max(console.width - len(_INDENT), 20)):
+            console.print(f"{_INDENT}{part}", markup=False)
+
+
+_INDENT = " " * 20
+
+
+def note(text: str) -> None:
+    """Print what one should know besides."""
+    Console(highlight=False, stderr=True).print(text, style="dim")
 
 
 def record(fields: Iterable[tuple[str, object]]) -> None:

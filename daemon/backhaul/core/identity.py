@@ -30,3 +30,8 @@ def idempotency_key(command: str) -> str:
 def fingerprint(secret: str) -> str:
     """Return a short mark of an API key that does not give the key away."""
     return sha256(b"backhaul-key:" + secret.encode()).hexdigest()[:12]
+
+
+def address_digest(store: str, email: str) -> bytes:
+    """Return what an e-mail address is known again by without being kept."""
+    return sha256(f"{store}\0{email.strip().casefold()}".encode()).digest()

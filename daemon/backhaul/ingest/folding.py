@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from backhaul.core.envelope import Envelope, open_envelope
 from backhaul.core.fold import Judgement, Version, judge, supersedes
 from backhaul.errors import Unusable
+from backhaul.ingest.forgotten import without_forgotten
 from backhaul.shop import wire
 from backhaul.store.contract import Folded
 
@@ -182,6 +183,7 @@ def fold_one(
     """Fold one event. `store_id` is the platform's id of the store, where known."""
     try:
         envelope = open_envelope(event.body, event.topic)
+        envelope = without_forgotten(event, envelope, mirror)
         handler = (READS if event.kind == "read" else TOPICS).get(envelope.topic)
         if handler is None:
             return _unhandled(envelope, f"unknown topic {envelope.topic!r}")

@@ -84,6 +84,15 @@ class Job(Section):
         return self
 
 
+class HourlyJob(Job):
+    """A scheduled job that is in no hurry."""
+
+    every: Duration = Field(
+        default=parse_duration("1h"),
+        description='Time between two runs, with `trigger = "interval"`.',
+    )
+
+
 class Jobs(Section):
     """The jobs, by name."""
 
@@ -95,4 +104,9 @@ class Jobs(Section):
     )
     push_adjustments: Job = Field(
         default=Job(), description="Sends the stock adjustments that are due."
+    )
+    prune: HourlyJob = Field(
+        default=HourlyJob(),
+        description="Erases what is older than `database.retention_days`; every hour "
+        "unless set.",
     )

@@ -44,6 +44,12 @@ class Database(Section):
         'backhaul.db" (four slashes: an absolute path). Empty: backhaul.db in '
         "state_dir.",
     )
+    retention_days: Count = Field(
+        default=30,
+        le=3_650,
+        description="How many days the bodies and headers of events are kept; what "
+        "became of them is kept for good.",
+    )
 
 
 class Public(Section):

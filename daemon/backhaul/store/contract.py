@@ -113,6 +113,20 @@ class MirrorWriter(Protocol):
         """Write a stock change to the ledger; known ones are left alone."""
         ...
 
+    def forgets_anyone(self) -> bool:
+        """Tell whether there is anybody to be forgotten at all."""
+        ...
+
+    def forgets(
+        self, store: str, customer_id: str | None, address: bytes | None
+    ) -> bool:
+        """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
+        ...
+
+    def replace_body(self, event: int, body: bytes) -> None:
+        """Keep a body without its person instead of the one that came."""
+        ...
+
     def note_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:

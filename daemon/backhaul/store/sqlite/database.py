@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.commands import SqliteCommands
+from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
+from backhaul.store.sqlite.retention import SqliteRetention
+from backhaul.store.sqlite.search import SqliteSearch
 from backhaul.store.sqlite.webhook_secrets import SqliteWebhookSecrets
 from backhaul.store.sqlite.writer import Writer
 
@@ -35,6 +38,9 @@ class SqliteStore:
         self.commands = SqliteCommands(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)
+        self.search = SqliteSearch(self._writer, clock)
+        self.forgetting = SqliteForgetting(path, self._writer, clock)
+        self.retention = SqliteRetention(self._writer, clock)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""

@@ -6,7 +6,8 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import CorruptData, Unusable
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import connections, finding, lives
+from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,41 +34,6 @@ _WEBHOOK_SECRETS = """
     SELECT store, fingerprint, iif(dropped_at IS NULL, 'accepted', 'dropped') AS state,
            last_used_at, known_since, dropped_at, source
     FROM webhook_secrets ORDER BY store, known_since, fingerprint
-"""
-_TIMELINE = """
-    SELECT o.folded_at AS at, 'event ' || o.id AS what, o.topic AS name,
-           o.state AS state, coalesce(o.detail, '') AS detail
-    FROM event_outcomes o WHERE o.object_id = :id
-    UNION ALL
-    SELECT r.received_at, 'record', r.instance || ' ' || coalesce(
-           nullif(r.locator, ''), r.key), r.state, r.reason
-    FROM records r JOIN commands c ON c.id = r.command_id WHERE c.target = :id
-    UNION ALL
-    SELECT created_at, kind, substr(id, 1, 8), 'planned', cause
-    FROM commands WHERE target = :id
-    UNION ALL
-    SELECT coalesce(a.finished_at, a.started_at), 'attempt ' || a.number,
-           'of ' || substr(a.command_id, 1, 8), coalesce(a.outcome, 'no answer'),
-           coalesce(a.reason, 'the program stopped while this was being sent')
-    FROM attempts a JOIN commands c ON c.id = a.command_id WHERE c.target = :id
-    UNION ALL
-    SELECT settled_at, kind, substr(id, 1, 8), state, reason
-    FROM commands WHERE target = :id AND settled_at IS NOT NULL
-    UNION ALL
-    SELECT at, 'stock',
-           coalesce((SELECT sku FROM variants v WHERE v.store = l.store
-                     AND v.id = l.variant_id), variant_id),
-           printf('%+d', adjustment),
-           'now ' || stock_after || ', ' || reason || coalesce(' by ' || coalesce(
-             (SELECT 'order ' || name FROM orders o WHERE o.store = l.store
-              AND o.id = l.cause),
-             (SELECT 'command ' || substr(c.id, 1, 8) FROM commands c
-              WHERE c.target = l.product_id
-              AND json_extract(c.evidence, '$.adjustment_id') = l.adjustment_id),
-             cause), '')
-    FROM stock_ledger l
-    WHERE product_id = :id OR variant_id = :id OR cause = :id
-    ORDER BY 1
 """
 
 
@@ -139,13 +105,35 @@ class Explainer:
         return rows[0] if rows else None
 
     def objects(self, kind: str, name: str) -> list[Row]:
-        """Return the orders, products or variants that a person may mean by `name`."""
-        number = name.removeprefix("#")
-        return self._rows(_OBJECTS[kind], {"name": name, "number": number})
+        """Return the orders, products, variants or customers that may be meant."""
+        phrase = '"' + name.replace('"', '""').replace("\0", "") + '"'
+        values = {"name": name, "number": name.removeprefix("#"), "phrase": phrase}
+        return self._rows(lives.FIND[kind], values)
 
-    def timeline(self, object_id: str) -> list[Row]:
-        """Return the life of an object, in order of time."""
-        return self._rows(_TIMELINE, {"id": object_id})
+    def looked_in(self, kind: str) -> str:
+        """Say where `objects` looks, and how much there is."""
+        (counts,) = self._rows(_MIRRORED, ())
+        return lives.LOOKED_IN[kind].format(**counts)
+
+    def life(self, kind: str, found: Row) -> list[Row]:
+        """Return the life of what `objects` found, in order of time."""
+        is_variant = kind == "sku"
+        values = {
+            "store": found["store"],
+            "id": found["id"],
+            "object": found["product_id"] if is_variant else found["id"],
+            "variant": found["id"] if is_variant else None,
+        }
+        return self._rows(lives.LIFE[kind], values)
+
+    def search(self, text: str, kind: str | None, limit: int) -> list[Row]:
+        """Return the objects that have all these words, best first."""
+        return finding.find(self._connection, text, kind, limit)
+
+    def unindexed(self) -> int:
+        """Return how many changes the search index does not know yet."""
+        (row,) = self._rows(_UNINDEXED, (SEARCH_CURSOR,))
+        return int(row["n"])
 
     def counts(self) -> Row:
         """Return what a person wants to know at a glance."""
@@ -168,28 +156,16 @@ class Explainer:
             return iter(())  # no row has a number that large
 
 
-_OBJECTS = {
-    "order": """
-        SELECT coalesce(name, number, id) AS name, store, id, status,
-               financial_status, fulfillment_status, awaiting_confirmation, updated_at
-        FROM orders WHERE number = CAST(:number AS INTEGER)
-             AND :number GLOB '[0-9]*' AND :number NOT GLOB '*[^0-9]*'
-           OR id = :name OR name = :name OR external_id = :name
-    """,
-    "product": """
-        SELECT title AS name, store, id, status, handle, updated_at, deleted_at
-        FROM products WHERE id = :name OR handle = :name OR external_id = :name
-    """,
-    "sku": """
-        SELECT coalesce(p.title || ' / ' || v.title, v.title) AS name, v.store, v.id,
-               v.sku, l.stock, l.updated_at
-        FROM variants v
-        LEFT JOIN products p ON p.store = v.store AND p.id = v.product_id
-        LEFT JOIN inventory_levels l ON l.store = v.store AND l.variant_id = v.id
-        WHERE v.sku = :name OR v.id = :name
-    """,
-}
-
+_MIRRORED = """
+    SELECT (SELECT count(*) FROM orders) AS orders,
+           (SELECT count(*) FROM products) AS products,
+           (SELECT count(*) FROM variants) AS variants,
+           (SELECT count(*) FROM customers) AS customers
+"""
+_UNINDEXED = """
+    SELECT count(*) AS n FROM changes
+    WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
+"""
 _COUNTS = """
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,
            (SELECT coalesce(max(id), 0) FROM inbox)

@@ -81,6 +81,7 @@ class MirrorTransaction:
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
         self.now = to_text(clock.now())
+        self._forgets_anyone: bool | None = None
 
     def first_sight(self, digest: bytes, event: int) -> bool:
         """Remember a delivery's digest; False when it was seen before."""
@@ -304,6 +305,35 @@ class MirrorTransaction:
                 )
                 for move in change.moves
             ],
+        )
+
+    def forgets_anyone(self) -> bool:
+        """Tell whether there is anybody to be forgotten at all."""
+        if self._forgets_anyone is None:
+            query = "SELECT EXISTS (SELECT 1 FROM forgotten)"
+            (found,) = self._connection.execute(query).fetchone()
+            self._forgets_anyone = bool(found)
+        return self._forgets_anyone
+
+    def forgets(
+        self, store: str, customer_id: str | None, address: bytes | None
+    ) -> bool:
+        """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
+        (found,) = self._connection.execute(
+            """
+            SELECT EXISTS (SELECT 1 FROM forgotten WHERE store = ? AND customer_id = ?)
+                OR EXISTS (SELECT 1 FROM forgotten_addresses WHERE digest = ?)
+            """,
+            (store, customer_id, address),
+        ).fetchone()
+        return bool(found)
+
+    def replace_body(self, event: int, body: bytes) -> None:
+        """Keep a body without its person instead of the one that came."""
+        self._connection.execute(
+            "UPDATE inbox SET body = ?, erased_at = ?, erased_by = 'forget'"
+            " WHERE id = ?",
+            (body, self.now, event),
         )
 
     def note_change(

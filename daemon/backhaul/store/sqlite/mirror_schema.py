@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from sqlite_utils import Database
 
 _REPLACED = (
@@ -84,6 +86,40 @@ _EVENTS = """
            i.erased_at, i.erased_by
     FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
 """
+_SEARCHABLE = """
+    CREATE TABLE searchable (
+        id INTEGER PRIMARY KEY, kind TEXT NOT NULL, store TEXT NOT NULL,
+        object_id TEXT NOT NULL, title TEXT NOT NULL, words TEXT NOT NULL,
+        UNIQUE (object_id, kind, store))
+"""
+# As sqlite-utils would, but within the transaction that is under way: it commits.
+_SEARCH_INDEX = (
+    """
+    CREATE VIRTUAL TABLE searchable_fts USING fts5(
+        title, words, content='searchable', content_rowid='id',
+        tokenize='unicode61 remove_diacritics 2')
+    """,
+    """
+    CREATE TRIGGER searchable_ai AFTER INSERT ON searchable BEGIN
+        INSERT INTO searchable_fts (rowid, title, words)
+        VALUES (new.id, new.title, new.words);
+    END
+    """,
+    """
+    CREATE TRIGGER searchable_ad AFTER DELETE ON searchable BEGIN
+        INSERT INTO searchable_fts (searchable_fts, rowid, title, words)
+        VALUES ('delete', old.id, old.title, old.words);
+    END
+    """,
+    """
+    CREATE TRIGGER searchable_au AFTER UPDATE ON searchable BEGIN
+        INSERT INTO searchable_fts (searchable_fts, rowid, title, words)
+        VALUES ('delete', old.id, old.title, old.words);
+        INSERT INTO searchable_fts (rowid, title, words)
+        VALUES (new.id, new.title, new.words);
+    END
+    """,
+)
 
 
 def add_questions(db: Database) -> None:
@@ -109,20 +145,13 @@ def add_erasure(db: Database) -> None:
 
 def add_search(db: Database) -> None:
     """Full-text search, in tables of its own that folding never touches."""
-    db.execute(
-        """
-        CREATE TABLE searchable (
-            id INTEGER PRIMARY KEY, kind TEXT NOT NULL, store TEXT NOT NULL,
-            object_id TEXT NOT NULL, title TEXT NOT NULL, words TEXT NOT NULL,
-            UNIQUE (object_id, kind, store))
-        """
-    )
-    db.table("searchable").enable_fts(
-        ["title", "words"],
-        fts_version="FTS5",
-        tokenize="unicode61 remove_diacritics 2",
-        create_triggers=True,
-    )
+    create_search(db.conn)
+
+
+def create_search(connection: sqlite3.Connection) -> None:
+    """Create the search tables, empty; triggers keep the index equal to its table."""
+    for statement in (_SEARCHABLE, *_SEARCH_INDEX):
+        connection.execute(statement)
 
 
 def add_forgotten(db: Database) -> None:

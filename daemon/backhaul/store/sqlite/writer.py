@@ -41,6 +41,8 @@ class _Signal(Enum):
 class _Job(Generic[T]):
     unit: Unit[T]
     future: asyncio.Future[T]
+    outside: bool = False
+    """Whether it runs outside of a transaction; then it is background work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,23 @@ class Writer:
         self._urgent.put(_Signal.WAKE)
         return job.future
 
+    def checkpoint(self) -> asyncio.Future[bool]:
+        """Bring the write-ahead log into the file and empty it.
+
+        False where a reader kept it from that. May raise Busy.
+        """
+        job = _Job(_truncate, self._open_loop().create_future(), outside=True)
+        self._background.put(job)
+        self._urgent.put(_Signal.WAKE)
+        return job.future
+
+    def vacuum(self) -> asyncio.Future[bool]:
+        """Write the whole file anew, keeping every other write waiting meanwhile."""
+        job = _Job(_vacuum, self._open_loop().create_future(), outside=True)
+        self._background.put(job)
+        self._urgent.put(_Signal.WAKE)
+        return job.future
+
     def append(self, row: Row) -> asyncio.Future[int]:
         """Add a row to the inbox; resolves with its id once it is on the disk."""
         future = self._open_loop().create_future()
@@ -188,6 +207,8 @@ class Writer:
         futures = work.futures()
         if not futures:
             return []
+        if any(job.outside for job in work.jobs):
+            return [_unwrapped(connection, job) for job in work.jobs]
         try:
             connection.execute("BEGIN IMMEDIATE")
             results: list[Any] = []
@@ -207,6 +228,30 @@ class Writer:
     def _publish(self, work: _Round, results: list[Any]) -> None:
         if results and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._finish, work.futures(), results)
+
+
+def _truncate(connection: sqlite3.Connection) -> bool:
+    # A reader is not waited for: that would keep accepts waiting.
+    connection.execute("PRAGMA busy_timeout=0")
+    try:
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout={connections.BUSY_MILLISECONDS}")
+    return not busy
+
+
+def _vacuum(connection: sqlite3.Connection) -> bool:
+    connection.execute("VACUUM")
+    return True
+
+
+def _unwrapped(connection: sqlite3.Connection, job: _Job[Any]) -> object:
+    """Run what cannot be undone and so needs no transaction."""
+    try:
+        value: object = job.unit(connection)
+    except sqlite3.Error as error:
+        return _Failure(Busy(f"the database is not at rest now: {error}"))
+    return value
 
 
 def _run(connection: sqlite3.Connection, job: _Job[Any]) -> object:

@@ -1,0 +1,115 @@
+"""`backhaul forget`: erases a person from everything that is kept here."""
+
+import getpass
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from backhaul.cli import context, showing
+from backhaul.cli.changing import change
+from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.errors import BackhaulError
+from backhaul.settings import Settings
+from backhaul.store.sqlite.forgetting import holds
+
+forget = typer.Typer(no_args_is_help=True, help="Erase a person for good.")
+
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help="The store; needed where there are more.")
+]
+
+
+@forget.callback()
+def forgetting() -> None:
+    """Erase a person for good."""
+
+
+@forget.command("customer")
+def forget_customer(
+    customer: Annotated[str, typer.Argument(help="The platform's id, or the e-mail.")],
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    rewrite: Annotated[
+        bool, typer.Option("--rewrite", help="Write even a large file anew, if needed.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask back.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase a customer: names, addresses, notes. Amounts, stock and work stay whole.
+
+    What the platform says of this person later is redacted as it comes. Erase the
+    person there as well: this changes nothing on the platform, nor in backups.
+    """
+    settings = context.settings(config)
+    name = _store(settings, store)
+    if not yes:
+        typer.confirm(
+            f"Erase customer {customer} of {name}? It cannot be undone.", abort=True
+        )
+    asked: dict[str, Any] = {"store": name, "customer": customer, "who": _who()}
+    asked["rewrite"] = rewrite
+    done = change(config, "customers/forget", asked)
+    places = _still_told(settings, done.pop("texts"))
+    if as_json:
+        showing.json({**done, "still_in": places})
+        return
+    showing.record(_report(done, places))
+
+
+def _store(settings: Settings, store: str | None) -> str:
+    names = list(settings.stores)
+    if store is None and len(names) == 1:
+        return names[0]
+    if store not in names:
+        raise BackhaulError(f"say which store with --store: {', '.join(names)}")
+    return store
+
+
+def _who() -> str:
+    """Return who sits there, for the audit: the person behind sudo, if there is one."""
+    user = os.environ.get("SUDO_USER") or getpass.getuser()
+    return f"{user} (uid {os.getuid()})"
+
+
+def _report(done: dict[str, Any], places: list[str]) -> Iterator[tuple[str, object]]:
+    yield "forgotten", done["customer"]
+    for what, count in done["erased"].items():
+        yield what, f"{count} erased"
+    if done["left_behind"]:
+        yield "old bytes", _LEFT[done["left_behind"]]
+    yield "still told of in", ", ".join(places) or "no file of the state directory"
+
+
+_LEFT = {
+    "log": "are still in the log file, because another program reads the database; end "
+    "that program and say this again",
+    "file": "are still in unused parts of the file, which is large; say this again with"
+    " --rewrite when few webhooks come: they wait about a second per 100 MB",
+}
+
+
+def _still_told(settings: Settings, texts: list[str]) -> list[str]:
+    """Return the files that still hold the person's e-mail, phone or name.
+
+    Another person of that name is found too; that is for a person to judge.
+    """
+    files = {path for path in settings.state_dir.rglob("*") if path.is_file()}
+    database = settings.database_file
+    files |= set(database.parent.glob(f"{database.name}*"))
+    found = [(path, _told_in(path, texts)) for path in sorted(files)]
+    return [f"{path} ({' and '.join(what)})" for path, what in found if what]
+
+
+def _told_in(path: Path, texts: list[str]) -> list[str]:
+    found = {_kind(text) for text in texts if holds(path, [text.encode().lower()])}
+    return sorted(found)
+
+
+def _kind(text: str) -> str:
+    if "@" in text:
+        return "the e-mail"
+    is_name = any(sign.isalpha() for sign in text)
+    return "the name, maybe of somebody else" if is_name else "the phone"

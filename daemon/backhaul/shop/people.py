@@ -1,0 +1,126 @@
+"""What the platform's objects tell of a person, and what is left without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core import strict_json
+from backhaul.errors import Unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ERASED = "[erased]"
+SHORTEST = 5
+"""Shorter texts of a person stand in too many words that are not about them."""
+_CUSTOMERS = "customers/"
+# Everything else of a customer goes, so that a member we do not know goes as well.
+_KEPT_OF_CUSTOMER = frozenset(
+    {"id", "ordersCount", "totalSpent", "currency", "createdAt", "updatedAt", "version"}
+)
+_ERASED_OF_ORDER = frozenset(
+    {
+        *("shippingAddress", "billingAddress", "email", "phone", "note"),
+        *("customerNote", "trackingToken"),
+    }
+)
+_ERASED_WITHIN = {"cancellation": "note", "payment": "report"}
+_KEPT_OF_ITEM = frozenset({"title", "variantTitle", "sku", "options"})
+"""What was sold is the store's and not the person's, whatever they are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """How an object names a person; any of it may be missing."""
+
+    id: str | None = None
+    email: str | None = None
+    name: str | None = None
+    phone: str | None = None
+
+    def texts(self) -> set[str]:
+        """Return what would give the person away wherever it stands."""
+        told = {self.email, self.name, self.phone}
+        return {text for text in told if text and len(text) >= SHORTEST}
+
+
+def person_of(topic: str, data: Mapping[str, Any]) -> Person | None:
+    """Return whom a customer, or an object with one (an order), is about."""
+    told = data if topic.startswith(_CUSTOMERS) else data.get("customer")
+    if not isinstance(told, dict):
+        return None
+    names = ("id", "email", "name", "phone")
+    values = [told.get(name) for name in names]
+    person = Person(*(value if isinstance(value, str) else None for value in values))
+    return person if person != Person() else None
+
+
+def redacted(topic: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object without its person; what is redacted already stays as it is.
+
+    Amounts, stock, statuses, times and ids stay, so that every sum comes out the same.
+    """
+    if topic.startswith(_CUSTOMERS):
+        return {name: data[name] for name in data if name in _KEPT_OF_CUSTOMER}
+    person = person_of(topic, data) or Person()
+    texts = person.texts()
+    return {name: _member(name, value, texts) for name, value in data.items()}
+
+
+def _member(name: str, value: Any, texts: set[str]) -> Any:
+    if name == "customer" and isinstance(value, dict):
+        return {"id": value.get("id")}
+    if name in _ERASED_OF_ORDER:
+        return None
+    inner = _ERASED_WITHIN.get(name)
+    if inner is not None and isinstance(value, dict) and inner in value:
+        value = {**value, inner: None}
+    if name == "items" and isinstance(value, list):
+        return [_item(item, texts) for item in value]
+    return without(value, texts)
+
+
+def _item(item: Any, texts: set[str]) -> Any:
+    if not isinstance(item, dict):
+        return without(item, texts)
+    return {
+        name: value if name in _KEPT_OF_ITEM else without(value, texts)
+        for name, value in item.items()
+    }
+
+
+def without(node: Any, texts: set[str]) -> Any:
+    """Return a JSON tree in which no text holds any of these."""
+    if isinstance(node, dict):
+        return {name: without(value, texts) for name, value in node.items()}
+    if isinstance(node, list):
+        return [without(value, texts) for value in node]
+    return _scrubbed(node, texts) if isinstance(node, str) else node
+
+
+def _scrubbed(text: str, texts: set[str]) -> str:
+    folded = text.casefold()
+    return ERASED if any(each.casefold() in folded for each in texts) else text
+
+
+def redacted_body(body: bytes, topic: str) -> bytes | None:
+    """Return a delivery or read without its person; None where it is no JSON object."""
+    try:
+        document = strict_json.decode_object(body)
+    except Unusable:
+        return None
+    return strict_json.encode(dict(_redacted_envelope(document, topic)))
+
+
+def _redacted_envelope(
+    document: dict[str, Any], topic: str
+) -> Iterator[tuple[str, Any]]:
+    inner = document.get("data")
+    if not isinstance(inner, dict):
+        yield from redacted(topic, document).items()
+        return
+    told = document.get("topic")
+    topic = told if isinstance(told, str) else topic
+    for name, value in document.items():
+        yield name, redacted(topic, inner) if name == "data" else value

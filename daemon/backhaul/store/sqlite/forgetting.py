@@ -1,0 +1,292 @@
+"""Erasing a person: from mirror, inbox, records, quarantine, answers and search."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core.clock import to_text
+from backhaul.core.identity import address_digest
+from backhaul.store.sqlite.search import index
+from backhaul.store.upkeep import Scanned, Trace
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.upkeep import Describe, Eraser
+
+FORGET = "forget"
+"""Stands in `erased_by` and in the audit."""
+BATCH = 64
+CHUNK_BYTES = 1 << 20
+MERGE_PAGES = 64
+_TABLES = {"order": "orders", "customer": "customers"}
+_CUSTOMER = """
+    SELECT id, document FROM customers
+    WHERE store = ?1 AND (id = ?2 OR email = ?2 COLLATE NOCASE)
+"""
+_ORDERS = "SELECT id, document FROM orders WHERE customer_id = ? AND store = ?"
+# A guest's orders carry no id of a customer: the index knows them by their words.
+_GUEST_ORDERS = """
+    SELECT o.id, o.document, json_extract(o.document, '$.customer.id')
+    FROM searchable_fts JOIN searchable s ON s.id = searchable_fts.rowid
+    JOIN orders o ON o.store = s.store AND o.id = s.object_id
+    WHERE searchable_fts MATCH ? AND s.kind = 'order' AND s.store = ?
+      AND json_extract(o.document, '$.customer.email') = ? COLLATE NOCASE
+"""
+_ANSWERS = """
+    SELECT a.id, a.response FROM attempts a JOIN commands c ON c.id = a.command_id
+    WHERE c.target = ? AND c.store = ? AND a.response IS NOT NULL
+"""
+
+
+class SqliteForgetting:
+    """Every verb is one transaction, as short as the writer's other work."""
+
+    def __init__(self, path: Path, writer: Writer, clock: Clock) -> None:
+        self._path = path
+        self._writer = writer
+        self._clock = clock
+
+    async def find_person(self, store: str, name: str) -> Trace | None:
+        """Return what is held of the customer with this id or e-mail."""
+        return await self._writer.background(lambda c: _trace(c, store, name))
+
+    async def remember(
+        self, store: str, trace: Trace, digests: Sequence[bytes]
+    ) -> None:
+        """From now on the fold redacts this person; addresses are known by digest."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            now = to_text(self._clock.now())
+            connection.execute(
+                "INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?)",
+                (store, trace.customer_id, now),
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO forgotten_addresses VALUES (?, ?, ?)",
+                [(digest, store, trace.customer_id) for digest in digests],
+            )
+
+        await self._writer.urgent(unit)
+
+    async def redact(
+        self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
+    ) -> int:
+        """Redact customers or orders, their answers, and what they are found by."""
+
+        def unit(connection: sqlite3.Connection) -> int:
+            return sum(_redact(connection, store, kind, i, eraser, say) for i in ids)
+
+        return await self._writer.background(unit)
+
+    async def scan(
+        self, table: str, after: int, eraser: Eraser, slice_seconds: float
+    ) -> Scanned:
+        """Redact what `inbox`, `records` or `quarantine` hold beyond a row."""
+
+        def unit(connection: sqlite3.Connection) -> Scanned:
+            until = self._clock.monotonic() + slice_seconds
+            query, erase = _SCANS[table]
+            rows = connection.execute(query, (after, BATCH)).fetchall()
+            now, changed, last = to_text(self._clock.now()), 0, None
+            for last, *values in rows:
+                changed += erase(connection, eraser, last, values, now)
+                if self._clock.monotonic() >= until:
+                    break
+            return Scanned(last, changed)
+
+        return await self._writer.background(unit)
+
+    async def compact_search(self, *, begin: bool) -> bool:
+        """Drop what the index has only marked as gone; True while more is to do."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            # A negative number first puts all segments on one level, to be merged.
+            before = connection.total_changes
+            connection.execute(
+                "INSERT INTO searchable_fts(searchable_fts, rank) VALUES ('merge', ?)",
+                (-MERGE_PAGES if begin else MERGE_PAGES,),
+            )
+            return connection.total_changes - before >= 2
+
+        return await self._writer.background(unit)
+
+    async def empty_log(self) -> bool:
+        """Take the old bytes out of the log file; False where a reader holds it."""
+        return await self._writer.checkpoint()
+
+    async def bytes_left(self, texts: Sequence[str]) -> int:
+        """Return how large the file is if it still holds one of these, else 0."""
+        needles = [text.encode().lower() for text in texts]
+        if not await asyncio.to_thread(holds, self._path, needles):
+            return 0
+        return self._path.stat().st_size
+
+    async def rewrite(self) -> None:
+        """Write the file anew, without what is in no table any more."""
+        await self._writer.vacuum()
+
+    async def audit(self, who: str, action: str, detail: str) -> None:
+        """Write down who did what."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
+                (to_text(self._clock.now()), who, action, detail),
+            )
+
+        await self._writer.urgent(unit)
+
+
+def holds(path: Path, needles: Sequence[bytes]) -> bool:
+    """Tell whether a file holds one of these, given in lower case."""
+    if not needles or not path.exists():
+        return False
+    overlap = max(map(len, needles))
+    tail = b""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            window = tail + chunk.lower()
+            if any(needle in window for needle in needles):
+                return True
+            tail = window[-overlap:]
+    return False
+
+
+def _trace(connection: sqlite3.Connection, store: str, name: str) -> Trace | None:
+    found = connection.execute(_CUSTOMER, (store, name)).fetchone()
+    guest = _guest_orders(connection, store, name) if "@" in name else []
+    by_order = next((row[2] for row in guest if row[2]), None)
+    id_ = found[0] if found else by_order or _known_id(connection, store, name)
+    orders = connection.execute(_ORDERS, (id_, store)).fetchall()
+    forgotten = connection.execute(
+        "SELECT at FROM forgotten WHERE store = ? AND customer_id = ?", (store, id_)
+    ).fetchone()
+    if not (found or orders or guest or forgotten):
+        return None
+    known = {row[0]: row[1] for row in (*orders, *guest)}
+    documents = (*known.values(), *([found[1]] if found else []))
+    return Trace(id_, documents, tuple(known))
+
+
+def _known_id(connection: sqlite3.Connection, store: str, name: str) -> str:
+    """Return an id for who is known by name only: never the e-mail itself."""
+    if "@" not in name:
+        return name
+    digest = address_digest(store, name)
+    row = connection.execute(
+        "SELECT customer_id FROM forgotten_addresses WHERE digest = ?", (digest,)
+    ).fetchone()
+    return str(row[0]) if row else f"guest-{digest.hex()[:12]}"
+
+
+def _guest_orders(
+    connection: sqlite3.Connection, store: str, email: str
+) -> list[tuple[str, str, str | None]]:
+    phrase = '"' + email.replace('"', '""').replace("\0", "") + '"'
+    return connection.execute(_GUEST_ORDERS, (phrase, store, email)).fetchall()
+
+
+def _redact(
+    connection: sqlite3.Connection,
+    store: str,
+    kind: str,
+    id_: str,
+    eraser: Eraser,
+    say: Describe,
+) -> int:
+    table = _TABLES[kind]
+    row = connection.execute(
+        f"SELECT document FROM {table} WHERE store = ? AND id = ?",  # noqa: S608 - constants
+        (store, id_),
+    ).fetchone()
+    if row is None:
+        return 0
+    document = eraser.document(kind, row[0])
+    # The digest is the one that a later read of the redacted object will have.
+    columns = ", name = NULL, email = NULL, phone = NULL" if kind == "customer" else ""
+    connection.execute(
+        f"UPDATE {table} SET document = ?, digest = ?{columns}"  # noqa: S608 - constants
+        " WHERE store = ? AND id = ?",
+        (document, sha256(document.encode()).digest(), store, id_),
+    )
+    for answer, response in connection.execute(_ANSWERS, (id_, store)).fetchall():
+        left = eraser.body("", response)
+        if left is not None:
+            connection.execute(
+                "UPDATE attempts SET response = ? WHERE id = ?", (left, answer)
+            )
+    index(connection, [(kind, store, id_)], say)
+    return int(document != row[0])
+
+
+def _erase_event(
+    connection: sqlite3.Connection,
+    eraser: Eraser,
+    id_: int,
+    values: Sequence[Any],
+    now: str,
+) -> int:
+    topic, body = values
+    left = eraser.body(topic, body)
+    if left is None:
+        return 0
+    connection.execute(
+        "UPDATE inbox SET body = ?, erased_at = ?, erased_by = ? WHERE id = ?",
+        (left, now, FORGET, id_),
+    )
+    return 1
+
+
+def _erase_record(
+    connection: sqlite3.Connection,
+    eraser: Eraser,
+    id_: int,
+    values: Sequence[Any],
+    _: str,
+) -> int:
+    texts = [eraser.text(value) for value in values]
+    if texts == [None] * len(texts):
+        return 0
+    left = [text or old for text, old in zip(texts, values, strict=True)]
+    connection.execute(
+        "UPDATE records SET raw = ?, payload = ? WHERE id = ?", (*left, id_)
+    )
+    return 1
+
+
+def _erase_quarantined(
+    connection: sqlite3.Connection,
+    eraser: Eraser,
+    id_: int,
+    values: Sequence[Any],
+    _: str,
+) -> int:
+    (raw,) = values
+    left = eraser.text(raw) if isinstance(raw, str) else eraser.body("", raw)
+    if left is None:
+        return 0
+    connection.execute("UPDATE quarantine SET raw = ? WHERE id = ?", (left, id_))
+    return 1
+
+
+_SCANS: Mapping[str, tuple[str, Callable[..., int]]] = {
+    "inbox": (
+        "SELECT id, topic, body FROM inbox WHERE id > ? ORDER BY id LIMIT ?",
+        _erase_event,
+    ),
+    "records": (
+        "SELECT id, raw, payload FROM records WHERE id > ? ORDER BY id LIMIT ?",
+        _erase_record,
+    ),
+    "quarantine": (
+        "SELECT id, raw FROM quarantine WHERE id > ? ORDER BY id LIMIT ?",
+        _erase_quarantined,
+    ),
+}

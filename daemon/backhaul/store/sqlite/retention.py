@@ -1,0 +1,87 @@
+"""Retention: bodies and headers go with age, what became of them stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import to_text
+from backhaul.store.upkeep import Pruned
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+
+CURSOR = "prune_cursor"
+"""Up to here every event is erased, or in quarantine."""
+RETENTION = "retention"
+"""Stands in `erased_by`."""
+BATCH = 64
+_SETTLED = frozenset({"folded", "duplicate", "stale", "unhandled", "quarantined"})
+_NEXT = """
+    SELECT i.id, i.received_at, o.state, i.erased_by,
+           (SELECT q.state FROM quarantine q WHERE q.source = 'event'
+            AND q.name = i.store AND q.key = CAST(i.id AS TEXT)) AS quarantine
+    FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
+    WHERE i.id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
+    ORDER BY i.id LIMIT ?
+"""
+_RELEASED = """
+    SELECT i.id FROM quarantine q JOIN inbox i ON i.id = CAST(q.key AS INTEGER)
+    WHERE q.source = 'event' AND q.state != 'open' AND q.raw != x''
+      AND i.received_at < ? LIMIT ?
+"""
+_ERASE = "UPDATE inbox SET body = x'', headers = x'', erased_at = ?, erased_by = ?"
+_ERASE_COPY = """
+    UPDATE quarantine SET raw = x''
+    WHERE source = 'event' AND key = CAST(? AS TEXT) AND state != 'open'
+      AND name = (SELECT store FROM inbox WHERE id = ?)
+"""
+
+
+class SqliteRetention:
+    """Prunes in the writer's background slices."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def prune(self, before: str, slice_seconds: float) -> Pruned:
+        """Erase bodies and headers received before that time, for about that long."""
+
+        def unit(connection: sqlite3.Connection) -> Pruned:
+            return _prune(connection, self._clock, before, slice_seconds)
+
+        return await self._writer.background(unit)
+
+
+def _prune(
+    connection: sqlite3.Connection, clock: Clock, before: str, slice_seconds: float
+) -> Pruned:
+    now, until = to_text(clock.now()), clock.monotonic() + slice_seconds
+    changes, erased = connection.total_changes, 0
+    for event in _due(connection, before):
+        connection.execute(f"{_ERASE} WHERE id = ?", (now, RETENTION, event))
+        connection.execute(_ERASE_COPY, (event, event))
+        erased += 1
+        if clock.monotonic() >= until:
+            break
+    return Pruned(erased, more=connection.total_changes > changes)
+
+
+def _due(connection: sqlite3.Connection, before: str) -> Iterator[int]:
+    """Yield events to erase; the cursor is moved on as they are taken."""
+    released = connection.execute(_RELEASED, (before, BATCH)).fetchall()
+    yield from (row[0] for row in released)
+    rows = connection.execute(_NEXT, (CURSOR, BATCH)).fetchall()
+    for event, received_at, state, erased_by, quarantine in rows:
+        if received_at >= before or state not in _SETTLED:
+            return
+        connection.execute(
+            "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
+            (CURSOR, str(event)),
+        )
+        if quarantine != "open" and erased_by != RETENTION:
+            yield event

@@ -1,0 +1,147 @@
+"""What upkeep asks of a store: to keep the search index, to prune, to forget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What an object can be found by: its title, and everything else."""
+
+    title: str
+    words: str
+
+
+Describe: TypeAlias = Callable[[str, str], Words]
+"""From kind (`order`, `product`, `customer`) and document to words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """One slice of indexing.
+
+    `more` where changes wait to be indexed, `folding` where events wait to be folded.
+    """
+
+    indexed: int
+    more: bool
+    folding: bool
+
+
+class SearchIndex(Protocol):
+    """The search index: follows the change feed by a cursor of its own."""
+
+    async def follow(self, describe: Describe, slice_seconds: float) -> Followed:
+        """Index what changed, for about `slice_seconds`. May raise Busy."""
+        ...
+
+    async def rebuild(self) -> None:
+        """Empty the index and begin at the first change again. May raise Busy."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """One slice of pruning: how many bodies were erased, and whether more are due."""
+
+    erased: int
+    more: bool
+
+
+class Retention(Protocol):
+    """What arrived, as far as it is kept."""
+
+    async def prune(self, before: str, slice_seconds: float) -> Pruned:
+        """Erase bodies and headers received before that time, for about that long.
+
+        What is not folded, waits or is in quarantine keeps them. May raise Busy.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the mirror holds of a person: the customer's id, documents, orders' ids."""
+
+    customer_id: str
+    documents: tuple[str, ...]
+    orders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """One slice of looking through a table: the last row, how many were changed.
+
+    `last` is None where nothing was left.
+    """
+
+    last: int | None
+    changed: int
+
+
+class Eraser(Protocol):
+    """What is left of a person's data; None where it says nothing of the person."""
+
+    def document(self, kind: str, text: str) -> str:
+        """Return an `order` or `customer` without the person."""
+        ...
+
+    def body(self, topic: str, body: bytes) -> bytes | None:
+        """Return a delivery, read or answer without the person."""
+        ...
+
+    def text(self, text: str) -> str | None:
+        """Return a row of any kind without the person."""
+        ...
+
+
+class Forgetting(Protocol):
+    """Erasing a person from everything that is kept. All verbs may raise Busy."""
+
+    async def find_person(self, store: str, name: str) -> Trace | None:
+        """Return what is held of the customer with this id or e-mail."""
+        ...
+
+    async def remember(
+        self, store: str, trace: Trace, digests: Sequence[bytes]
+    ) -> None:
+        """From now on the fold redacts this person; addresses are known by digest."""
+        ...
+
+    async def redact(
+        self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
+    ) -> int:
+        """Redact customers or orders, their answers, and what they are found by."""
+        ...
+
+    async def scan(
+        self, table: str, after: int, eraser: Eraser, slice_seconds: float
+    ) -> Scanned:
+        """Redact what `inbox`, `records` or `quarantine` hold beyond a row."""
+        ...
+
+    async def compact_search(self, *, begin: bool) -> bool:
+        """Drop what the index has only marked as gone; True while more is to do."""
+        ...
+
+    async def empty_log(self) -> bool:
+        """Take the old bytes out of the log file; False where a reader holds it."""
+        ...
+
+    async def bytes_left(self, texts: Sequence[str]) -> int:
+        """Return how large the file is if it still holds one of these, else 0.
+
+        SQLite leaves copies of rows behind in pages that it has put in order.
+        """
+        ...
+
+    async def rewrite(self) -> None:
+        """Write the file anew, without what is in no table any more."""
+        ...
+
+    async def audit(self, who: str, action: str, detail: str) -> None:
+        """Write down who did what."""
+        ...

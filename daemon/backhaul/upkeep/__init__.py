@@ -1,0 +1,1 @@
+"""What keeps the database in shape: the search index, retention, forgetting."""

@@ -1,0 +1,190 @@
+"""Forgetting a customer: everything that is kept is gone through, in short slices."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from backhaul.core import strict_json
+from backhaul.core.identity import address_digest
+from backhaul.errors import BackhaulError, Unusable
+from backhaul.shop import people
+from backhaul.shop.members import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul.core.clock import Clock
+    from backhaul.shop.people import Person
+    from backhaul.store.upkeep import Forgetting, Trace
+
+SLICE_SECONDS = 0.005
+AT_ONCE = 16
+"""Orders redacted in one transaction."""
+LOG_TRIES = 20
+LOG_PAUSE_SECONDS = 0.5
+LARGEST_BYTES = 256_000_000
+"""A larger file is not written anew unless told to: webhooks wait meanwhile."""
+_TABLES = ("inbox", "records", "quarantine")
+_TOPICS = {"customer": "customers/read", "order": "orders/read"}
+
+
+class CustomerEraser:
+    """Knows one customer by id and by every text that would give the person away."""
+
+    def __init__(self, customer_id: str, persons: Iterable[Person]) -> None:
+        self._id = customer_id
+        known = list(persons)
+        self.emails = {p.email.casefold() for p in known if p.email}
+        self.texts = {text for person in known for text in person.texts()}
+        # The longest first: an e-mail address may begin with the name.
+        every = sorted(self.texts, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, every)), re.IGNORECASE)
+        self._marks = [m.casefold().encode() for m in {customer_id, *self.texts}]
+
+    def words(self) -> list[str]:
+        """Return the texts, and the words of them that the search index may keep."""
+        parts = {word for text in self.texts for word in re.findall(r"\w+", text)}
+        usual = {
+            word for email in self.emails for word in email.split("@")[1].split(".")
+        }
+        long = {part for part in parts if len(part) >= people.SHORTEST}
+        return sorted(
+            self.texts | {part for part in long if part.casefold() not in usual}
+        )
+
+    def document(self, kind: str, text: str) -> str:
+        """Return an `order` or `customer` without the person."""
+        document = strict_json.decode_object(text.encode())
+        return strict_json.encode(people.redacted(_TOPICS[kind], document)).decode()
+
+    def body(self, topic: str, body: bytes) -> bytes | None:
+        """Return what is left of a body; None where it says nothing of the person."""
+        lowered = body.decode(errors="replace").casefold().encode()
+        if not any(mark in lowered for mark in self._marks):
+            return None
+        left = self._redacted(topic, body)
+        return None if left == body else left
+
+    def _redacted(self, topic: str, body: bytes) -> bytes:
+        try:
+            document = strict_json.decode_object(body)
+        except Unusable:
+            return b""
+        inner = document.get("data")
+        data = inner if isinstance(inner, dict) else document
+        told = document.get("topic")
+        topic = told if isinstance(told, str) else topic
+        person = people.person_of(topic, data)
+        if person is not None and self._is_other(person):
+            return body
+        if person is not None:
+            return people.redacted_body(body, topic) or b""
+        return strict_json.encode(people.without(document, self.texts))
+
+    def _is_other(self, person: Person) -> bool:
+        by_email = bool(person.email) and str(person.email).casefold() in self.emails
+        return person.id != self._id and not by_email
+
+    def text(self, text: str) -> str | None:
+        """Return a row of any kind without the person; None where it says nothing."""
+        left = self._pattern.sub(people.ERASED, text) if self.texts else text
+        return None if left == text else left
+
+
+class Forgetter:
+    """Forgets customers, one at a time; to do it twice is to do it once."""
+
+    def __init__(self, store: Forgetting, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def forget(
+        self, store: str, name: str, who: str, *, rewrite: bool = False
+    ) -> dict[str, object]:
+        """Erase the customer with this id or e-mail; return what was erased.
+
+        Raises BackhaulError where nothing is known of such a person.
+        """
+        trace = await self._store.find_person(store, name)
+        if trace is None:
+            raise BackhaulError(
+                f"no customer of {store} has the id or e-mail {name!r}; looked in "
+                "customers and orders, and among those who were forgotten"
+            )
+        eraser = CustomerEraser(trace.customer_id, _persons(trace, name))
+        digests = [address_digest(store, email) for email in eraser.emails]
+        await self._store.remember(store, trace, digests)
+        counts = await self._erase(store, trace, eraser)
+        left = await self._leave_no_bytes(eraser.words(), rewrite)
+        told = ", ".join(f"{count} {what}" for what, count in counts.items())
+        detail = f"customer {trace.customer_id} of {store}: {told}"
+        await self._store.audit(who, "forget", detail)
+        return {
+            "customer": trace.customer_id,
+            "erased": counts,
+            "left_behind": left,
+            "texts": sorted(eraser.texts),
+        }
+
+    async def _erase(
+        self, store: str, trace: Trace, eraser: CustomerEraser
+    ) -> dict[str, int]:
+        redact = self._store.redact
+        customers = [trace.customer_id]
+        counts = {
+            "customers": await redact(store, "customer", customers, eraser, describe),
+            "orders": 0,
+        }
+        for start in range(0, len(trace.orders), AT_ONCE):
+            some = trace.orders[start : start + AT_ONCE]
+            counts["orders"] += await redact(store, "order", some, eraser, describe)
+        for table in _TABLES:
+            counts[_NAMES[table]] = await self._scan(table, eraser)
+        return counts
+
+    async def _scan(self, table: str, eraser: CustomerEraser) -> int:
+        after, changed = 0, 0
+        while True:
+            step = await self._store.scan(table, after, eraser, SLICE_SECONDS)
+            changed += step.changed
+            if step.last is None:
+                return changed
+            after = step.last
+
+    async def _leave_no_bytes(self, texts: list[str], rewrite: bool) -> str:
+        """Clear what is in no table any more; return what is in the way of it."""
+        more = await self._store.compact_search(begin=True)
+        while more:
+            more = await self._store.compact_search(begin=False)
+        if not await self._empty_log():
+            return "log"
+        size = await self._store.bytes_left(texts)
+        if size > LARGEST_BYTES and not rewrite:
+            return "file"
+        if size:
+            await self._store.rewrite()
+            return "" if await self._empty_log() else "log"
+        return ""
+
+    async def _empty_log(self) -> bool:
+        for _ in range(LOG_TRIES):
+            if await self._store.empty_log():
+                return True
+            await self._clock.sleep(LOG_PAUSE_SECONDS)
+        return False
+
+
+_NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
+
+
+def _persons(trace: Trace, name: str) -> Iterable[Person]:
+    """Yield how the customer is told of, in each document and by who asks."""
+    if "@" in name:
+        yield people.Person(email=name)
+    for text in trace.documents:
+        document = strict_json.decode_object(text.encode())
+        topic = "" if "customer" in document else _TOPICS["customer"]
+        person = people.person_of(topic, document)
+        if person is not None:
+            yield person

@@ -1,0 +1,59 @@
+"""The pruner: erases what is older than it may be, a little at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.clock import to_text
+from backhaul.errors import Busy
+
+if TYPE_CHECKING:
+    from backhaul.core.clock import Clock
+    from backhaul.store.upkeep import Retention
+
+SLICE_SECONDS = 0.005
+REST_SECONDS = 0.05
+"""Rest between two slices: accepts and folds have nine tenths of the writer."""
+
+
+class Pruner:
+    """Prunes at the start and whenever it is woken."""
+
+    def __init__(self, retention: Retention, days: int, clock: Clock) -> None:
+        self._retention = retention
+        self._age = timedelta(days=days)
+        self._clock = clock
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Let it look again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Prune for ever. Cancel to stop: a slice is whole or not at all."""
+        self._wake.set()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._prune()
+
+    async def _prune(self) -> None:
+        before = to_text(self._clock.now() - self._age)
+        total, more = 0, True
+        while more:
+            try:
+                pruned = await self._retention.prune(before, SLICE_SECONDS)
+            except Busy as error:
+                logger.bind(action="prune.busy").warning("{}", error)
+                return
+            total, more = total + pruned.erased, pruned.more
+            if more:
+                await self._clock.sleep(REST_SECONDS)
+        if total:
+            logger.bind(action="prune.done").info(
+                "erased {} bodies received before {}", total, before
+            )

@@ -1,0 +1,72 @@
+"""`backhaul search`: beside a daemon, and with the index made anew by it or without."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.store.opening import sole_writer
+from support import payloads
+from support.daemon import connected_process, in_process
+from support.databases import rows
+from support.mirrored import fill, lone_office
+from support.shopping import buy
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    with lone_office() as found:
+        body = payloads.envelope("orders/create", payloads.order())
+        asyncio.run(fill(found, body))
+        yield found
+
+
+def test_without_a_daemon_the_index_is_made_at_once(office: Office) -> None:
+    said = in_process("search", "asha", config=office.config)
+    assert said.out == "nothing has 'asha'\n"
+    assert "1 changes are not indexed yet" in said.err
+    assert in_process("search", "--rebuild", config=office.config).code == 0
+    (found,) = in_process("search", "asha", "--json", config=office.config).json()
+    assert (found["kind"], found["id"], found["title"]) == ("order", "ord_1", "#1001")
+    told = in_process("search", "asha", config=office.config)
+    assert ["#1001" in told.out, told.err] == [True, ""]
+
+
+def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> None:
+    with sole_writer(office.folder / "state"):
+        said = in_process("search", "--rebuild", config=office.config)
+    assert said.code == 75
+    assert "another Backhaul works here" in said.err
+
+
+def test_nothing_to_search_for_is_said(office: Office) -> None:
+    said = in_process("search", " ", config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert "say what to search for" in said.err
+
+
+def test_a_running_daemon_indexes_what_comes_and_makes_the_index_anew(
+    platform: ReferenceProcess,
+) -> None:
+    with connected_process(platform) as started:
+        office = started.office
+        order = buy(platform)
+
+        def found() -> bool:
+            said = in_process("search", order["name"], "--json", config=office.config)
+            return order["id"] in [row["id"] for row in said.json()]
+
+        await_true(found, "the order in the index")
+        query = "SELECT id FROM marks JOIN searchable WHERE name = 'search_cursor'"
+        assert rows(office.database, query)
+        assert in_process("search", "--rebuild", config=office.config).code == 0
+        await_true(found, "the order in the index again")

@@ -1,0 +1,193 @@
+"""`backhaul why`: every kind of thing is explained, and so is what is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support import payloads
+from support.daemon import in_process
+from support.mirrored import fill, lone_office
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+
+PERSON: dict[str, Any] = {
+    "id": "cus_1",
+    "name": "Asha Rao",
+    "email": "asha@example.com",
+}
+
+
+@pytest.fixture(scope="module")
+def office() -> Iterator[Office]:
+    """One product of two variants, ordered, counted and shipped; one command."""
+    shirts = [payloads.variant(), payloads.variant("var_2", 5, sku="LS-M")]
+    order = payloads.order(customer=PERSON)
+    shipped = payloads.order(
+        at=5,
+        customer=PERSON,
+        fulfillmentStatus="FULFILLED",
+        shipments=[payloads.shipment()],
+    )
+    guest = {"id": "cus_9", "name": "Guest", "email": "guest@example.com"}
+    bodies = [
+        payloads.envelope("products/create", payloads.product(variants=shirts)),
+        payloads.envelope("customers/create", payloads.customer(**PERSON)),
+        payloads.envelope("orders/create", order),
+        payloads.envelope(
+            "inventory/level_update", payloads.stock_change(orderId="ord_1")
+        ),
+        payloads.envelope("orders/fulfilled", shipped),
+        payloads.envelope(
+            "inventory/level_update",
+            payloads.stock_change(at=7, stock=30, adjustment=20, adjustment_id="adj_2"),
+        ),
+        payloads.envelope(
+            "orders/create", payloads.order("ord_2", number=1002, customer=guest)
+        ),
+    ]
+    with lone_office() as found:
+        asyncio.run(fill(found, *bodies))
+        _add_work(found)
+        assert in_process("search", "--rebuild", config=found.config).code == 0
+        yield found
+
+
+def _add_work(office: Office) -> None:
+    """Write down a record and the command it became, as the daemon would have."""
+    with closing(sqlite3.connect(office.database)) as connection, connection:
+        connection.execute(
+            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
+            " evidence, cause, instance, created_at, due_at, settled_at) VALUES"
+            " ('abcdef0123', 'main', 'adjust', 'prod_1', 'product:prod_1', 'applied',"
+            ' \'{"variant_id":"var_1","delta":20}\', \'{"adjustment_id":"adj_2"}\','
+            " 'record erp counts.csv:2', 'erp', ?, ?, ?)",
+            (payloads.instant(6), payloads.instant(6), payloads.instant(7)),
+        )
+        connection.execute(
+            "INSERT INTO records (instance, store, key, payload, raw, locator, state,"
+            " command_id, received_at, retry_at) VALUES ('erp', 'main', 'k', '{}', '',"
+            " 'counts.csv:2', 'accepted', 'abcdef0123', ?, '')",
+            (payloads.instant(6),),
+        )
+
+
+def lives(office: Office, kind: str, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = in_process(
+        "why", kind, name, "--json", config=office.config
+    ).json()
+    return found
+
+
+def steps(office: Office, kind: str, name: str) -> list[str]:
+    (found,) = lives(office, kind, name)
+    moments = [row["at"] for row in found["timeline"]]
+    assert moments == sorted(moments)
+    rows = ("{what} {name}: {state} {detail}".format(**r) for r in found["timeline"])
+    return [row.strip() for row in rows]
+
+
+STOCK = "stock LS-S: -2 now 10, MANUAL_ADJUSTMENT by order #1001"
+COUNTED = (
+    "stock LS-S: +20 now 30, MANUAL_ADJUSTMENT"
+    " by command abcdef01 (record erp counts.csv:2)"
+)
+WORK = [
+    "record erp counts.csv:2: accepted",
+    "adjust abcdef01: planned by record erp counts.csv:2",
+    "adjust abcdef01: applied",
+]
+
+
+def test_an_order_shows_its_events_and_its_stock(office: Office) -> None:
+    for name in ("1001", "#1001", "ord_1"):
+        assert set(steps(office, "order", name)) == {
+            STOCK,
+            "event 3 orders/create: folded PENDING, PENDING, UNFULFILLED",
+            "event 5 orders/fulfilled: folded PENDING, PENDING, FULFILLED",
+        }
+
+
+@pytest.mark.parametrize("name", ["linen-shirt", "prod_1"])
+def test_a_product_shows_its_work_and_its_stock(name: str, office: Office) -> None:
+    assert set(steps(office, "product", name)) == {
+        "event 1 products/create: folded active",
+        "event 4 inventory/level_update: folded MANUAL_ADJUSTMENT",
+        "event 6 inventory/level_update: folded MANUAL_ADJUSTMENT",
+        STOCK,
+        COUNTED,
+        *WORK,
+    }
+
+
+def test_a_sku_shows_as_much(office: Office) -> None:
+    assert set(steps(office, "sku", "LS-S")) == set(steps(office, "product", "prod_1"))
+
+
+def test_a_sku_shows_no_work_and_no_stock_of_its_sisters(office: Office) -> None:
+    shown = steps(office, "sku", "LS-M")
+    assert [s for s in shown if s in WORK or s.startswith("stock")] == []
+    assert any("products/create" in step for step in shown)
+
+
+@pytest.mark.parametrize("name", ["cus_1", "asha@example.com", "ASHA@example.com"])
+def test_a_customer_shows_what_was_ordered_and_sent(name: str, office: Office) -> None:
+    assert steps(office, "customer", name) == [
+        "order #1001: placed now PENDING, PENDING, FULFILLED",
+        "order #1001: shipped BlueDart BD1",
+        "event 2 customers/create: folded",
+    ]
+
+
+@pytest.mark.parametrize("name", ["cus_9", "guest@example.com"])
+def test_a_customer_known_by_orders_only_is_shown_too(
+    name: str, office: Office
+) -> None:
+    (found,) = lives(office, "customer", name)
+    assert (found["name"], found["orders"]) == ("Guest", 1)
+    assert [row["name"] for row in found["timeline"]] == ["#1002"]
+
+
+def test_a_read_is_told_from_a_delivery(office: Office) -> None:
+    with closing(sqlite3.connect(office.database)) as connection, connection:
+        connection.execute("UPDATE inbox SET kind = 'read' WHERE id = 3")
+        assert any(s.startswith("event 5") for s in steps(office, "order", "1001"))
+    assert any(s.startswith("read 3") for s in steps(office, "order", "1001"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("order", "number, name, external id and id of 2 orders"),
+        ("product", "handle, external id and id of 1 products"),
+        ("sku", "SKU and id of 2 variants"),
+        ("customer", "id and e-mail of 1 customers and of 2 orders"),
+    ],
+)
+@pytest.mark.parametrize("name", ["4711", 'x"y@z', "%", "9" * 30, "\0"])
+def test_what_is_not_there_is_said_with_where_was_looked(
+    kind: str, where: str, name: str, office: Office
+) -> None:
+    said = in_process("why", kind, name, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert f"no {kind} is called" in said.err
+    assert where in said.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("order", "1001"), ("product", "prod_1"), ("sku", "LS-S"), ("customer", "cus_1")],
+)
+def test_every_life_fits_a_narrow_terminal(
+    kind: str, name: str, office: Office
+) -> None:
+    told = in_process("why", kind, name, config=office.config)
+    assert told.code == 0
+    assert max(map(len, told.out.splitlines())) <= 80
