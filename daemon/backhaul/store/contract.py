@@ -119,6 +119,15 @@ class MirrorWriter(Protocol):
         """Add a row to the change feed."""
         ...
 
+    def ask(
+        self, store: str, kind: str, object_id: str, reason: str, event: int
+    ) -> None:
+        """Ask for a re-read: `product`, `order`, `customer`, or `level` of a product.
+
+        One that is asked for already is asked for anew.
+        """
+        ...
+
 
 FoldOne: TypeAlias = "Callable[[StoredEvent, MirrorWriter], Folded]"
 
@@ -132,6 +141,50 @@ class Inbox(Protocol):
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         """Fold for about `slice_seconds` in one transaction with the cursor."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """An object in doubt: what is to be read again, and why.
+
+    `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
+    that id). `asks` tells one doubt from a later one about the same object.
+    """
+
+    store: str
+    kind: str
+    object_id: str
+    reason: str
+    asked_at: str
+    asks: int
+    failures: int
+
+
+class Rereads(Protocol):
+    """The queue of objects in doubt. An object stands in it once."""
+
+    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
+        """Ask for an object to be read again, durably. May raise Busy."""
+        ...
+
+    async def next(self, store: str, limit: int) -> list[Reread]:
+        """Return what is due, in the order of asking."""
+        ...
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next row is due (it may be past), None of an empty queue."""
+        ...
+
+    async def done(self, reread: Reread) -> None:
+        """Remove the row, unless it was asked for again since `next` returned it.
+
+        To be called once the answer is durable, never before.
+        """
+        ...
+
+    async def postpone(self, reread: Reread, due_at: str) -> None:
+        """Count a failure and let the row rest until then."""
         ...
 
 

@@ -308,3 +308,20 @@ def m008_commands(db: Database) -> None:
         not_null={"command_id", "number", "started_at"},
     )
     db.table("attempts").create_index(["command_id"])
+
+
+@migrations()
+def m009_rereads(db: Database) -> None:
+    """The objects in doubt, each once, to be read again."""
+    db.execute(
+        # `asks` counts doubts: an answer removes only the one it settles.
+        """
+        CREATE TABLE rereads (
+            store TEXT NOT NULL, kind TEXT NOT NULL, object_id TEXT NOT NULL,
+            reason TEXT NOT NULL, event INTEGER, asked_at TEXT NOT NULL,
+            asks INTEGER NOT NULL DEFAULT 1, due_at TEXT NOT NULL,
+            failures INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (store, kind, object_id)) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX rereads_due ON rereads(store, due_at)")

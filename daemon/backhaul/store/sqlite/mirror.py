@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
 from backhaul.core.fold import Version
+from backhaul.store.sqlite.rereads import Doubt, ask
 
 if TYPE_CHECKING:
     import sqlite3
@@ -315,6 +316,12 @@ class MirrorTransaction:
             " VALUES (?, ?, ?, ?, ?, ?)",
             (store, kind, object_id, change, self.now, event),
         )
+
+    def ask(
+        self, store: str, kind: str, object_id: str, reason: str, event: int
+    ) -> None:
+        """Ask for a re-read; one that is asked for already is asked for anew."""
+        ask(self._connection, Doubt(store, kind, object_id, reason, event), self.now)
 
 
 def _columns(version: Version) -> tuple[str, int, bool, str, bytes]:

@@ -1,0 +1,122 @@
+"""The objects in doubt: a queue in which each stands once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import to_text
+from backhaul.store.contract import Reread
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+
+_ASK = """
+    INSERT INTO rereads (store, kind, object_id, reason, event, asked_at, due_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
+    ON CONFLICT (store, kind, object_id)
+    DO UPDATE SET asks = asks + 1, reason = excluded.reason, event = excluded.event
+"""
+_DUE = """
+    SELECT store, kind, object_id, reason, asked_at, asks, failures FROM rereads
+    WHERE store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
+"""
+_OBJECT = "store = ? AND kind = ? AND object_id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why an object is to be read again; `event` is the one that raised the doubt."""
+
+    store: str
+    kind: str
+    object_id: str
+    reason: str
+    event: int | None = None
+
+
+def ask(connection: sqlite3.Connection, doubt: Doubt, now: str) -> None:
+    """Put an object into the queue, or raise the doubt about it anew."""
+    connection.execute(
+        _ASK,
+        (
+            doubt.store,
+            doubt.kind,
+            doubt.object_id,
+            doubt.reason,
+            doubt.event,
+            now,
+        ),
+    )
+
+
+class SqliteRereads:
+    """Every verb is one transaction."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
+        """Ask for an object to be read again, durably. May raise Busy."""
+        doubt = Doubt(store, kind, object_id, reason)
+
+        def unit(connection: sqlite3.Connection) -> None:
+            ask(connection, doubt, to_text(self._clock.now()))
+
+        await self._writer.urgent(unit)
+
+    async def next(self, store: str, limit: int) -> list[Reread]:
+        """Return what is due, in the order of asking."""
+
+        def unit(connection: sqlite3.Connection) -> list[Reread]:
+            now = to_text(self._clock.now())
+            rows = connection.execute(_DUE, (store, now, limit))
+            return [Reread(*row) for row in rows]
+
+        return await self._writer.urgent(unit)
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next row is due (it may be past), None of an empty queue."""
+
+        def unit(connection: sqlite3.Connection) -> str | None:
+            (due,) = connection.execute(
+                "SELECT min(due_at) FROM rereads WHERE store = ?", (store,)
+            ).fetchone()
+            return None if due is None else str(due)
+
+        return await self._writer.urgent(unit)
+
+    async def done(self, reread: Reread) -> None:
+        """Remove the row, unless it was asked for again since `next` returned it.
+
+        One that was is due at once: what was read may be older than the newer doubt.
+        """
+        key = (reread.store, reread.kind, reread.object_id)
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                f"DELETE FROM rereads WHERE {_OBJECT} AND asks = ?",  # noqa: S608 - constants
+                (*key, reread.asks),
+            )
+            connection.execute(
+                f"UPDATE rereads SET due_at = asked_at, failures = 0 WHERE {_OBJECT}",  # noqa: S608 - constants
+                key,
+            )
+
+        await self._writer.urgent(unit)
+
+    async def postpone(self, reread: Reread, due_at: str) -> None:
+        """Count a failure and let the row rest until then."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                f"UPDATE rereads SET failures = failures + 1, due_at = ?"  # noqa: S608 - constants
+                f" WHERE {_OBJECT}",
+                (due_at, reread.store, reread.kind, reread.object_id),
+            )
+
+        await self._writer.urgent(unit)
