@@ -325,3 +325,31 @@ def m009_rereads(db: Database) -> None:
         """
     )
     db.execute("CREATE INDEX rereads_due ON rereads(store, due_at)")
+
+
+@migrations()
+def m010_versions(db: Database) -> None:
+    """When a version was seen, how far it stands, and what is gone."""
+    for table in ("products", "inventory_levels", "orders", "customers"):
+        db.execute(f"ALTER TABLE {table} RENAME COLUMN read_at TO seen_at")
+        db.execute(
+            f"ALTER TABLE {table} ADD COLUMN standing INTEGER NOT NULL DEFAULT 0"
+        )
+        db.execute(f"ALTER TABLE {table} ADD COLUMN confirmed_at TEXT DEFAULT ''")
+    db.execute("UPDATE products SET standing = 64 WHERE deleted_at IS NOT NULL")
+    db.table("tombstones").create(
+        {
+            "kind": str,
+            "store": str,
+            "id": str,
+            "updated_at": str,
+            "sequence": int,
+            "delivered": int,
+            "seen_at": str,
+            "digest": bytes,
+            "standing": int,
+            "confirmed_at": str,
+        },
+        pk=("kind", "store", "id"),
+        not_null={"updated_at"},
+    )
