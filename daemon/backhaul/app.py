@@ -27,6 +27,7 @@ from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.backfill import Backfill
+from backhaul.reconcile.rereading import Rereader
 from backhaul.schedule import Schedule
 from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.requests import Dialect
@@ -78,6 +79,7 @@ class Daemon:
         self._facts: dict[str, StoreFacts] = {}
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
+        self._rereaders: list[Rereader] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule()
         self._started_at = to_text(self._clock.now())
@@ -136,7 +138,10 @@ class Daemon:
             )
         if not await self._acquaint(store):
             return
-        drain = Drain(store.inbox, self._clock, self._facts, self._folded)
+        drain = Drain(
+            store.inbox, self._clock, self._facts, self._folded, self._doubted
+        )
+        self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
         routes = self._receiver(store, drain).routes() + await self._intake()
@@ -251,6 +256,7 @@ class Daemon:
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
+        loops += [rereader.run for rereader in self._rereaders]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [
@@ -284,6 +290,8 @@ class Daemon:
             await asyncio.gather(*(backfill.run() for backfill in backfills))
         await drain.caught_up()
         self._matcher.release()
+        for rereader in self._rereaders:
+            rereader.release()
 
     def _backfill(self, name: str, store: SqliteStore, drain: Drain) -> Backfill:
         return Backfill(
@@ -291,6 +299,17 @@ class Daemon:
             self._shops[name].client,
             store.inbox,
             store.marks,
+            self._clock,
+            self._chance,
+            drain.wake,
+        )
+
+    def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
+        return Rereader(
+            name,
+            self._shops[name].client,
+            store.inbox,
+            store.rereads,
             self._clock,
             self._chance,
             drain.wake,
@@ -337,6 +356,10 @@ class Daemon:
     def _folded(self) -> None:
         self._waiting.wake()
         self._planned()
+
+    def _doubted(self) -> None:
+        for rereader in self._rereaders:
+            rereader.wake()
 
     def _planned(self) -> None:
         for shop in self._shops.values():
