@@ -11,9 +11,11 @@ from backhaul.store.contract import (
     Matched,
     QuarantinedRow,
     RecordOutcome,
+    Unmatched,
     WaitingRecord,
 )
 from backhaul.store.sqlite.commands import plan
+from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import MatchOne, NewRecord, Unmatched
+    from backhaul.store.contract import MatchOne, NewRecord
     from backhaul.store.sqlite.writer import Writer
 
 SHORTEST_REST = timedelta(milliseconds=50)
@@ -216,6 +218,26 @@ def _accept_again(
 
 
 def _match(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    now: str,
+    match_one: MatchOne,
+) -> RecordOutcome:
+    """Match one record; one that cannot even be tried is set aside, not in the way."""
+    connection.execute("SAVEPOINT record")
+    try:
+        outcome = _try_match(connection, record, now, match_one)
+    except Exception as error:
+        if concerns_the_file(error):
+            raise
+        connection.execute("ROLLBACK TO record")
+        reason = f"cannot be matched: {type(error).__name__}: {error}"
+        outcome = _keep(connection, record, Unmatched(reason, final=True), now)
+    connection.execute("RELEASE record")
+    return outcome
+
+
+def _try_match(
     connection: sqlite3.Connection,
     record: WaitingRecord,
     now: str,
