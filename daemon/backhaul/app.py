@@ -21,6 +21,7 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.refolding import Refolder
 from backhaul.public import site as public_site
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
@@ -148,7 +149,7 @@ class Daemon:
         self._schedule_jobs()
         async with (
             self._tasks(store, drain),
-            self._listeners(routes, public, admin),
+            self._listeners(store, routes, public, admin),
         ):
             self.ready.set()
             logger.bind(action="daemon.started").info(
@@ -304,6 +305,9 @@ class Daemon:
             drain.wake,
         )
 
+    def _refolder(self, store: SqliteStore) -> Refolder:
+        return Refolder(store.refolds, self._facts, self._folded, self._doubted)
+
     def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
         return Rereader(
             name,
@@ -317,19 +321,22 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _listeners(
-        self, routes: list[web.RouteDef], public: socket.socket, admin: socket.socket
+        self,
+        store: SqliteStore,
+        routes: list[web.RouteDef],
+        public: socket.socket,
+        admin: socket.socket,
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
         public_app = public_site.build(routes, limits.max_body_bytes)
         admin_app = admin_site.build(self.ready.is_set, self._status)
+        control_app = admin_site.build(self.ready.is_set, self._status)
+        control_app.router.add_routes(self._refolder(store).routes())
         served = [
             (listening.Listener(public_app, limits.max_connections), public),
             (listening.Listener(admin_app), admin),
-            (
-                listening.Listener(admin_site.build(self.ready.is_set, self._status)),
-                listening.bind_unix(path),
-            ),
+            (listening.Listener(control_app), listening.bind_unix(path)),
         ]
         try:
             for listener, sock in served:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 LONG = os.environ.get("FAULTS") == "long"
-EVENTS, OBJECTS, SEEDS = (10_000, 500, 100) if LONG else (1_000, 60, 5)
+EVENTS, OBJECTS, SEEDS = (10_000, 500, 100) if LONG else (600, 40, 3)
 LISTS = {
     "/orders": "orders/read",
     "/products": "products/read",
@@ -168,8 +168,8 @@ async def run(
 
 async def compare(
     folder: Path, quirks: list[str], events: int, objects: int, seeds: int
-) -> str:
-    """Compare every seed's mirror with a fresh one; return what to tell of it."""
+) -> tuple[list[int], str]:
+    """Return the seeds whose mirror is not as a fresh one, and what to tell of it."""
     async with open_shop(folder / "shop") as shop:
         quirky = {"quirks": quirks}
         assert (await shop.control("PUT", "/stores/demo/quirks", quirky)).status == 200
@@ -179,14 +179,15 @@ async def compare(
             await sweep(shop, fresh, clock)
         expected = state(folder / "fresh.db")
         assert len(expected) > objects
-        reads = []
+        wrong, most = [], 0
         for seed in range(1, seeds + 1):
             path = folder / f"{seed}.db"
-            found, count = await run(shop, deliveries, seed, path)
-            assert found == expected, f"seed {seed}, quirks {quirks}"
-            reads.append(count)
+            found, reads = await run(shop, deliveries, seed, path)
+            most = max(most, reads)
+            if found != expected:
+                wrong.append(seed)
             path.unlink()
-    return f"{seeds} orders of {len(deliveries)} events, {max(reads)} reads at most"
+    return wrong, f"{seeds} orders of {len(deliveries)} events, <= {most} reads each"
 
 
 @pytest.mark.faults
@@ -196,13 +197,15 @@ async def test_any_order_ends_in_the_platforms_state(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
-    told = await compare(tmp_path, QUIRKS[name], EVENTS, OBJECTS, SEEDS)
+    wrong, told = await compare(tmp_path, QUIRKS[name], EVENTS, OBJECTS, SEEDS)
     with capsys.disabled():
         seconds = time.monotonic() - began
         sys.stdout.write(f" {name}: {told}, {seconds:.0f} s ")
+    assert wrong == []
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", ["as specified", "all of these"])
 async def test_some_orders_of_a_short_run_do(name: str, tmp_path: Path) -> None:
-    await compare(tmp_path, QUIRKS[name], events=150, objects=24, seeds=3)
+    wrong, _ = await compare(tmp_path, QUIRKS[name], events=150, objects=24, seeds=3)
+    assert wrong == []

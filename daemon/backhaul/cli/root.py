@@ -8,6 +8,7 @@ import typer
 from backhaul.cli import listings
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
+from backhaul.cli.refolding import refold
 from backhaul.cli.running import reference, run
 from backhaul.cli.status import status
 from backhaul.cli.why import why
@@ -26,6 +27,7 @@ app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(ref
 app.command("check-config")(check_config)
 app.command("status")(status)
 app.command("why")(why)
+listings.events.command("refold")(refold)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")

@@ -8,6 +8,7 @@ from backhaul.store.sqlite.commands import SqliteCommands
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
+from backhaul.store.sqlite.refolding import SqliteRefolds
 from backhaul.store.sqlite.rereads import SqliteRereads
 from backhaul.store.sqlite.writer import Writer
 
@@ -27,6 +28,7 @@ class SqliteStore:
         self.records = SqliteRecords(self._writer, clock)
         self.commands = SqliteCommands(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
+        self.refolds = SqliteRefolds(self._writer, clock)
         self.rereads = SqliteRereads(self._writer, clock)
 
     def start(self) -> None:

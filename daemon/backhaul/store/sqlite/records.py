@@ -17,6 +17,7 @@ from backhaul.store.contract import (
 from backhaul.store.sqlite.commands import plan
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.mirror_reading import MirrorReader
+from backhaul.store.sqlite.quarantine import set_aside
 
 if TYPE_CHECKING:
     import sqlite3
@@ -285,28 +286,4 @@ def _conclude(
     connection.execute(
         "UPDATE records SET state = ?, reason = ?, command_id = ? WHERE id = ?",
         (state, reason, command_id, record.id),
-    )
-
-
-def set_aside(
-    connection: sqlite3.Connection,
-    source: str,
-    name: str,
-    key: str,
-    raw: str,
-    reason: str,
-    locator: str,
-    now: str,
-) -> None:
-    """Put a row into quarantine; one that was retried is open again."""
-    connection.execute(
-        """
-        INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
-        VALUES (?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (source, name, key) DO UPDATE SET
-            state = 'open', raw = excluded.raw, reason = excluded.reason,
-            locator = excluded.locator, at = excluded.at, reported = 0
-        WHERE state = 'retried'
-        """,
-        (source, name, key, raw, reason, locator, now),
     )
