@@ -12,7 +12,7 @@ import pytest
 from backhaul.ingest.folding import fold_one
 from backhaul.ingest.refolding import Refolder
 from backhaul.shop.client import StoreFacts
-from backhaul.store.contract import Folded, Selection
+from backhaul.store.refolds import Selection
 from backhaul.store.sqlite.dumping import dump
 from support import payloads
 from support.captured import captured
@@ -22,7 +22,7 @@ from support.payloads import STORE_ID, envelope, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.contract import MirrorWriter, StoredEvent
+    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 ALL = Selection()

@@ -16,8 +16,8 @@ from backhaul.ingest.refolding import PATH, Refolder
 from backhaul.reconcile.acquaintance import known_facts
 from backhaul.settings import Settings
 from backhaul.shop.client import StoreFacts
-from backhaul.store.contract import Selection
 from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.refolds import Selection
 
 
 def refold(

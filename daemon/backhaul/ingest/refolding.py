@@ -10,13 +10,13 @@ from aiohttp import web
 
 from backhaul.errors import Busy
 from backhaul.ingest.drain import SLICE_SECONDS, folding_for, tell
-from backhaul.store.contract import Selection
+from backhaul.store.refolds import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.shop.client import StoreFacts
-    from backhaul.store.contract import Refolds
+    from backhaul.store.refolds import Refolds
 
 PATH = "/api/events/refold"
 

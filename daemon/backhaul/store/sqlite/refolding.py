@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from backhaul.store.contract import RefoldReport, StoredEvent
+from backhaul.store.contract import StoredEvent
+from backhaul.store.refolds import RefoldReport
 from backhaul.store.sqlite.inbox import CURSOR, isolated
 from backhaul.store.sqlite.mirror import MirrorTransaction
 from backhaul.store.sqlite.quarantine import set_aside
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Folded, FoldOne, Selection
+    from backhaul.store.contract import Folded, FoldOne
+    from backhaul.store.refolds import Selection
     from backhaul.store.sqlite.writer import Writer
 
 WINDOW = 2_000
