@@ -22,6 +22,7 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
@@ -30,6 +31,7 @@ from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.backfill import Backfill
+from backhaul.reconcile.rereading import Rereader
 from backhaul.schedule import Schedule
 from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.members import describe
@@ -91,6 +93,7 @@ class Daemon:
         self._facts: dict[str, StoreFacts] = {}
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
+        self._rereaders: list[Rereader] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule()
         self._started_at = to_text(self._clock.now())
@@ -151,7 +154,10 @@ class Daemon:
         if not await self._acquaint(store):
             return
         await self._signers.load(webhook_secrets(self._settings))
-        drain = Drain(store.inbox, self._clock, self._facts, self._folded)
+        drain = Drain(
+            store.inbox, self._clock, self._facts, self._folded, self._doubted
+        )
+        self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
         self._indexer = Indexer(store.search, self._clock)
@@ -267,6 +273,7 @@ class Daemon:
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
+        loops += [rereader.run for rereader in self._rereaders]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [
@@ -302,6 +309,8 @@ class Daemon:
             await asyncio.gather(*(backfill.run() for backfill in backfills))
         await drain.caught_up()
         self._matcher.release()
+        for rereader in self._rereaders:
+            rereader.release()
 
     def _backfill(self, name: str, store: SqliteStore, drain: Drain) -> Backfill:
         return Backfill(
@@ -309,6 +318,20 @@ class Daemon:
             self._shops[name].client,
             store.inbox,
             store.marks,
+            self._clock,
+            self._chance,
+            drain.wake,
+        )
+
+    def _refolder(self, store: SqliteStore) -> Refolder:
+        return Refolder(store.refolds, self._facts, self._folded, self._doubted)
+
+    def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
+        return Rereader(
+            name,
+            self._shops[name].client,
+            store.inbox,
+            store.rereads,
             self._clock,
             self._chance,
             drain.wake,
@@ -329,7 +352,9 @@ class Daemon:
         )
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app = admin_site.build(self.ready.is_set, self._status, {})
-        parts = Parts(store, self._clock, self._signers, self._indexer.wake)
+        parts = Parts(
+            store, self._clock, self._signers, self._refolder(store), self._indexer.wake
+        )
         own_app = admin_site.build(self.ready.is_set, self._status, changes(parts))
         served = [
             (
@@ -366,6 +391,10 @@ class Daemon:
         self._indexer.wake()
         self._planned()
 
+    def _doubted(self) -> None:
+        for rereader in self._rereaders:
+            rereader.wake()
+
     def _planned(self) -> None:
         for shop in self._shops.values():
             shop.dispatcher.wake()
@@ -388,7 +417,12 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
     try:
         signers = Signers(store.webhook_secrets, clock)
         await signers.load(webhook_secrets(settings))
-        yield changes(Parts(store, clock, signers, lambda: None))
+        facts = {
+            name: await known_facts(name, store.marks) or StoreFacts()
+            for name in settings.stores
+        }
+        refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
+        yield changes(Parts(store, clock, signers, refolder, lambda: None))
         while (await store.search.follow(describe, SLICE_SECONDS)).more:
             pass
     finally:

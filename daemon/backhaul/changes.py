@@ -11,12 +11,16 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError
+from backhaul.store.refolds import Selection
 from backhaul.upkeep.forgetting import Forgetter
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
+    from backhaul.ingest.refolding import Refolder
     from backhaul.ingest.signers import Signers
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -34,6 +38,7 @@ class Parts:
     store: SqliteStore
     clock: Clock
     signers: Signers
+    refolder: Refolder
     changed: Callable[[], None]
 
 
@@ -41,6 +46,7 @@ def changes(parts: Parts) -> Mapping[str, Change]:
     """Return every change by its name, such as `secrets/drop`."""
     return {
         "customers/forget": partial(_forget, parts),
+        "events/refold": partial(_refold, parts),
         "search/rebuild": partial(_rebuild_search, parts),
         "secrets/drop": partial(_drop_secret, parts),
     }
@@ -52,6 +58,11 @@ async def _forget(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return await forgetter.forget(
         asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
     )
+
+
+async def _refold(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Fold the events of a Selection again; returns how many ended in each state."""
+    return {**await parts.refolder.refold(msgspec.convert(asked, Selection))}
 
 
 async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:

@@ -10,6 +10,7 @@ from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.forgetting import forget
+from backhaul.cli.refolding import refold
 from backhaul.cli.running import reference, run
 from backhaul.cli.search import search
 from backhaul.cli.secrets import secrets
@@ -38,6 +39,7 @@ app.command("capture")(capture)
 app.command("replay")(replay)
 app.command("trigger")(trigger)
 app.add_typer(forget, name="forget")
+listings.events.command("refold")(refold)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")

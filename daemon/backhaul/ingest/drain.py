@@ -11,11 +11,11 @@ from backhaul.errors import Busy
 from backhaul.ingest.known_stores import fold_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.shop.client import StoreFacts
-    from backhaul.store.contract import FoldReport, Inbox
+    from backhaul.store.contract import Folded, Inbox
 
 SLICE_SECONDS = 0.005
 """The writer folds no longer than this in one go: accepts come first."""
@@ -32,11 +32,13 @@ class Drain:
         clock: Clock,
         facts: Mapping[str, StoreFacts],
         folded: Callable[[], None],
+        doubted: Callable[[], None] = lambda: None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._fold_one = fold_for(facts)
         self._folded = folded
+        self._doubted = doubted
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -69,14 +71,17 @@ class Drain:
             logger.bind(action="fold.busy").warning("{}", error)
             await self._clock.sleep(PAUSE_SECONDS)
             return True
-        _tell(report)
+        tell(report.problems)
         if report.folded:
             self._folded()
+        if report.doubts:
+            self._doubted()
         return report.more
 
 
-def _tell(report: FoldReport) -> None:
-    for event, folded in report.problems:
+def tell(problems: Iterable[tuple[int, Folded]]) -> None:
+    """Log what could not be folded."""
+    for event, folded in problems:
         logger.bind(action=f"fold.{folded.state}", event=event).warning(
             "event {} ({}): {}", event, folded.topic, folded.detail
         )

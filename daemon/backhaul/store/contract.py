@@ -65,18 +65,22 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """One slice of folding: how many events, and whether more wait."""
+    """One slice of folding: how many events, and whether more wait.
+
+    `doubts` tells how often a re-read was asked for.
+    """
 
     folded: int
     more: bool
     problems: tuple[tuple[int, Folded], ...] = ()
+    doubts: int = 0
 
 
 class MirrorWriter(Protocol):
     """The mirror inside one transaction."""
 
     def first_sight(self, digest: bytes, event: int) -> bool:
-        """Remember a delivery's digest; False when it was seen before."""
+        """Remember a delivery's digest; False when another event had it before."""
         ...
 
     def held(self, kind: str, store: str, object_id: str) -> Version | None:
@@ -109,8 +113,16 @@ class MirrorWriter(Protocol):
 
     def put_level(self, store: str, level: Level, version: Version) -> None: ...
 
-    def add_moves(self, store: str, change: StockChange) -> None:
-        """Write a stock change to the ledger; known ones are left alone."""
+    def add_moves(self, store: str, change: StockChange) -> bool:
+        """Write a stock change to the ledger; False where it was known already."""
+        ...
+
+    def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
+        """Take an `order` or `customer` out of the mirror; a tombstone stays."""
+        ...
+
+    def revive(self, kind: str, store: str, object_id: str) -> None:
+        """Forget the tombstone of an object that was written again."""
         ...
 
     def forgets_anyone(self) -> bool:
@@ -133,6 +145,22 @@ class MirrorWriter(Protocol):
         """Add a row to the change feed."""
         ...
 
+    def ask(
+        self,
+        store: str,
+        kind: str,
+        object_id: str,
+        reason: str,
+        event: int,
+        *,
+        rest_seconds: float,
+    ) -> None:
+        """Ask for a re-read: `product`, `order`, `customer`, or `level` of a product.
+
+        One that is asked for already is asked for anew.
+        """
+        ...
+
 
 FoldOne: TypeAlias = "Callable[[StoredEvent, MirrorWriter], Folded]"
 
@@ -146,6 +174,58 @@ class Inbox(Protocol):
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         """Fold for about `slice_seconds` in one transaction with the cursor."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """An object in doubt: what is to be read again, and why.
+
+    `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
+    that id). `asks` tells one doubt from a later one about the same object.
+    """
+
+    store: str
+    kind: str
+    object_id: str
+    reason: str
+    asked_at: str
+    asks: int
+    failures: int
+
+
+class Rereads(Protocol):
+    """The queue of objects in doubt. An object stands in it once."""
+
+    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
+        """Ask for an object to be read again, durably. May raise Busy."""
+        ...
+
+    async def ask_for_parents(self, store: str) -> bool:
+        """Ask for what newly mirrored objects name and nobody has shown yet.
+
+        That is the customer of an order and the product of a level, unless it is known
+        to be gone. Tell whether there was any.
+        """
+        ...
+
+    async def next(self, store: str, limit: int) -> list[Reread]:
+        """Return what is due, in the order of asking."""
+        ...
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next row is due (it may be past), None of an empty queue."""
+        ...
+
+    async def done(self, reread: Reread) -> None:
+        """Remove the row, unless it was asked for again since `next` returned it.
+
+        To be called once the answer is durable, never before.
+        """
+        ...
+
+    async def postpone(self, reread: Reread, due_at: str) -> None:
+        """Count a failure and let the row rest until then."""
         ...
 
 

@@ -10,6 +10,8 @@ from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
+from backhaul.store.sqlite.refolding import SqliteRefolds
+from backhaul.store.sqlite.rereads import SqliteRereads
 from backhaul.store.sqlite.retention import SqliteRetention
 from backhaul.store.sqlite.search import SqliteSearch
 from backhaul.store.sqlite.webhook_secrets import SqliteWebhookSecrets
@@ -41,6 +43,8 @@ class SqliteStore:
         self.search = SqliteSearch(self._writer, clock)
         self.forgetting = SqliteForgetting(path, self._writer, clock)
         self.retention = SqliteRetention(self._writer, clock)
+        self.refolds = SqliteRefolds(self._writer, clock)
+        self.rereads = SqliteRereads(self._writer, clock)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""

@@ -313,6 +313,51 @@ def m008_commands(db: Database) -> None:
 
 
 @migrations()
+def m009_rereads(db: Database) -> None:
+    """The objects in doubt, each once, to be read again."""
+    db.execute(
+        # `asks` counts doubts: an answer removes only the one it settles.
+        """
+        CREATE TABLE rereads (
+            store TEXT NOT NULL, kind TEXT NOT NULL, object_id TEXT NOT NULL,
+            reason TEXT NOT NULL, event INTEGER, asked_at TEXT NOT NULL,
+            asks INTEGER NOT NULL DEFAULT 1, due_at TEXT NOT NULL,
+            failures INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (store, kind, object_id)) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX rereads_due ON rereads(store, due_at)")
+
+
+@migrations()
+def m010_versions(db: Database) -> None:
+    """When a version was seen, how far it stands, and what is gone."""
+    for table in ("products", "inventory_levels", "orders", "customers"):
+        db.execute(f"ALTER TABLE {table} RENAME COLUMN read_at TO seen_at")
+        db.execute(
+            f"ALTER TABLE {table} ADD COLUMN standing INTEGER NOT NULL DEFAULT 0"
+        )
+        db.execute(f"ALTER TABLE {table} ADD COLUMN confirmed_at TEXT DEFAULT ''")
+    db.execute("UPDATE products SET standing = 64 WHERE deleted_at IS NOT NULL")
+    db.table("tombstones").create(
+        {
+            "kind": str,
+            "store": str,
+            "id": str,
+            "updated_at": str,
+            "sequence": int,
+            "delivered": int,
+            "seen_at": str,
+            "digest": bytes,
+            "standing": int,
+            "confirmed_at": str,
+        },
+        pk=("kind", "store", "id"),
+        not_null={"updated_at"},
+    )
+
+
+@migrations()
 def m030_webhook_secrets(db: Database) -> None:
     """When each webhook secret was last used, by its fingerprint."""
     db.table("webhook_secrets").create(

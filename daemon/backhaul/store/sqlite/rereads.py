@@ -1,0 +1,169 @@
+"""The objects in doubt: a queue in which each stands once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import to_text
+from backhaul.store.contract import Reread
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+
+_ASK = """
+    INSERT INTO rereads (store, kind, object_id, reason, event, asked_at, due_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (store, kind, object_id)
+    DO UPDATE SET asks = asks + 1, reason = excluded.reason, event = excluded.event,
+        due_at = CASE WHEN excluded.due_at > excluded.asked_at
+                      THEN max(due_at, excluded.due_at) ELSE due_at END
+"""
+_DUE = """
+    SELECT store, kind, object_id, reason, asked_at, asks, failures FROM rereads
+    WHERE store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
+"""
+_ASK_FOR_PARENTS = """
+    INSERT INTO rereads (store, kind, object_id, reason, asked_at, due_at)
+    SELECT DISTINCT store, '{kind}', {parent}, 'named by what is mirrored', ?2, ?2
+    FROM {children} c
+    WHERE store = ?1 AND rowid > (
+        SELECT coalesce(max(value), 0) + 0 FROM marks WHERE name = ?3)
+      AND {parent} IS NOT NULL
+      AND NOT EXISTS (
+        SELECT 1 FROM {parents} WHERE store = ?1 AND id = c.{parent})
+      AND NOT EXISTS (
+        SELECT 1 FROM tombstones
+        WHERE kind = '{kind}' AND store = ?1 AND id = c.{parent})
+    ON CONFLICT DO NOTHING
+"""
+_CHILDREN = {
+    "orders": ("customer", "customer_id", "customers"),
+    "inventory_levels": ("product", "product_id", "products"),
+}
+"""Who names whom. A row that is written again has a new rowid: only those are looked at
+that were written since the last look."""
+_OBJECT = "store = ? AND kind = ? AND object_id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why an object is to be read again; `event` is the one that raised the doubt."""
+
+    store: str
+    kind: str
+    object_id: str
+    reason: str
+    event: int | None = None
+
+
+def ask(connection: sqlite3.Connection, doubt: Doubt, now: str, due_at: str) -> None:
+    """Put an object into the queue, or raise the doubt about it anew."""
+    connection.execute(
+        _ASK,
+        (
+            doubt.store,
+            doubt.kind,
+            doubt.object_id,
+            doubt.reason,
+            doubt.event,
+            now,
+            due_at,
+        ),
+    )
+
+
+def _ask_for_parents(
+    connection: sqlite3.Connection, store: str, children: str, now: str
+) -> bool:
+    kind, parent, parents = _CHILDREN[children]
+    mark = f"parents:{children}:{store}"
+    query = _ASK_FOR_PARENTS.format(
+        kind=kind, parent=parent, children=children, parents=parents
+    )
+    asked = connection.execute(query, (store, now, mark)).rowcount
+    last = f"SELECT ?, coalesce(max(rowid), 0) FROM {children}"  # noqa: S608 - constants
+    connection.execute(f"INSERT OR REPLACE INTO marks (name, value) {last}", (mark,))
+    return asked > 0
+
+
+class SqliteRereads:
+    """Every verb is one transaction."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
+        """Ask for an object to be read again, durably. May raise Busy."""
+        doubt = Doubt(store, kind, object_id, reason)
+
+        def unit(connection: sqlite3.Connection) -> None:
+            now = to_text(self._clock.now())
+            ask(connection, doubt, now, now)
+
+        await self._writer.urgent(unit)
+
+    async def ask_for_parents(self, store: str) -> bool:
+        """Ask for what newly mirrored objects name and nobody has shown yet."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            now = to_text(self._clock.now())
+            asked = [
+                _ask_for_parents(connection, store, table, now) for table in _CHILDREN
+            ]
+            return any(asked)
+
+        return await self._writer.background(unit)
+
+    async def next(self, store: str, limit: int) -> list[Reread]:
+        """Return what is due, in the order of asking."""
+
+        def unit(connection: sqlite3.Connection) -> list[Reread]:
+            now = to_text(self._clock.now())
+            rows = connection.execute(_DUE, (store, now, limit))
+            return [Reread(*row) for row in rows]
+
+        return await self._writer.urgent(unit)
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next row is due (it may be past), None of an empty queue."""
+
+        def unit(connection: sqlite3.Connection) -> str | None:
+            (due,) = connection.execute(
+                "SELECT min(due_at) FROM rereads WHERE store = ?", (store,)
+            ).fetchone()
+            return None if due is None else str(due)
+
+        return await self._writer.urgent(unit)
+
+    async def done(self, reread: Reread) -> None:
+        """Remove the row, unless it was asked for again since `next` returned it."""
+        key = (reread.store, reread.kind, reread.object_id)
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                f"DELETE FROM rereads WHERE {_OBJECT} AND asks = ?",  # noqa: S608 - constants
+                (*key, reread.asks),
+            )
+            connection.execute(
+                f"UPDATE rereads SET failures = 0 WHERE {_OBJECT}",  # noqa: S608 - constants
+                key,
+            )
+
+        await self._writer.urgent(unit)
+
+    async def postpone(self, reread: Reread, due_at: str) -> None:
+        """Count a failure and let the row rest until then."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                f"UPDATE rereads SET failures = failures + 1, due_at = ?"  # noqa: S608 - constants
+                f" WHERE {_OBJECT}",
+                (due_at, reread.store, reread.kind, reread.object_id),
+            )
+
+        await self._writer.urgent(unit)
