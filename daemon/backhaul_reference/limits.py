@@ -12,6 +12,8 @@ from backhaul_reference.problems import Problem
 QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 MAX_BUCKETS = 10_000
 WINDOW_SECONDS = 60
+ROUNDING_SECONDS = 0.000_001
+"""Whoever waited as long as told is let in, whatever the last bit of a float says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Limits:
         if len(self._logs) >= MAX_BUCKETS:
             self._forget_old(now)
         log = self._logs.setdefault((policy.name, who), deque())
-        while log and log[0] <= now - WINDOW_SECONDS:
+        while log and now - log[0] >= WINDOW_SECONDS - ROUNDING_SECONDS:
             log.popleft()
         return log
 

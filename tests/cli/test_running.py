@@ -138,7 +138,10 @@ def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
             assert scan(started, order["name"], "X-1").status_code == 200
             live = await_true(lambda: stopped(office), "sending is stopped")
             assert "INSUFFICIENT_SCOPE" in live["fulfill"]
-            assert rows(office.database, "SELECT state FROM commands") == [("planned",)]
+            state = "SELECT state FROM commands"
+            await_true(
+                lambda: rows(office.database, state) == [("planned",)], "it is kept"
+            )
             said = backhaul("status", config=office.config)
             assert "fulfill waits: 403 INSUFFICIENT_SCOPE" in said.out
             assert started.terminate() == 0

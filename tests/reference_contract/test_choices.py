@@ -56,8 +56,7 @@ async def test_put_does_not_choose_among_variants(shop: Shop, sent: Any) -> None
     product = await tee(shop)
     path = f"/products/{product['id']}"
     reply = await shop.v1("PUT", path, {"vendor": "V", **sent})
-    assert outcome(reply) == (422, "VARIANT_REQUIRED")
-    assert reply.body["errors"][0]["pointer"] == f"/{next(iter(sent))}"
+    assert outcome(reply) == (409, "VARIANT_REQUIRED")
     assert (await shop.v1("GET", path)).data == product
 
 

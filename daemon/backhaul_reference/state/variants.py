@@ -106,8 +106,7 @@ def change_only(
         "SELECT id, position FROM variant WHERE product_id = ?", (product_id,)
     )
     if others:
-        detail = "the product has several variants"
-        raise invalid([Flaw(f"/{name}", "VARIANT_REQUIRED", detail) for name in sent])
+        raise Problem(409, "VARIANT_REQUIRED", "the product has several variants")
     _change(tx, store, first["id"], first["position"], sent, at_ms)
 
 
