@@ -26,7 +26,8 @@ from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
-from backhaul.reconcile.backfill import Backfill
+from backhaul.reconcile.reconciler import Reconciler
+from backhaul.reconcile.repairing import Repair
 from backhaul.schedule import Schedule
 from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.requests import Dialect
@@ -57,6 +58,7 @@ class _Shop:
     transport: Transport
     client: ShopClient
     dispatcher: Dispatcher
+    reconciler: Reconciler
 
 
 class Daemon:
@@ -128,15 +130,15 @@ class Daemon:
         self, store: SqliteStore, public: socket.socket, admin: socket.socket
     ) -> None:
         """Start from the inside out, wait for the end, stop from the outside in."""
+        drain = Drain(store.inbox, self._clock, self._facts, self._folded)
         for name in self._settings.stores:
-            self._shops[name] = self._shop(name, store)
+            self._shops[name] = self._shop(name, store, drain)
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
                 "command {} was being sent when the program died: parked", command
             )
         if not await self._acquaint(store):
             return
-        drain = Drain(store.inbox, self._clock, self._facts, self._folded)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
         routes = self._receiver(store, drain).routes() + await self._intake()
@@ -152,7 +154,7 @@ class Daemon:
             await self._stopping.wait()
             logger.bind(action="daemon.stopping").info("stopping")
 
-    def _shop(self, name: str, store: SqliteStore) -> _Shop:
+    def _shop(self, name: str, store: SqliteStore, drain: Drain) -> _Shop:
         settings, push = self._settings.stores[name], self._settings.push
         key = settings.api_key.get_secret_value()
         limits = Limits(
@@ -178,7 +180,34 @@ class Daemon:
             self._clock,
             self._chance,
         )
-        return _Shop(transport, client, dispatcher)
+        reconciler = self._reconciler(name, store, client, drain)
+        return _Shop(transport, client, dispatcher, reconciler)
+
+    def _reconciler(
+        self, name: str, store: SqliteStore, client: ShopClient, drain: Drain
+    ) -> Reconciler:
+        def facts() -> StoreFacts:
+            return self._facts.get(name, StoreFacts())
+
+        repair = Repair(
+            name,
+            store.look,
+            store.inbox,
+            lambda: facts().currency,
+            drain.wake,
+            drain.caught_up,
+        )
+        return Reconciler(
+            client,
+            repair,
+            store.sweeps,
+            store.rereads,
+            store.marks,
+            self._clock,
+            self._chance,
+            facts,
+            self._settings.reconcile,
+        )
 
     async def _acquaint(self, store: SqliteStore) -> bool:
         """Learn each store's facts; return False when told to stop meanwhile.
@@ -243,6 +272,14 @@ class Daemon:
             for store, shop in self._shops.items():
                 opens = partial(shop.dispatcher.open, kind)
                 self._schedule.add(f"{name}:{store}", job, opens)
+        jobs = self._settings.jobs
+        for store, shop in self._shops.items():
+            reconciler = shop.reconciler
+            polled, swept = jobs.reconcile_incremental, jobs.reconcile_full
+            self._schedule.add(
+                f"reconcile_incremental:{store}", polled, reconciler.poll
+            )
+            self._schedule.add(f"reconcile_full:{store}", swept, reconciler.sweep)
 
     @contextlib.asynccontextmanager
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
@@ -279,22 +316,12 @@ class Daemon:
 
     async def _catch_up(self, store: SqliteStore, drain: Drain) -> None:
         """Bring the mirror up to date, and only then let records run out of time."""
+        shops = self._shops.values()
         if self._settings.reconcile.backfill_on_start:
-            backfills = [self._backfill(name, store, drain) for name in self._shops]
-            await asyncio.gather(*(backfill.run() for backfill in backfills))
+            await asyncio.gather(*(shop.reconciler.backfill() for shop in shops))
         await drain.caught_up()
         self._matcher.release()
-
-    def _backfill(self, name: str, store: SqliteStore, drain: Drain) -> Backfill:
-        return Backfill(
-            name,
-            self._shops[name].client,
-            store.inbox,
-            store.marks,
-            self._clock,
-            self._chance,
-            drain.wake,
-        )
+        await asyncio.gather(*(self._keep(shop.reconciler.run) for shop in shops))
 
     @contextlib.asynccontextmanager
     async def _listeners(

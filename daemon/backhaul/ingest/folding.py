@@ -168,6 +168,8 @@ READS: Mapping[str, Handler] = {
     "orders/read": _order,
     "products/read": _product,
     "inventory/read": _level_read,
+    "inventory/history": _stock_change,
+    "customers/read": _customer,
 }
 """What we read ourselves; never accepted from outside."""
 

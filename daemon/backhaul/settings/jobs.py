@@ -84,6 +84,24 @@ class Job(Section):
         return self
 
 
+class PollJob(Job):
+    """A job that reads what is new."""
+
+    every: Duration = Field(
+        default=parse_duration("5m"),
+        description='Time between two runs, with `trigger = "interval"`.',
+    )
+
+
+class SweepJob(Job):
+    """A job that reads everything."""
+
+    every: Duration = Field(
+        default=parse_duration("6h"),
+        description='Time between two runs, with `trigger = "interval"`.',
+    )
+
+
 class Jobs(Section):
     """The jobs, by name."""
 
@@ -95,4 +113,13 @@ class Jobs(Section):
     )
     push_adjustments: Job = Field(
         default=Job(), description="Sends the stock adjustments that are due."
+    )
+    reconcile_incremental: PollJob = Field(
+        default=PollJob(),
+        description="Asks the platform for what changed and no webhook told; looks "
+        "after the webhook subscription.",
+    )
+    reconcile_full: SweepJob = Field(
+        default=SweepJob(),
+        description="Holds every row of the platform against the mirror.",
     )

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.commands import SqliteCommands
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
+from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
 from backhaul.store.sqlite.rereads import SqliteRereads
+from backhaul.store.sqlite.sweeps import SqliteSweeps
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ class SqliteStore:
         self.commands = SqliteCommands(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.rereads = SqliteRereads(self._writer, clock)
+        self.sweeps = SqliteSweeps(self._writer, clock)
+        self.look = SqliteLook(path)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""
@@ -36,3 +40,4 @@ class SqliteStore:
     async def stop(self) -> None:
         """Finish what was handed in and close the file."""
         await self._writer.stop()
+        self.look.close()
