@@ -1,65 +1,105 @@
-"""Versions of one object: a total order, and the same end whatever the order."""
+"""Versions of one object: a total order, and a doubt wherever it cannot be believed."""
 
 from __future__ import annotations
 
 import itertools
-import json
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul.core.fold import Judgement, Version, judge, supersedes
-from support import payloads
-from support.databases import fold_all, rows, started_store
+from backhaul.core.fold import Judgement, Version, join, judge, supersedes
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
     from random import Random
 
-VERSIONS = st.builds(
+SECONDS = st.sampled_from([f"2026-03-01T12:00:0{second}.000Z" for second in range(4)])
+SHOWN = st.builds(
     Version,
-    updated_at=st.sampled_from(
-        [f"2026-03-01T12:00:0{second}.000Z" for second in range(3)]
-    ),
+    updated_at=SECONDS,
     sequence=st.integers(0, 3),
     delivered=st.booleans(),
-    read_at=st.sampled_from(["", "2026-03-01T12:00:01.000Z"]),
+    seen_at=SECONDS,
     digest=st.sampled_from([b"a", b"b", b"c"]),
+    standing=st.sampled_from([0, 1, 4, 5, 1 << 4, 1 << 6]),
 )
+READ = SHOWN.map(lambda version: replace(version, delivered=False, sequence=0))
+CONFIRMING = READ.map(lambda version: replace(version, confirmed_at=version.seen_at))
+VERSIONS = SHOWN.map(lambda v: v if v.delivered else replace(v, sequence=0))
+MANY = st.lists(VERSIONS, min_size=1, max_size=7)
 
 
 def fold(held: Version | None, incoming: Version) -> Version | None:
-    return incoming if supersedes(held, incoming) else held
+    return join(held, incoming) if supersedes(held, incoming) else held
 
 
-@given(versions=st.lists(VERSIONS, min_size=1, max_size=7), chance=st.randoms())
+def folded(versions: Sequence[Version]) -> Version:
+    held = reduce(fold, versions, None)
+    assert held is not None
+    return held
+
+
+def shuffled(versions: Sequence[Version], chance: Random) -> list[Version]:
+    return chance.sample([*versions] * 2, 2 * len(versions))
+
+
+@given(versions=MANY, chance=st.randoms())
 def test_any_order_with_duplicates_ends_in_the_same_version(
     versions: list[Version], chance: Random
 ) -> None:
-    straight = reduce(fold, versions, None)
-    shuffled = versions * 2
-    chance.shuffle(shuffled)
-    assert reduce(fold, shuffled, None) == straight == max(versions)
+    straight = folded(versions)
+    assert folded(shuffled(versions, chance)) == straight
+    assert not any(supersedes(straight, version) for version in versions)
 
 
 @given(one=VERSIONS, two=VERSIONS, three=VERSIONS)
 def test_order_is_total(one: Version, two: Version, three: Version) -> None:
-    assert (one < two) + (two < one) + (one == two) == 1
-    if one < two and two < three:
-        assert one < three
+    assert supersedes(one, two) + supersedes(two, one) + (one == two) == 1
+    if supersedes(one, two) and supersedes(two, three):
+        assert supersedes(one, three)
+
+
+@given(one=VERSIONS, two=VERSIONS)
+def test_a_doubt_is_the_same_from_either_side(one: Version, two: Version) -> None:
+    """Whatever comes first, it is asked for or it is not."""
+    doubts = {judge(one, two) is Judgement.DOUBT, judge(two, one) is Judgement.DOUBT}
+    assert len(doubts) == 1
 
 
 @given(held=VERSIONS, incoming=VERSIONS)
-def test_judgement_agrees_with_the_order(held: Version, incoming: Version) -> None:
+def test_what_is_not_in_doubt_follows_the_order(
+    held: Version, incoming: Version
+) -> None:
     judgement = judge(held, incoming)
-    if held.digest == incoming.digest:
-        assert judgement is Judgement.SAME
-    else:
-        newer = supersedes(held, incoming)
-        assert judgement is (Judgement.NEWER if newer else Judgement.STALE)
+    assert (judgement is Judgement.SAME) == (held.digest == incoming.digest)
+    if judgement is Judgement.NEWER:
+        assert supersedes(held, incoming)
+    if judgement is Judgement.STALE:
+        assert not supersedes(held, incoming)
+
+
+@settings(max_examples=400)
+@given(
+    versions=MANY,
+    confirming=st.lists(CONFIRMING, min_size=1, max_size=3),
+    chance=st.randoms(),
+)
+def test_confirming_reads_end_the_same_when_folded_again(
+    versions: list[Version], confirming: list[Version], chance: Random
+) -> None:
+    """What a confirming read lowered was dropped by nobody: the next pass takes it."""
+    last = max(version.confirmed_at for version in confirming)
+    alive = [v for v in versions if v.seen_at > last]
+    alive += [v for v in confirming if v.seen_at == last]
+    expected = folded(alive)
+    held = folded(
+        [v for _ in range(4) for v in shuffled(versions + confirming, chance)]
+    )
+    assert replace(held, confirmed_at="") == replace(expected, confirmed_at="")
 
 
 @given(incoming=VERSIONS)
@@ -69,56 +109,117 @@ def test_first_version_is_news(incoming: Version) -> None:
     assert not supersedes(incoming, incoming)
 
 
-BASE = Version("2026-03-01T12:00:00.000Z", 5, True, "", b"m")
-# Each beats BASE by one field although every later field speaks against it.
-HIGHER = {
-    "updated_at": Version("2026-03-01T12:00:00.001Z", 0, False, "", b"a"),
-    "sequence": Version(BASE.updated_at, 6, False, "", b"a"),
-    "read_at": Version(BASE.updated_at, 5, True, "2026-03-01T12:00:00.000Z", b"a"),
-    "digest": Version(BASE.updated_at, 5, True, "", b"n"),
+def at(second: int) -> str:
+    return f"2026-03-01T12:00:{second:02}.000Z"
+
+
+BASE = Version(at(10), 5, delivered=True, seen_at=at(11), digest=b"m")
+BARE = replace(BASE, sequence=0)
+CANCELLED, FULFILLED, PAID = 1 << 4, 2, 1 << 2
+READ_AFTER = Version(at(10), 0, delivered=False, seen_at=at(12), digest=b"r")
+NEWER, STALE, DOUBT = Judgement.NEWER, Judgement.STALE, Judgement.DOUBT
+
+CASES: dict[str, tuple[Version, Version, Judgement, bool]] = {
+    "later": (BARE, replace(BARE, updated_at=at(11), digest=b"n"), NEWER, True),
+    "earlier": (BARE, replace(BARE, updated_at=at(9), digest=b"n"), STALE, False),
+    "next in sequence": (BASE, replace(BASE, sequence=6, digest=b"a"), NEWER, True),
+    "before in sequence": (BASE, replace(BASE, sequence=4, digest=b"z"), STALE, False),
+    "tie": (BARE, replace(BARE, seen_at=at(12), digest=b"a"), DOUBT, True),
+    "tie the other way": (
+        BARE,
+        replace(BARE, seen_at=at(9), digest=b"z"),
+        DOUBT,
+        False,
+    ),
+    "a tie of sequence": (BASE, replace(BASE, digest=b"n"), DOUBT, True),
+    "half a sequence": (BASE, replace(BARE, digest=b"z"), DOUBT, False),
+    "time against sequence": (
+        BASE,
+        replace(BASE, updated_at=at(12), sequence=4, digest=b"n"),
+        DOUBT,
+        True,
+    ),
+    "read afterwards": (BARE, READ_AFTER, NEWER, True),
+    "read before": (BARE, replace(READ_AFTER, seen_at=at(10)), DOUBT, False),
+    "delivered after a read": (READ_AFTER, replace(BARE, seen_at=at(13)), DOUBT, True),
+    "read afterwards, no match for a sequence": (BASE, READ_AFTER, DOUBT, False),
+    "older in a later read": (
+        BASE,
+        replace(READ_AFTER, updated_at=at(9)),
+        DOUBT,
+        False,
+    ),
+    "older in an earlier read": (
+        BASE,
+        replace(READ_AFTER, updated_at=at(9), seen_at=at(10)),
+        STALE,
+        False,
+    ),
+    "no longer cancelled": (
+        replace(BASE, standing=CANCELLED | FULFILLED),
+        replace(BASE, updated_at=at(12), sequence=9, standing=FULFILLED, digest=b"n"),
+        DOUBT,
+        False,
+    ),
+    "an older cancellation": (
+        replace(BASE, standing=FULFILLED),
+        replace(BASE, updated_at=at(9), sequence=4, standing=CANCELLED, digest=b"n"),
+        DOUBT,
+        True,
+    ),
+    "paid and unfulfilled again": (
+        replace(BASE, standing=FULFILLED),
+        replace(BASE, updated_at=at(12), sequence=9, standing=PAID, digest=b"n"),
+        DOUBT,
+        True,
+    ),
+    "further within one second": (
+        BARE,
+        replace(BARE, standing=PAID, digest=b"a", seen_at=at(9)),
+        NEWER,
+        True,
+    ),
 }
 
 
-@pytest.mark.parametrize("field", HIGHER)
-def test_fields_count_in_the_order_of_precedence(field: str) -> None:
-    assert judge(BASE, HIGHER[field]) is Judgement.NEWER
-    assert judge(HIGHER[field], BASE) is Judgement.STALE
+@pytest.mark.parametrize("case", CASES)
+def test_judged_by_all_the_evidence(case: str) -> None:
+    held, incoming, judgement, wins = CASES[case]
+    assert judge(held, incoming) is judgement
+    assert supersedes(held, incoming) is wins
 
 
-def test_delivery_beats_what_was_read() -> None:
-    """A delivery's bytes were frozen with the change; a read may be of any moment."""
-    delivered = Version(BASE.updated_at, 0, True, "", b"a")
-    read = Version(BASE.updated_at, 0, False, "2026-03-01T13:00:00.000Z", b"z")
-    assert judge(read, delivered) is Judgement.NEWER
-    assert judge(delivered, read) is Judgement.STALE
+LOWER = Version(at(3), 0, delivered=False, seen_at=at(20), digest=b"c")
+CONFIRMED = replace(LOWER, confirmed_at=LOWER.seen_at)
 
 
-def test_older_delivery_does_not_win_after_the_newer_content_came_twice() -> None:
-    """Same second, no hurry: A (3), B (5), and B read back without a sequence."""
-    a = Version(BASE.updated_at, 3, True, "", b"a")
-    b = Version(BASE.updated_at, 5, True, "", b"b")
-    b_read = Version(BASE.updated_at, 0, False, "2026-03-01T12:00:01.000Z", b"b")
-    for order in itertools.permutations([a, b, b_read]):
-        assert reduce(fold, order, None) == b
+def test_only_a_confirming_read_lowers_what_is_held() -> None:
+    high = replace(BASE, standing=CANCELLED | FULFILLED)
+    assert judge(high, LOWER) is DOUBT
+    assert not supersedes(high, LOWER)
+    assert judge(high, CONFIRMED) is NEWER
+    assert supersedes(high, CONFIRMED)
 
 
-DELIVERED_A = payloads.envelope("orders/updated", payloads.order(note="a"), sequence=3)
-DELIVERED_B = payloads.envelope("orders/updated", payloads.order(note="b"), sequence=5)
-READ_B = json.dumps(payloads.order(note="b")).encode()
-ARRIVALS = [
-    payloads.arrival(DELIVERED_A),
-    payloads.arrival(DELIVERED_B),
-    payloads.arrival(READ_B, "orders/read", kind="read"),
-]
+def test_what_came_while_it_was_read_is_not_lowered() -> None:
+    later = replace(BASE, seen_at=at(21))
+    assert judge(later, CONFIRMED) is STALE
+    tie = replace(CONFIRMED, updated_at=later.updated_at)
+    assert judge(later, tie) is DOUBT
+    assert not supersedes(later, tie)
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-async def test_mirror_ends_in_the_same_version_too(
-    order: tuple[int, ...], tmp_path: Path
-) -> None:
-    async with started_store(tmp_path / "backhaul.db") as store:
-        for index in order:
-            await store.inbox.append(ARRIVALS[index])
-            await fold_all(store)
-        query = "SELECT json_extract(document, '$.note'), sequence FROM orders"
-        assert rows(store.path, query) == [("b", 5)]
+def test_what_was_seen_before_the_confirming_read_does_not_come_back() -> None:
+    assert judge(CONFIRMED, BASE) is DOUBT
+    assert not supersedes(CONFIRMED, BASE)
+    after = replace(BASE, seen_at=at(21))
+    assert judge(CONFIRMED, after) is NEWER
+    held = join(CONFIRMED, after)
+    assert not supersedes(held, replace(BASE, updated_at=at(30)))
+
+
+def test_the_later_of_two_confirming_reads_stays() -> None:
+    earlier = replace(CONFIRMED, updated_at=at(9), digest=b"e", seen_at=at(19))
+    earlier = replace(earlier, confirmed_at=earlier.seen_at)
+    for order in itertools.permutations([earlier, CONFIRMED]):
+        assert folded(order) == CONFIRMED

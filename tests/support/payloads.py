@@ -175,7 +175,17 @@ def signed(body: bytes, secret: bytes = SECRET, **headers: str) -> dict[str, str
 
 
 def arrival(
-    body: bytes, topic: str = "", *, store: str = "main", kind: str = "delivery"
+    body: bytes,
+    topic: str = "",
+    *,
+    store: str = "main",
+    kind: str = "delivery",
+    at: int = 30,
 ) -> Arrival:
-    """Return a body as the receiver hands it to the inbox."""
-    return Arrival(store, kind, topic, instant(30), b"{}", body)
+    """Return a body as the receiver, or who reads, hands it to the inbox."""
+    return Arrival(store, kind, topic, instant(at), b"{}", body)
+
+
+def read(topic: str, data: Any, at: int = 30) -> Arrival:
+    """Return what was read, as it is handed to the inbox."""
+    return arrival(json.dumps(data).encode(), topic, kind="read", at=at)

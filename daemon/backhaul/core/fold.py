@@ -1,30 +1,45 @@
-"""Which of two versions of an object stays.
+"""Which of two versions of an object stays, and when neither can be believed.
 
 A webhook is a hint: deliveries repeat, overtake each other and mix with what was read
 back. Every version is therefore compared with the one held, never counted on to come
-in order (architecture, Life of an event).
+in order (architecture, Life of an event). What is held is always the greatest version
+of a total order, so that any order of arrival ends in the same one. Whether that can be
+believed is another question: where the evidence of two versions is missing or speaks
+against itself, the object is in doubt and has to be read again. Only such a confirming
+read may lower what is held.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
+
+from backhaul.core.standing import moves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Version:
-    """Orders versions of one object: the field order is the order of precedence.
+    """One version of an object, and how it came to be known.
 
-    `updated_at` and `read_at` are RFC 3339 with milliseconds; `sequence` is 0 where the
-    platform gives none; `delivered` is False for what was read back; `digest` is the
-    SHA-256 of the canonical content and only makes the order total.
+    `updated_at` is the platform's, `seen_at` ours: when a delivery arrived, or a read
+    began; both RFC 3339 with milliseconds. `sequence` is 0 where the platform gives
+    none; `delivered` is False for what was read back; `digest` is the SHA-256 of the
+    canonical content. `standing` is how far the object has come in its life (see
+    `core.standing`). `confirmed_at` is the start of the last confirming read that this
+    version was held against; it equals `seen_at` for a confirming read itself.
     """
 
     updated_at: str
     sequence: int
     delivered: bool
-    read_at: str
+    seen_at: str
     digest: bytes
+    standing: int = 0
+    confirmed_at: str = ""
 
 
 class Judgement(Enum):
@@ -33,15 +48,7 @@ class Judgement(Enum):
     NEWER = "newer"
     SAME = "same"
     STALE = "stale"
-
-
-def supersedes(held: Version | None, incoming: Version) -> bool:
-    """Tell whether the incoming version is the one to hold, equal content or not.
-
-    Content that comes again with a higher version must raise the version held, or an
-    older one that comes later would win.
-    """
-    return held is None or incoming > held
+    DOUBT = "doubt"
 
 
 def judge(held: Version | None, incoming: Version) -> Judgement:
@@ -50,4 +57,73 @@ def judge(held: Version | None, incoming: Version) -> Judgement:
         return Judgement.NEWER
     if held.digest == incoming.digest:
         return Judgement.SAME
-    return Judgement.NEWER if incoming > held else Judgement.STALE
+    wins = supersedes(held, incoming)
+    if not (_settles(held, incoming) or _agrees(held, incoming, wins)):
+        return Judgement.DOUBT
+    return Judgement.NEWER if wins else Judgement.STALE
+
+
+def supersedes(held: Version | None, incoming: Version) -> bool:
+    """Tell whether the incoming version is the one to hold, equal content or not.
+
+    Content that comes again with a higher version must raise the version held, or an
+    older one that comes later would win.
+    """
+    if held is None or _overrules(incoming, held):
+        return True
+    return not _overrules(held, incoming) and _rank(incoming) > _rank(held)
+
+
+def join(held: Version | None, incoming: Version) -> Version:
+    """Return the version to hold once the incoming one has superseded what was held."""
+    if held is None or held.confirmed_at <= incoming.confirmed_at:
+        return incoming
+    return replace(incoming, confirmed_at=held.confirmed_at)
+
+
+def _rank(version: Version) -> tuple[int, str, int, str, bool, bytes]:
+    """Order versions: what got further in life first, then what is later."""
+    return (
+        version.standing,
+        version.updated_at,
+        version.sequence,
+        *_moment(version),
+        version.digest,
+    )
+
+
+def _moment(version: Version) -> tuple[str, bool]:
+    """Order by when a version was seen; a read shows what a delivery of then caused."""
+    return version.seen_at, not version.delivered
+
+
+def _overrules(one: Version, other: Version) -> bool:
+    """Tell whether a confirming read behind `one` began after `other` was seen."""
+    if other.confirmed_at == one.confirmed_at == other.seen_at:
+        return False
+    return bool(one.confirmed_at) and other.seen_at <= one.confirmed_at
+
+
+def _settles(held: Version, incoming: Version) -> bool:
+    """Tell whether the incoming version is a read made to settle a doubt, and does."""
+    is_confirming = incoming.confirmed_at == incoming.seen_at
+    return is_confirming and _overrules(incoming, held)
+
+
+def _agrees(held: Version, incoming: Version, wins: bool) -> bool:
+    """Tell whether there is evidence, and all of it for the version that is to stay."""
+    signs = set(_evidence(held, incoming))
+    return signs == {wins}
+
+
+def _evidence(held: Version, incoming: Version) -> Iterator[bool]:
+    """Yield, for all that tells the two apart, whether it speaks for the incoming."""
+    if held.updated_at != incoming.updated_at:
+        yield incoming.updated_at > held.updated_at
+    if held.sequence and incoming.sequence and held.sequence != incoming.sequence:
+        yield incoming.sequence > held.sequence
+    if not incoming.delivered and _moment(incoming) > _moment(held):
+        yield True
+    if not held.delivered and _moment(held) > _moment(incoming):
+        yield False
+    yield from moves(held.standing, incoming.standing)

@@ -39,11 +39,13 @@ class Drain:
         clock: Clock,
         facts: Mapping[str, StoreFacts],
         folded: Callable[[], None],
+        doubted: Callable[[], None] = lambda: None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._facts = facts
         self._folded = folded
+        self._doubted = doubted
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -79,6 +81,8 @@ class Drain:
         _tell(report)
         if report.folded:
             self._folded()
+        if report.doubts:
+            self._doubted()
         return report.more
 
     def _fold_one(self, event: StoredEvent, mirror: MirrorWriter) -> Folded:

@@ -128,6 +128,10 @@ class _Deletion(_Wire):
     external_id: str | None = None
 
 
+class _Gone(_Wire):
+    id: str
+
+
 class _Customer(_Wire):
     id: str
     updated_at: str
@@ -265,6 +269,11 @@ def deletion(data: Mapping[str, Any]) -> Deletion:
         external_id=wire.external_id,
         document=_document(data),
     )
+
+
+def gone(data: Mapping[str, Any]) -> str:
+    """Read the id of an object that was asked for and is not there."""
+    return _read(data, _Gone).id
 
 
 def customer(data: Mapping[str, Any]) -> Customer:

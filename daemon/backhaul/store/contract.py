@@ -65,11 +65,15 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """One slice of folding: how many events, and whether more wait."""
+    """One slice of folding: how many events, and whether more wait.
+
+    `doubts` tells how often a re-read was asked for.
+    """
 
     folded: int
     more: bool
     problems: tuple[tuple[int, Folded], ...] = ()
+    doubts: int = 0
 
 
 class MirrorWriter(Protocol):
@@ -109,8 +113,16 @@ class MirrorWriter(Protocol):
 
     def put_level(self, store: str, level: Level, version: Version) -> None: ...
 
-    def add_moves(self, store: str, change: StockChange) -> None:
-        """Write a stock change to the ledger; known ones are left alone."""
+    def add_moves(self, store: str, change: StockChange) -> bool:
+        """Write a stock change to the ledger; False where it was known already."""
+        ...
+
+    def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
+        """Take an `order` or `customer` out of the mirror; a tombstone stays."""
+        ...
+
+    def revive(self, kind: str, store: str, object_id: str) -> None:
+        """Forget the tombstone of an object that was written again."""
         ...
 
     def note_change(
@@ -120,7 +132,14 @@ class MirrorWriter(Protocol):
         ...
 
     def ask(
-        self, store: str, kind: str, object_id: str, reason: str, event: int
+        self,
+        store: str,
+        kind: str,
+        object_id: str,
+        reason: str,
+        event: int,
+        *,
+        rest_seconds: float,
     ) -> None:
         """Ask for a re-read: `product`, `order`, `customer`, or `level` of a product.
 
@@ -166,6 +185,14 @@ class Rereads(Protocol):
 
     async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
         """Ask for an object to be read again, durably. May raise Busy."""
+        ...
+
+    async def ask_for_parents(self, store: str) -> bool:
+        """Ask for what newly mirrored objects name and nobody has shown yet.
+
+        That is the customer of an order and the product of a level, unless it is known
+        to be gone. Tell whether there was any.
+        """
         ...
 
     async def next(self, store: str, limit: int) -> list[Reread]:

@@ -107,7 +107,7 @@ def _fold_slice(
         _record(connection, outcomes, mirror.now)
     more = len(outcomes) < len(events) or len(events) == FOLD_BATCH
     problems = tuple(o for o in outcomes if o[1].state in {"quarantined", "unhandled"})
-    return FoldReport(len(outcomes), more, problems)
+    return FoldReport(len(outcomes), more, problems, mirror.doubts)
 
 
 def _isolated(

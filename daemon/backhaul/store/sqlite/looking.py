@@ -43,8 +43,8 @@ class SqliteLook:
         """Return the versions held of `product`, `order`, `customer` or `level`."""
         table, key, _ = _KEYS[kind]
         query = (
-            f"SELECT {key}, updated_at, sequence, delivered, read_at, digest"  # noqa: S608 - constants
-            f" FROM {table} WHERE store = ? AND {key} IN ({_places(ids)})"
+            f"SELECT {key}, updated_at, sequence, delivered, seen_at, digest,"  # noqa: S608 - constants
+            f" standing, confirmed_at FROM {table} WHERE store = ? AND {key} IN ({_places(ids)})"
         )
         rows = await self._rows(query, (store, *ids))
         return {row[0]: Version(row[1], row[2], bool(row[3]), *row[4:]) for row in rows}

@@ -328,7 +328,35 @@ def m009_rereads(db: Database) -> None:
 
 
 @migrations()
-def m010_sweeps(db: Database) -> None:
+def m010_versions(db: Database) -> None:
+    """When a version was seen, how far it stands, and what is gone."""
+    for table in ("products", "inventory_levels", "orders", "customers"):
+        db.execute(f"ALTER TABLE {table} RENAME COLUMN read_at TO seen_at")
+        db.execute(
+            f"ALTER TABLE {table} ADD COLUMN standing INTEGER NOT NULL DEFAULT 0"
+        )
+        db.execute(f"ALTER TABLE {table} ADD COLUMN confirmed_at TEXT DEFAULT ''")
+    db.execute("UPDATE products SET standing = 64 WHERE deleted_at IS NOT NULL")
+    db.table("tombstones").create(
+        {
+            "kind": str,
+            "store": str,
+            "id": str,
+            "updated_at": str,
+            "sequence": int,
+            "delivered": int,
+            "seen_at": str,
+            "digest": bytes,
+            "standing": int,
+            "confirmed_at": str,
+        },
+        pk=("kind", "store", "id"),
+        not_null={"updated_at"},
+    )
+
+
+@migrations()
+def m011_sweeps(db: Database) -> None:
     """Walks over the platform's lists, and which rows they saw."""
     db.execute(
         """

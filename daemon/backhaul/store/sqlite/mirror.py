@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     )
 
 _TABLES = {"product": "products", "order": "orders", "customer": "customers"}
+_VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
 _HELD = {
-    kind: f"SELECT updated_at, sequence, delivered, read_at, digest FROM {table}"  # noqa: S608 - constants
-    " WHERE store = ? AND id = ?"
+    kind: f"SELECT {_VERSION} FROM {table} WHERE store = ? AND id = ?"  # noqa: S608 - constants
     for kind, table in _TABLES.items()
 }
 _HELD_LEVEL = (
-    "SELECT updated_at, sequence, delivered, read_at, digest FROM inventory_levels"
-    " WHERE store = ? AND variant_id = ?"
+    f"SELECT {_VERSION} FROM inventory_levels WHERE store = ? AND variant_id = ?"  # noqa: S608 - constants
 )
-_VERSION = "updated_at, sequence, delivered, read_at, digest"
+_TOMBSTONE = "kind = ? AND store = ? AND id = ?"
+_HELD_TOMBSTONE = f"SELECT {_VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
 
 
 def _replace(table: str, columns: str) -> str:
@@ -68,6 +69,7 @@ _PUT_CUSTOMER = _replace(
 _PUT_LEVEL = _replace(
     "inventory_levels", f"store, product_id, variant_id, stock, {_VERSION}"
 )
+_PUT_TOMBSTONE = _replace("tombstones", f"kind, store, id, {_VERSION}")
 _ADD_MOVE = """
     INSERT OR IGNORE INTO stock_ledger
         (store, product_id, variant_id, adjustment, stock_after, reason, cause,
@@ -81,7 +83,13 @@ class MirrorTransaction:
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
-        self.now = to_text(clock.now())
+        self._moment = clock.now()
+        self.now = to_text(self._moment)
+        self.doubts = 0
+        # Nearly always there is none, and most objects are new: looked up only then.
+        (self._has_tombstones,) = connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM tombstones)"
+        ).fetchone()
 
     def first_sight(self, digest: bytes, event: int) -> bool:
         """Remember a delivery's digest; False when it was seen before."""
@@ -92,17 +100,20 @@ class MirrorTransaction:
 
     def held(self, kind: str, store: str, object_id: str) -> Version | None:
         """Return the version the mirror holds of `product`, `order` or `customer`."""
-        return self._version(_HELD[kind], store, object_id)
+        found = self._version(_HELD[kind], store, object_id)
+        if found is None and self._has_tombstones and kind != "product":
+            return self._version(_HELD_TOMBSTONE, kind, store, object_id)
+        return found
 
     def held_level(self, store: str, variant_id: str) -> Version | None:
         """Return the version of a stock level."""
         return self._version(_HELD_LEVEL, store, variant_id)
 
-    def _version(self, query: str, store: str, object_id: str) -> Version | None:
-        row = self._connection.execute(query, (store, object_id)).fetchone()
+    def _version(self, query: str, *key: str) -> Version | None:
+        row = self._connection.execute(query, key).fetchone()
         if row is None:
             return None
-        return Version(row[0], row[1], bool(row[2]), row[3], row[4])
+        return Version(row[0], row[1], bool(row[2]), *row[3:])
 
     def outlived(
         self, store: str, product_id: str, variant_id: str, updated_at: str
@@ -110,7 +121,8 @@ class MirrorTransaction:
         """Tell whether the variant was gone by `updated_at` or later."""
         row = self._connection.execute(
             """
-            SELECT 1 FROM products p WHERE store = ?1 AND id = ?2 AND updated_at >= ?4
+            SELECT 1 FROM products WHERE store = ?1 AND id = ?2
+            AND (updated_at >= ?4 OR deleted_at IS NOT NULL)
             AND NOT EXISTS (SELECT 1 FROM variants WHERE store = ?1 AND id = ?3)
             """,
             (store, product_id, variant_id, updated_at),
@@ -221,11 +233,7 @@ class MirrorTransaction:
         )
 
     def _replace_children(self, store: str, order: Order) -> None:
-        for table in ("order_items", "shipments"):
-            self._connection.execute(
-                f"DELETE FROM {table} WHERE store = ? AND order_id = ?",  # noqa: S608 - constants
-                (store, order.id),
-            )
+        self._remove_children(store, order.id)
         self._connection.executemany(
             _PUT_ITEM,
             [
@@ -259,6 +267,13 @@ class MirrorTransaction:
             ],
         )
 
+    def _remove_children(self, store: str, order_id: str) -> None:
+        for table in ("order_items", "shipments"):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE store = ? AND order_id = ?",  # noqa: S608 - constants
+                (store, order_id),
+            )
+
     def put_customer(self, store: str, customer: Customer, version: Version) -> None:
         """Write a customer."""
         self._connection.execute(
@@ -287,9 +302,29 @@ class MirrorTransaction:
             ),
         )
 
-    def add_moves(self, store: str, change: StockChange) -> None:
-        """Write a stock change to the ledger; known ones are left alone."""
-        self._connection.executemany(
+    def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
+        """Take an `order` or `customer` out of the mirror; a tombstone stays."""
+        self._connection.execute(
+            f"DELETE FROM {_TABLES[kind]} WHERE store = ? AND id = ?",  # noqa: S608 - constants
+            (store, object_id),
+        )
+        if kind == "order":
+            self._remove_children(store, object_id)
+        self._has_tombstones = True
+        self._connection.execute(
+            _PUT_TOMBSTONE, (kind, store, object_id, *_columns(version))
+        )
+
+    def revive(self, kind: str, store: str, object_id: str) -> None:
+        """Forget the tombstone of an object that was written again."""
+        self._connection.execute(
+            f"DELETE FROM tombstones WHERE {_TOMBSTONE}",  # noqa: S608 - constants
+            (kind, store, object_id),
+        )
+
+    def add_moves(self, store: str, change: StockChange) -> bool:
+        """Write a stock change to the ledger; False where it was known already."""
+        added = self._connection.executemany(
             _ADD_MOVE,
             [
                 (
@@ -306,6 +341,7 @@ class MirrorTransaction:
                 for move in change.moves
             ],
         )
+        return added.rowcount > 0
 
     def note_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
@@ -318,17 +354,29 @@ class MirrorTransaction:
         )
 
     def ask(
-        self, store: str, kind: str, object_id: str, reason: str, event: int
+        self,
+        store: str,
+        kind: str,
+        object_id: str,
+        reason: str,
+        event: int,
+        *,
+        rest_seconds: float,
     ) -> None:
         """Ask for a re-read; one that is asked for already is asked for anew."""
-        ask(self._connection, Doubt(store, kind, object_id, reason, event), self.now)
+        due_at = to_text(self._moment + timedelta(seconds=rest_seconds))
+        doubt = Doubt(store, kind, object_id, reason, event)
+        ask(self._connection, doubt, self.now, due_at)
+        self.doubts += 1
 
 
-def _columns(version: Version) -> tuple[str, int, bool, str, bytes]:
+def _columns(version: Version) -> tuple[str, int, bool, str, bytes, int, str]:
     return (
         version.updated_at,
         version.sequence,
         version.delivered,
-        version.read_at,
+        version.seen_at,
         version.digest,
+        version.standing,
+        version.confirmed_at,
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ASK = """
     INSERT INTO rereads (store, kind, object_id, reason, event, asked_at, due_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (store, kind, object_id)
     DO UPDATE SET asks = asks + 1, reason = excluded.reason, event = excluded.event
 """
@@ -24,6 +24,26 @@ _DUE = """
     SELECT store, kind, object_id, reason, asked_at, asks, failures FROM rereads
     WHERE store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """
+_ASK_FOR_PARENTS = """
+    INSERT INTO rereads (store, kind, object_id, reason, asked_at, due_at)
+    SELECT DISTINCT store, '{kind}', {parent}, 'named by what is mirrored', ?2, ?2
+    FROM {children} c
+    WHERE store = ?1 AND rowid > (
+        SELECT coalesce(max(value), 0) + 0 FROM marks WHERE name = ?3)
+      AND {parent} IS NOT NULL
+      AND NOT EXISTS (
+        SELECT 1 FROM {parents} WHERE store = ?1 AND id = c.{parent})
+      AND NOT EXISTS (
+        SELECT 1 FROM tombstones
+        WHERE kind = '{kind}' AND store = ?1 AND id = c.{parent})
+    ON CONFLICT DO NOTHING
+"""
+_CHILDREN = {
+    "orders": ("customer", "customer_id", "customers"),
+    "inventory_levels": ("product", "product_id", "products"),
+}
+"""Who names whom. A row that is written again has a new rowid: only those are looked at
+that were written since the last look."""
 _OBJECT = "store = ? AND kind = ? AND object_id = ?"
 
 
@@ -38,7 +58,7 @@ class Doubt:
     event: int | None = None
 
 
-def ask(connection: sqlite3.Connection, doubt: Doubt, now: str) -> None:
+def ask(connection: sqlite3.Connection, doubt: Doubt, now: str, due_at: str) -> None:
     """Put an object into the queue, or raise the doubt about it anew."""
     connection.execute(
         _ASK,
@@ -49,8 +69,23 @@ def ask(connection: sqlite3.Connection, doubt: Doubt, now: str) -> None:
             doubt.reason,
             doubt.event,
             now,
+            due_at,
         ),
     )
+
+
+def _ask_for_parents(
+    connection: sqlite3.Connection, store: str, children: str, now: str
+) -> bool:
+    kind, parent, parents = _CHILDREN[children]
+    mark = f"parents:{children}:{store}"
+    query = _ASK_FOR_PARENTS.format(
+        kind=kind, parent=parent, children=children, parents=parents
+    )
+    asked = connection.execute(query, (store, now, mark)).rowcount
+    last = f"SELECT ?, coalesce(max(rowid), 0) FROM {children}"  # noqa: S608 - constants
+    connection.execute(f"INSERT OR REPLACE INTO marks (name, value) {last}", (mark,))
+    return asked > 0
 
 
 class SqliteRereads:
@@ -65,9 +100,22 @@ class SqliteRereads:
         doubt = Doubt(store, kind, object_id, reason)
 
         def unit(connection: sqlite3.Connection) -> None:
-            ask(connection, doubt, to_text(self._clock.now()))
+            now = to_text(self._clock.now())
+            ask(connection, doubt, now, now)
 
         await self._writer.urgent(unit)
+
+    async def ask_for_parents(self, store: str) -> bool:
+        """Ask for what newly mirrored objects name and nobody has shown yet."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            now = to_text(self._clock.now())
+            asked = [
+                _ask_for_parents(connection, store, table, now) for table in _CHILDREN
+            ]
+            return any(asked)
+
+        return await self._writer.background(unit)
 
     async def next(self, store: str, limit: int) -> list[Reread]:
         """Return what is due, in the order of asking."""

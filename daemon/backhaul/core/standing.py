@@ -1,0 +1,49 @@
+"""How far an object has come in its life: what does not go back by itself.
+
+A cancelled order is not placed again, a parcel does not return into the shelf, what was
+deleted stays deleted. A version that says otherwise is not believed until the object
+was read. Words that are not in the tables rank lowest: they cost a read, not a mistake.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from backhaul.core.resources import Order
+
+FINANCIAL: Mapping[str, int] = {"PENDING": 0, "PAID": 1, "VOIDED": 2, "REFUNDED": 2}
+FULFILLMENT: Mapping[str, int] = {
+    "UNFULFILLED": 0,
+    "PARTIALLY_FULFILLED": 1,
+    "FULFILLED": 2,
+    "RESTOCKED": 3,
+}
+# `status` follows from the others and may go back by itself (a refund before the order
+# was confirmed): only its CANCELLED counts.
+
+_PLACES = (6, 4, 2, 0)
+"""Two bits each: gone, cancelled, financial, fulfillment."""
+GONE = 1 << 6
+
+
+def of_order(order: Order) -> int:
+    """Return the standing of an order."""
+    cancelled = order.status == "CANCELLED" or order.cancelled_at is not None
+    return (
+        cancelled << 4
+        | FINANCIAL.get(order.financial_status, 0) << 2
+        | FULFILLMENT.get(order.fulfillment_status, 0)
+    )
+
+
+def moves(before: int, after: int) -> Iterator[bool]:
+    """Yield, for each part of the standing that differs, whether it went forward."""
+    if before == after:
+        return
+    for place in _PLACES:
+        was, is_now = before >> place & 3, after >> place & 3
+        if was != is_now:
+            yield is_now > was

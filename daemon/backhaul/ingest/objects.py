@@ -1,0 +1,168 @@
+"""One event on its way into the mirror, and what it does to a whole object."""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from backhaul.core import standing
+from backhaul.core.fold import Judgement, Version, join, judge, supersedes
+from backhaul.core.resources import Deletion
+from backhaul.shop import wire
+from backhaul.store.contract import Folded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul.core.envelope import Envelope
+    from backhaul.store.contract import MirrorWriter, StoredEvent
+
+_STATES = {
+    Judgement.NEWER: "folded",
+    Judgement.SAME: "duplicate",
+    Judgement.STALE: "stale",
+}
+CONFIRMING = ("/reread", "/gone")
+"""How the topics of reads end that were made to settle a doubt."""
+UNSETTLED_SECONDS = 5.0
+"""Rest before the next read of an object that a read did not settle."""
+
+
+class Fold:
+    """One event on its way into the mirror."""
+
+    def __init__(
+        self,
+        event: StoredEvent,
+        envelope: Envelope,
+        mirror: MirrorWriter,
+        currency: str,
+    ) -> None:
+        self.event = event
+        self.envelope = envelope
+        self.mirror = mirror
+        self.currency = currency
+        self.is_read = event.kind == "read"
+        self.is_confirming = self.is_read and event.topic.endswith(CONFIRMING)
+        self.doubts: list[str] = []
+
+    def version(self, updated_at: str, content: bytes, standing: int = 0) -> Version:
+        """Return the version of what the event says."""
+        seen_at = self.event.received_at
+        return Version(
+            updated_at=updated_at,
+            sequence=self.envelope.sequence,
+            delivered=not self.is_read,
+            seen_at=seen_at,
+            digest=sha256(content).digest(),
+            standing=standing,
+            confirmed_at=seen_at if self.is_confirming else "",
+        )
+
+    def ask(self, kind: str, object_id: str, reason: str) -> None:
+        """Ask for an object to be read again."""
+        self.mirror.ask(
+            self.event.store,
+            kind,
+            object_id,
+            reason,
+            self.event.id,
+            rest_seconds=UNSETTLED_SECONDS if self.is_confirming else 0.0,
+        )
+        self.doubts.append(f"{kind} {object_id}: {reason}, to be read again")
+
+    def conclude(self, kind: str, object_id: str, judgement: Judgement) -> Folded:
+        """Say what became of the event, and feed a change to the feed."""
+        if judgement is Judgement.NEWER:
+            self.mirror.note_change(
+                self.event.store, kind, object_id, self.envelope.topic, self.event.id
+            )
+        return Folded(
+            state=_STATES[judgement],
+            topic=self.envelope.topic,
+            event_id=self.envelope.event_id,
+            kind=kind,
+            object_id=object_id,
+            detail="; ".join(self.doubts) or None,
+        )
+
+
+def decide(
+    fold: Fold,
+    about: tuple[str, str],
+    held: Version | None,
+    incoming: Version,
+    put: Callable[[Version], None],
+) -> Judgement:
+    """Write the incoming version if it is the one to hold, and ask where in doubt.
+
+    `about` is kind and id of what would be read again. Returns what became of it.
+    """
+    judgement, wins = judge(held, incoming), supersedes(held, incoming)
+    if wins:
+        put(join(held, incoming))
+        if held is not None and held.standing & standing.GONE:
+            fold.mirror.revive(about[0], fold.event.store, about[1])
+    if judgement is Judgement.DOUBT:
+        fold.ask(*about, "two versions speak against each other")
+        return Judgement.NEWER if wins else Judgement.STALE
+    return judgement
+
+
+def order(fold: Fold) -> Folded:
+    """Fold an order."""
+    found = wire.order(fold.envelope.data)
+    store, mirror = fold.event.store, fold.mirror
+    version = fold.version(found.updated_at, found.document, standing.of_order(found))
+    held = mirror.held("order", store, found.id)
+    put = partial(mirror.put_order, store, found)
+    judgement = decide(fold, ("order", found.id), held, version, put)
+    return fold.conclude("order", found.id, judgement)
+
+
+def customer(fold: Fold) -> Folded:
+    """Fold a customer."""
+    found = wire.customer(fold.envelope.data)
+    store, mirror = fold.event.store, fold.mirror
+    version = fold.version(found.updated_at, found.document)
+    held = mirror.held("customer", store, found.id)
+    put = partial(mirror.put_customer, store, found)
+    judgement = decide(fold, ("customer", found.id), held, version, put)
+    return fold.conclude("customer", found.id, judgement)
+
+
+def deletion(fold: Fold) -> Folded:
+    """Fold the end of a product."""
+    return _delete(fold, wire.deletion(fold.envelope.data))
+
+
+def product_gone(fold: Fold) -> Folded:
+    """Fold that a product was asked for and is not there."""
+    object_id = wire.gone(fold.envelope.data)
+    return _delete(fold, Deletion(object_id, fold.event.received_at))
+
+
+def _delete(fold: Fold, found: Deletion) -> Folded:
+    store, mirror = fold.event.store, fold.mirror
+    content = b"deleted " + found.id.encode()
+    version = fold.version(found.deleted_at, content, standing.GONE)
+    held = mirror.held("product", store, found.id)
+    put = partial(mirror.delete_product, store, found)
+    if fold.is_confirming and held is not None and held.digest == version.digest:
+        # The platform's own deletion says more about the product than a 404.
+        return fold.conclude("product", found.id, Judgement.SAME)
+    judgement = decide(fold, ("product", found.id), held, version, put)
+    return fold.conclude("product", found.id, judgement)
+
+
+def gone(kind: str, fold: Fold) -> Folded:
+    """Fold that an order or a customer was asked for and is not there."""
+    object_id = wire.gone(fold.envelope.data)
+    store, mirror = fold.event.store, fold.mirror
+    content = b"gone " + object_id.encode()
+    version = fold.version(fold.event.received_at, content, standing.GONE)
+    held = mirror.held(kind, store, object_id)
+    put = partial(mirror.remove, kind, store, object_id)
+    judgement = decide(fold, (kind, object_id), held, version, put)
+    return fold.conclude(kind, object_id, judgement)

@@ -1,0 +1,96 @@
+"""What an event does to stock: the products that show it, its levels, its ledger."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backhaul.core.fold import Judgement, Version
+from backhaul.ingest.objects import Fold, decide
+from backhaul.shop import wire
+
+if TYPE_CHECKING:
+    from backhaul.core.resources import Level
+    from backhaul.store.contract import Folded
+
+
+def product(fold: Fold) -> Folded:
+    """Fold a product, and the stock that its variants show."""
+    found = wire.product(fold.envelope.data, fold.currency)
+    store, mirror = fold.event.store, fold.mirror
+    version = fold.version(found.updated_at, found.document)
+    held = mirror.held("product", store, found.id)
+    put = partial(mirror.put_product, store, found, fold.currency)
+    judgement = decide(fold, ("product", found.id), held, version, put)
+    # A delivery's bytes were frozen with the change, so the stock they show is as good
+    # as a level's own event. A read shows stock of a later moment than `updatedAt`.
+    take = _compare_level if fold.is_read else _level
+    for level in found.levels:
+        take(fold, level, found.updated_at)
+    return fold.conclude("product", found.id, judgement)
+
+
+def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
+    """Let what a read product shows fill a gap, or raise a doubt, and no more."""
+    held = fold.mirror.held_level(fold.event.store, level.variant_id)
+    if held is None:
+        _level(fold, level, updated_at)
+        return
+    version = _version(fold, level, updated_at)
+    if version.digest != held.digest and version.seen_at > held.seen_at:
+        fold.ask("level", level.product_id, "the product shows another stock")
+
+
+def stock_change(fold: Fold) -> Folded:
+    """Fold a change of stock into the levels, and its moves into the ledger."""
+    change = wire.stock_change(fold.envelope.data)
+    is_news = fold.mirror.add_moves(fold.event.store, change)
+    judgements = {_level(fold, m.level, change.updated_at) for m in change.moves}
+    judgement = _strongest(judgements)
+    if judgement is Judgement.SAME and is_news:
+        judgement = Judgement.NEWER
+    return fold.conclude("level", change.product_id, judgement)
+
+
+def level_read(fold: Fold) -> Folded:
+    """Fold a level that was read."""
+    level, updated_at = wire.level(fold.envelope.data)
+    judgement = _level(fold, level, updated_at)
+    return fold.conclude("level", level.product_id, judgement)
+
+
+def levels_shown(fold: Fold) -> Folded:
+    """Fold the stock of a product that was read because its levels are in doubt.
+
+    So it is where the platform lists no levels. When the stock last changed is not
+    told then: the time that is known stays.
+    """
+    found = wire.product(fold.envelope.data, fold.currency)
+    judgements: set[Judgement] = set()
+    for level in found.levels:
+        held = fold.mirror.held_level(fold.event.store, level.variant_id)
+        known = "" if held is None else held.updated_at
+        judgements.add(_level(fold, level, max(known, found.updated_at)))
+    return fold.conclude("level", found.id, _strongest(judgements))
+
+
+def _strongest(judgements: set[Judgement]) -> Judgement:
+    """Return what became of several levels as one."""
+    for judgement in (Judgement.NEWER, Judgement.SAME, Judgement.STALE):
+        if judgement in judgements:
+            return judgement
+    return Judgement.NEWER
+
+
+def _level(fold: Fold, level: Level, updated_at: str) -> Judgement:
+    store, mirror = fold.event.store, fold.mirror
+    if mirror.outlived(store, level.product_id, level.variant_id, updated_at):
+        return Judgement.STALE
+    held = mirror.held_level(store, level.variant_id)
+    version = _version(fold, level, updated_at)
+    put = partial(mirror.put_level, store, level)
+    return decide(fold, ("level", level.product_id), held, version, put)
+
+
+def _version(fold: Fold, level: Level, updated_at: str) -> Version:
+    return fold.version(updated_at, str(level.stock).encode())

@@ -1,0 +1,69 @@
+"""What does not go back by itself in an object's life."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from backhaul.core import standing
+from backhaul.core.standing import FULFILLMENT, moves, of_order
+from backhaul.shop import wire
+from support import payloads
+
+
+def stands(**members: Any) -> int:
+    return of_order(wire.order(payloads.order(**members)))
+
+
+FORWARD = [
+    ("financialStatus", "PENDING", "PAID"),
+    ("financialStatus", "PENDING", "VOIDED"),
+    ("financialStatus", "PAID", "REFUNDED"),
+    ("fulfillmentStatus", "UNFULFILLED", "PARTIALLY_FULFILLED"),
+    ("fulfillmentStatus", "PARTIALLY_FULFILLED", "FULFILLED"),
+    ("fulfillmentStatus", "UNFULFILLED", "RESTOCKED"),
+    ("fulfillmentStatus", "FULFILLED", "RESTOCKED"),
+    ("status", "PENDING", "CANCELLED"),
+    ("status", "COMPLETED", "CANCELLED"),
+]
+
+
+@pytest.mark.parametrize(("member", "before", "after"), FORWARD)
+def test_the_platforms_own_steps_go_forward(
+    member: str, before: str, after: str
+) -> None:
+    one, two = stands(**{member: before}), stands(**{member: after})
+    assert list(moves(one, two)) == [True]
+    assert list(moves(two, one)) == [False]
+
+
+def test_a_refund_before_the_confirmation_may_take_the_status_back() -> None:
+    paid = stands(status="CONFIRMED", financialStatus="PAID")
+    refunded = stands(status="PENDING", financialStatus="REFUNDED")
+    assert list(moves(paid, refunded)) == [True]
+
+
+def test_each_part_is_told_apart() -> None:
+    statuses = ("PENDING", "CANCELLED")
+    every = itertools.product(statuses, ("PENDING", "PAID", "VOIDED"), FULFILLMENT)
+    found = [
+        stands(status=status, financialStatus=money, fulfillmentStatus=parcel)
+        for status, money, parcel in every
+    ]
+    assert len(set(found)) == len(found) == 2 * 3 * 4
+    assert max(found) < standing.GONE
+    paid, cancelled = stands(financialStatus="PAID"), stands(status="CANCELLED")
+    assert list(moves(paid, cancelled)) == [True, False]
+
+
+def test_an_unknown_word_costs_a_read_and_no_more() -> None:
+    paid, unknown = stands(financialStatus="PAID"), stands(financialStatus="ODD")
+    assert list(moves(paid, unknown)) == [False]
+    assert list(moves(unknown, paid)) == [True]
+
+
+def test_case_does_not_matter() -> None:
+    assert stands(status="cancelled") == stands(status="CANCELLED")
+    assert stands(financialStatus="paid") == stands(financialStatus="PAID")

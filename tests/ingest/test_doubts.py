@@ -1,0 +1,270 @@
+"""What cannot be believed is not guessed: the object is asked for again."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support import payloads
+from support.databases import count, fold_all, rows, started_store, take
+from support.payloads import arrival, envelope, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.store.contract import Arrival
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+async def asked(store: SqliteStore) -> list[tuple[str, str]]:
+    found = await store.rereads.next("main", 99)
+    return [(row.kind, row.object_id) for row in found]
+
+
+async def arrive(store: SqliteStore, *arrivals: Arrival) -> None:
+    """Append and fold one after the other, as when nothing is in a hurry."""
+    for one in arrivals:
+        await store.inbox.append(one)
+        assert await fold_all(store) == []
+
+
+def state(store: SqliteStore) -> Any:
+    query = "SELECT state, detail FROM events ORDER BY id DESC LIMIT 1"
+    return rows(store.path, query)[0]
+
+
+def order(note: str, at: int = 0, sequence: int = 0, **members: Any) -> Arrival:
+    document = payloads.order(at=at, note=note, **members)
+    return arrival(envelope("orders/updated", document, sequence=sequence))
+
+
+def noted(store: SqliteStore) -> str:
+    query = "SELECT json_extract(document, '$.note') FROM orders"
+    return str(rows(store.path, query)[0][0])
+
+
+DELIVERED = [order("a", sequence=3), order("b", sequence=5)]
+AGAIN = read("orders/read", payloads.order(note="b"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+async def test_content_that_came_twice_keeps_its_higher_version(
+    order: tuple[int, ...], store: SqliteStore
+) -> None:
+    """Same second: A (3), B (5), and B read back without a sequence."""
+    arrivals = [*DELIVERED, AGAIN]
+    await arrive(store, *(arrivals[index] for index in order))
+    query = "SELECT json_extract(document, '$.note'), sequence FROM orders"
+    assert rows(store.path, query) == [("b", 5)]
+
+
+@pytest.mark.parametrize("notes", ["ab", "ba"])
+async def test_an_unequal_tie_asks_once(notes: str, store: SqliteStore) -> None:
+    await arrive(store, *(order(note) for note in notes))
+    assert await asked(store) == [("order", "ord_1")]
+    assert "order ord_1" in state(store)[1]
+    await arrive(store, read("orders/reread", payloads.order(note="b"), at=40))
+    assert noted(store) == "b"
+
+
+@pytest.mark.parametrize("changes", ["changes", "shipment", "trigger"])
+async def test_what_tells_of_the_event_makes_no_tie(
+    changes: str, store: SqliteStore
+) -> None:
+    told = payloads.order(note="a") | {changes: {"x": 1}}
+    await arrive(store, order("a"), arrival(envelope("orders/updated", told)))
+    assert await asked(store) == []
+    assert state(store) == ("duplicate", None)
+
+
+CANCELLED = {
+    "status": "CANCELLED",
+    "cancellation": {"cancelledAt": payloads.instant(1)},
+}
+REGRESSIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (CANCELLED, {}),
+    ({"fulfillmentStatus": "FULFILLED"}, {}),
+    ({"fulfillmentStatus": "FULFILLED"}, {"fulfillmentStatus": "PARTIALLY_FULFILLED"}),
+    ({"financialStatus": "PAID"}, {}),
+    ({"financialStatus": "REFUNDED"}, {"financialStatus": "PAID"}),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), REGRESSIONS, ids=repr)
+@pytest.mark.parametrize("kind", ["delivery", "read"])
+async def test_status_goes_back_only_when_a_reread_says_so(
+    before: dict[str, Any], after: dict[str, Any], kind: str, store: SqliteStore
+) -> None:
+    back = payloads.order(at=5, note="after", **after)
+    said = order("after", at=5, sequence=9, **after)
+    came = said if kind == "delivery" else read("orders/read", back, at=31)
+    await arrive(store, order("before", sequence=1, **before), came)
+    assert noted(store) == "before"
+    assert await asked(store) == [("order", "ord_1")]
+    assert state(store)[0] == "stale"
+    await arrive(store, read("orders/reread", back, at=32))
+    assert noted(store) == "after"
+    assert state(store) == ("folded", None)
+
+
+async def test_a_time_of_the_future_is_lowered_by_a_reread(store: SqliteStore) -> None:
+    older = read("orders/read", payloads.order(note="true"), at=29)
+    await arrive(store, order("forged", at=3_000), older)
+    assert noted(store) == "forged"
+    assert await asked(store) == []  # the read began before the delivery was seen
+    await arrive(store, read("orders/read", payloads.order(note="true"), at=31))
+    assert noted(store) == "forged"
+    assert await asked(store) == [("order", "ord_1")]
+    await arrive(store, read("orders/reread", payloads.order(note="true"), at=32))
+    assert noted(store) == "true"
+    newer = envelope("orders/updated", payloads.order(at=1, note="newer"))
+    await arrive(store, arrival(newer, at=33))
+    assert noted(store) == "newer"
+
+
+async def test_a_deleted_product_lives_again_only_when_read(
+    store: SqliteStore,
+) -> None:
+    await take(store, envelope("products/delete", payloads.deletion(at=9)))
+    late = payloads.product(at=20)
+    await arrive(store, arrival(envelope("products/update", late), at=31))
+    status = "SELECT status FROM products"
+    assert rows(store.path, status) == [("deleted",)]
+    assert count(store.path, "inventory_levels") == 0
+    assert await asked(store) == [("product", "prod_1")]
+    await arrive(store, read("products/reread", late, at=32))
+    assert rows(store.path, status) == [("active",)]
+    assert rows(store.path, "SELECT stock FROM inventory_levels") == [(12,)]
+
+
+async def test_a_product_that_is_not_there_leaves_a_tombstone(
+    store: SqliteStore,
+) -> None:
+    await take(store, envelope("products/create", payloads.product()))
+    await arrive(store, read("products/gone", {"id": "prod_1"}, at=31))
+    assert rows(store.path, "SELECT status FROM products") == [("deleted",)]
+    assert count(store.path, "variants") == count(store.path, "inventory_levels") == 0
+
+
+async def test_the_platforms_own_deletion_is_kept(store: SqliteStore) -> None:
+    await take(store, envelope("products/delete", payloads.deletion()))
+    await arrive(store, read("products/gone", {"id": "prod_1"}, at=31))
+    assert rows(store.path, "SELECT title FROM products") == [("Linen shirt",)]
+
+
+@pytest.mark.parametrize("kind", ["order", "customer"])
+async def test_what_is_gone_leaves_the_mirror_and_may_come_back(
+    kind: str, store: SqliteStore
+) -> None:
+    shown = payloads.order() if kind == "order" else payloads.customer()
+    topic, table = f"{kind}s", f"{kind}s"
+    await arrive(store, read(f"{topic}/read", shown))
+    await arrive(store, read(f"{topic}/gone", {"id": shown["id"]}, at=31))
+    children = ("order_items",) if kind == "order" else ()
+    for name in (table, *children):
+        assert count(store.path, name) == 0
+    assert count(store.path, "tombstones") == 1
+    delayed = arrival(envelope(f"{topic}/create", shown), at=32)
+    await arrive(store, delayed)
+    assert count(store.path, table) == 0
+    await arrive(store, read(f"{topic}/reread", shown, at=33))
+    assert count(store.path, table) == 1
+    assert count(store.path, "tombstones") == 0
+
+
+def stock(value: int, at: int = 1, sequence: int = 0) -> Arrival:
+    change = payloads.stock_change(at, value, adjustment_id=f"adj_{at}_{value}")
+    return arrival(envelope("inventory/level_update", change, sequence=sequence))
+
+
+def level(value: int, at: int = 1) -> dict[str, Any]:
+    return {
+        "productId": "prod_1",
+        "variantId": "var_1",
+        "stock": value,
+        "updatedAt": payloads.instant(at),
+    }
+
+
+STOCK = "SELECT stock, updated_at FROM inventory_levels"
+
+
+async def test_a_tie_of_stock_asks_for_the_levels_of_the_product(
+    store: SqliteStore,
+) -> None:
+    await arrive(store, stock(10), stock(9))
+    assert await asked(store) == [("level", "prod_1")]
+    assert count(store.path, "stock_ledger") == 2
+    await arrive(store, read("inventory/reread", level(9), at=31))
+    assert rows(store.path, STOCK) == [(9, payloads.instant(1))]
+
+
+async def test_a_product_that_shows_another_stock_asks_for_its_levels(
+    store: SqliteStore,
+) -> None:
+    await arrive(store, stock(10, sequence=1))
+    shown = payloads.product(variants=[payloads.variant(stock=7)])
+    await arrive(store, read("products/read", shown, at=29))
+    assert await asked(store) == []  # it was read before the stock moved
+    await arrive(store, read("products/read", shown, at=31))
+    assert await asked(store) == [("level", "prod_1")]
+    assert rows(store.path, STOCK) == [(10, payloads.instant(1))]
+    await arrive(store, read("inventory/shown/reread", shown, at=32))
+    assert rows(store.path, STOCK) == [(7, payloads.instant(1))]
+
+
+async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
+    store: SqliteStore,
+) -> None:
+    """Its clock was put back: what is held was seen later than the read began."""
+    await arrive(store, order("a"))
+    await arrive(store, read("orders/reread", payloads.order(note="b"), at=20))
+    assert await asked(store) == []
+    assert await store.rereads.next_due("main") is not None
+
+
+async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) -> None:
+    await arrive(store, order("a"))
+    for topic in ("orders/gone", "orders/reread"):
+        await store.inbox.append(arrival(envelope(topic, payloads.order(note="b"))))
+        ((_, folded),) = await fold_all(store)
+        assert folded.state == "unhandled"
+    assert noted(store) == "a"
+
+
+async def test_parents_are_asked_for_once(store: SqliteStore) -> None:
+    await arrive(store, read("orders/read", payloads.order()), stock(3))
+    assert await store.rereads.ask_for_parents("main")
+    assert sorted(await asked(store)) == [("customer", "cus_1"), ("product", "prod_1")]
+    for row in await store.rereads.next("main", 9):
+        await store.rereads.done(row)
+    assert not await store.rereads.ask_for_parents("main")
+    await arrive(store, read("orders/read", payloads.order("ord_2", number=2)))
+    assert await store.rereads.ask_for_parents("main")
+    assert await asked(store) == [("customer", "cus_1")]
+
+
+async def test_parents_that_are_known_or_gone_are_not_asked_for(
+    store: SqliteStore,
+) -> None:
+    await arrive(
+        store,
+        read("customers/gone", {"id": "cus_1"}),
+        read("customers/read", payloads.customer("cus_2")),
+        read("products/read", payloads.product()),
+        read("orders/read", payloads.order()),
+        read("orders/read", payloads.order("ord_2", customer={"id": "cus_2"})),
+        read("orders/read", payloads.order("ord_3", customer=None)),
+        stock(3),
+    )
+    assert not await store.rereads.ask_for_parents("main")
+
+
+async def test_a_doubt_and_what_raised_it_are_one_transaction(tmp_path: Path) -> None:
+    async with started_store(tmp_path / "b.db") as store:
+        await arrive(store, order("a"), order("b"))
+    async with started_store(tmp_path / "b.db") as store:
+        assert await asked(store) == [("order", "ord_1")]
+        assert rows(store.path, "SELECT event FROM rereads") == [(2,)]
