@@ -26,6 +26,7 @@ from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
+from backhaul.reconcile.desk import Desk
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.schedule import Schedule
@@ -36,7 +37,7 @@ from backhaul.store.opening import open_store, sole_writer
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     import httpx
     from aiohttp import web
@@ -157,13 +158,7 @@ class Daemon:
     def _shop(self, name: str, store: SqliteStore, drain: Drain) -> _Shop:
         settings, push = self._settings.stores[name], self._settings.push
         key = settings.api_key.get_secret_value()
-        limits = Limits(
-            connect_seconds=push.connect_seconds,
-            read_seconds=push.read_seconds,
-            max_response_bytes=push.max_response_bytes,
-        )
-        transport = Transport(settings.base_url, key, limits, self._clock, self._http)
-        client = ShopClient(transport)
+        transport, client = build_client(self._settings, name, self._clock, self._http)
         dialect = Dialect(
             restock_field=settings.restock_field,
             tracking_company=settings.fields.tracking_company,
@@ -180,34 +175,17 @@ class Daemon:
             self._clock,
             self._chance,
         )
-        reconciler = self._reconciler(name, store, client, drain)
-        return _Shop(transport, client, dispatcher, reconciler)
-
-    def _reconciler(
-        self, name: str, store: SqliteStore, client: ShopClient, drain: Drain
-    ) -> Reconciler:
-        def facts() -> StoreFacts:
-            return self._facts.get(name, StoreFacts())
-
-        repair = Repair(
+        reconciler = build_reconciler(
+            self._settings,
             name,
-            store.look,
-            store.inbox,
-            lambda: facts().currency,
-            drain.wake,
-            drain.caught_up,
-        )
-        return Reconciler(
+            store,
             client,
-            repair,
-            store.sweeps,
-            store.rereads,
-            store.marks,
+            drain,
             self._clock,
             self._chance,
-            facts,
-            self._settings.reconcile,
+            self._facts,
         )
+        return _Shop(transport, client, dispatcher, reconciler)
 
     async def _acquaint(self, store: SqliteStore) -> bool:
         """Learn each store's facts; return False when told to stop meanwhile.
@@ -331,13 +309,13 @@ class Daemon:
         path = self._settings.state_dir / SOCKET_NAME
         public_app = public_site.build(routes, limits.max_body_bytes)
         admin_app = admin_site.build(self.ready.is_set, self._status)
+        control_app = admin_site.build(self.ready.is_set, self._status)
+        reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
+        control_app.router.add_routes(Desk(reconcilers).routes())
         served = [
             (listening.Listener(public_app, limits.max_connections), public),
             (listening.Listener(admin_app), admin),
-            (
-                listening.Listener(admin_site.build(self.ready.is_set, self._status)),
-                listening.bind_unix(path),
-            ),
+            (listening.Listener(control_app), listening.bind_unix(path)),
         ]
         try:
             for listener, sock in served:
@@ -368,3 +346,57 @@ class Daemon:
     def _planned(self) -> None:
         for shop in self._shops.values():
             shop.dispatcher.wake()
+
+
+def build_client(
+    settings: Settings,
+    name: str,
+    clock: Clock,
+    http: httpx.AsyncBaseTransport | None = None,
+) -> tuple[Transport, ShopClient]:
+    """Build the way to one store's platform; the transport is to be closed."""
+    shop, push = settings.stores[name], settings.push
+    limits = Limits(
+        connect_seconds=push.connect_seconds,
+        read_seconds=push.read_seconds,
+        max_response_bytes=push.max_response_bytes,
+    )
+    key = shop.api_key.get_secret_value()
+    transport = Transport(shop.base_url, key, limits, clock, http)
+    return transport, ShopClient(transport)
+
+
+def build_reconciler(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+    known: Mapping[str, StoreFacts],
+) -> Reconciler:
+    """Build what keeps one store's mirror equal to the platform."""
+
+    def facts() -> StoreFacts:
+        return known.get(name, StoreFacts())
+
+    repair = Repair(
+        name,
+        store.look,
+        store.inbox,
+        lambda: facts().currency,
+        drain.wake,
+        drain.caught_up,
+    )
+    return Reconciler(
+        client,
+        repair,
+        store.sweeps,
+        store.rereads,
+        store.marks,
+        clock,
+        chance,
+        facts,
+        settings.reconcile,
+    )

@@ -8,6 +8,7 @@ import typer
 from backhaul.cli import listings
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
+from backhaul.cli.reconciling import backfill, reconcile
 from backhaul.cli.running import reference, run
 from backhaul.cli.status import status
 from backhaul.cli.why import why
@@ -25,6 +26,8 @@ app.command("run")(run)
 app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(reference)
 app.command("check-config")(check_config)
 app.command("status")(status)
+app.command("backfill")(backfill)
+app.command("reconcile")(reconcile)
 app.command("why")(why)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")

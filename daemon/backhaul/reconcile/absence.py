@@ -10,7 +10,9 @@ from loguru import logger
 from backhaul.core import strict_json
 from backhaul.core.clock import to_text
 from backhaul.core.drift import Drift
+from backhaul.core.standing import GONE
 from backhaul.errors import Unusable
+from backhaul.reconcile.kinds import PRODUCTS
 from backhaul.reconcile.repairing import Difference
 from backhaul.shop import wire
 from backhaul.shop.client import ReadRefused
@@ -55,33 +57,38 @@ class Absence:
     async def ask(self, kind: Kind, sweep: int) -> tuple[Counter[Drift], int]:
         """Have what is gone removed; return how many, and how many stay."""
         look, store = self._repair.look, self._repair.store
-        absent = await look.unseen(kind.singular, store, sweep)
         drift: Counter[Drift] = Counter()
-        gone: list[tuple[str, str]] = []
-        for id_, asked in absent:
+        gone: list[str] = []
+        for id_, asked in await look.unseen(kind.singular, store, sweep):
             if await self._is_gone(kind, id_, asked):
                 drift[Drift.DELETED if kind.deletable else Drift.ALIEN] += 1
-                gone.append((id_, asked))
-        parent = "product" if kind.singular == "level" else kind.singular
-        await self._await_rereads([(parent, asked) for _, asked in gone])
-        left = {id_ for id_, _ in await look.unseen(kind.singular, store, sweep)}
-        return drift, sum(id_ in left for id_, _ in gone)
+                gone.append(id_)
+        await self._repair.caught_up()
+        left = await look.versions(kind.singular, store, gone) if gone else {}
+        return drift, sum(not left[id_].standing & GONE for id_ in left)
 
     async def _is_gone(self, kind: Kind, id_: str, asked: str) -> bool:
-        """Tell whether the platform does not know an object; one it knows is read."""
-        path = f"{kind.path}/{asked}"
-        if kind.singular == "level":
-            path = f"/products/{asked}"
+        """Ask for one object. What is gone is removed, what is there is read."""
+        parent = PRODUCTS if kind.singular == "level" else kind
+        began = to_text(self._clock.now())
+        path = f"{parent.path}/{asked}"
         answer = await self._client.answer_of(path, self._priority)
         if answer.status == 404 and answer.problem() is not None:
+            body = strict_json.encode({"id": asked})
+            await self._repair.append_body(f"{parent.name}/gone", began, body)
             return True
         if not answer.ok:
             raise ReadRefused(path, answer)
-        if kind.singular != "level":
+        if parent is kind:
             await self._take(kind, answer)
             return False
-        variants = wire.resource(answer.json()).get("variants", ())
-        return id_ not in {variant.get("id") for variant in variants}
+        product = wire.resource(answer.json())
+        if id_ in {variant.get("id") for variant in product.get("variants", ())}:
+            return False
+        # The product as it is now says that the variant is gone.
+        body = strict_json.encode(product)
+        await self._repair.append_body("products/reread", began, body)
+        return True
 
     async def _take(self, kind: Kind, answer: Answer) -> None:
         """Hold an object that the walk overlooked against the mirror after all."""

@@ -7,6 +7,7 @@ for what is new, and walks over everything. Both wait for their jobs to open the
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -80,10 +81,23 @@ class Reconciler:
         self._walks = asyncio.Event()
         self._wanted: set[str] = set()
         self._shrunk: dict[str, int] = {}
+        self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
+            asyncio.Lock
+        )
 
     def poll(self) -> None:
         """Look for what is new; called by the scheduled job."""
         self._looks.set()
+
+    async def look(self, kinds: Collection[str] = tuple(KINDS)) -> list[Sweep]:
+        """Look for what is new, once; return what was found."""
+        ended: list[Sweep] = []
+        for name in kinds:
+            try:
+                ended += await self._poll_kind(KINDS[name])
+            except _TROUBLE as error:
+                self._tell_failed(error)
+        return ended
 
     def sweep(self) -> None:
         """Walk over everything; called by the scheduled job."""
@@ -97,29 +111,21 @@ class Reconciler:
         """Look and walk when told to. Runs until cancelled."""
         self.sweep()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look())
-            group.create_task(self._walk())
+            group.create_task(self._looking())
+            group.create_task(self._walking())
 
-    async def _look(self) -> None:
+    async def _looking(self) -> None:
         while True:
             await self._looks.wait()
             self._looks.clear()
-            for kind in KINDS.values():
-                await self._patiently(partial(self._poll_kind, kind))
+            await self.look()
 
-    async def _walk(self) -> None:
+    async def _walking(self) -> None:
         while True:
             await self._walks.wait()
             self._walks.clear()
             wanted, self._wanted = self._wanted, set()
             await self.walk(FULL, wanted)
-
-    async def _patiently(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Try once; what fails is tried at the next opening."""
-        try:
-            await work()
-        except _TROUBLE as error:
-            self._tell_failed(error)
 
     async def backfill(self, watch: Callable[[Step], None] = lambda _: None) -> None:
         """Read everything that was never read; goes on where it was stopped."""
@@ -159,7 +165,14 @@ class Reconciler:
     async def _walk_kind(
         self, job: str, kind: Kind, watch: Callable[[Step], None]
     ) -> Sweep:
-        """Walk over one list; one that is not offered ends the walk with a note."""
+        """Walk over one list, by one walk of a kind at a time."""
+        async with self._busy[job, kind.name]:
+            return await self._walk_offered(job, kind, watch)
+
+    async def _walk_offered(
+        self, job: str, kind: Kind, watch: Callable[[Step], None]
+    ) -> Sweep:
+        """Walk; a list that is not offered ends the walk with a note."""
         for way in (kind, SHOWN_LEVELS) if kind is LEVELS else (kind,):
             try:
                 return await self._work(job, way, watch).run()
@@ -196,28 +209,30 @@ class Reconciler:
             watch,
         )
 
-    async def _poll_kind(self, kind: Kind) -> None:
+    async def _poll_kind(self, kind: Kind) -> list[Sweep]:
         """Look for what is new in the best way that the platform offers."""
         try:
-            await self._poll_by_best(kind)
+            ended = [await self._poll_by_best(kind)]
             if kind in (PRODUCTS, CUSTOMERS):
                 await self._check_shrunk(kind)
         except ReadRefused as error:
             if error.status not in ABSENT:
                 raise
+            return []
+        return ended
 
-    async def _poll_by_best(self, kind: Kind) -> None:
+    async def _poll_by_best(self, kind: Kind) -> Sweep:
         if kind is not LEVELS:
             by_update = FEATURE in self._facts().features
-            await (self._poll.updated if by_update else self._poll.newest)(kind)
-            return
+            look = self._poll.updated if by_update else self._poll.newest
+            return await look(kind)
         try:
-            await self._poll.moved()
+            return await self._poll.moved()
         except ReadRefused as error:
             if error.status not in ABSENT:
                 raise
-            # A level has neither a history nor a place in its list that would move.
-            await self._walk_kind(POLL, kind, lambda _: None)
+        # A level has neither a history nor a place in its list that would move.
+        return await self._walk_kind(POLL, kind, lambda _: None)
 
     async def _check_shrunk(self, kind: Kind) -> None:
         """Walk over a list that is shorter than the mirror: a deletion was missed.

@@ -7,8 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loguru import logger
-
 from backhaul.core.drift import Drift, compare
 from backhaul.errors import Unusable
 from backhaul.store.contract import Arrival
@@ -31,27 +29,23 @@ class Difference:
     read_at: str
 
 
-class Repair:
-    """The way of one store's rows into the mirror, whichever job read them.
+class Comparison:
+    """Holds rows of one store against the mirror.
 
-    `caught_up` waits until what has arrived is folded; `arrived` wakes the folding.
+    `caught_up` waits until what has arrived is folded.
     """
 
     def __init__(
         self,
         store: str,
         look: Look,
-        inbox: Inbox,
         currency: Callable[[], str],
-        arrived: Callable[[], None],
         caught_up: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
         self.look = look
         self.caught_up = caught_up
-        self._inbox = inbox
         self._currency = currency
-        self._arrived = arrived
         self._quarantined: set[bytes] = set()
 
     async def differing(
@@ -78,6 +72,38 @@ class Repair:
             return None if row.body in self._quarantined else Drift.STALE
         return compare(held, row.updated_at, digest)
 
+    async def still(
+        self, kind: Kind, found: Sequence[Difference]
+    ) -> Sequence[Difference]:
+        """Return what differs even now, with all that had arrived folded."""
+        if not found:
+            return found
+        await self.caught_up()
+        rows = [one.row for one in found]
+        read_at = {one.row.id: one.read_at for one in found}
+        again = await self.differing(kind, rows, "")
+        return [Difference(a.row, a.drift, read_at[a.row.id]) for a in again]
+
+
+class Repair(Comparison):
+    """The way of one store's rows into the mirror, whichever job read them.
+
+    `arrived` wakes the folding.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        look: Look,
+        inbox: Inbox,
+        currency: Callable[[], str],
+        arrived: Callable[[], None],
+        caught_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(store, look, currency, caught_up)
+        self._inbox = inbox
+        self._arrived = arrived
+
     async def append(self, kind: Kind, found: Sequence[Difference]) -> Counter[Drift]:
         """Make what differs durable, to be folded like any news; count it."""
         await asyncio.gather(
@@ -101,22 +127,3 @@ class Repair:
         arrival = Arrival(self.store, "read", topic, read_at, b"{}", body)
         await self._inbox.append(arrival)
         self._arrived()
-
-    async def still(
-        self, kind: Kind, found: Sequence[Difference]
-    ) -> Sequence[Difference]:
-        """Return what differs even now, with all that had arrived folded."""
-        if not found:
-            return found
-        await self.caught_up()
-        rows = [one.row for one in found]
-        read_at = {one.row.id: one.read_at for one in found}
-        again = await self.differing(kind, rows, "")
-        return [Difference(a.row, a.drift, read_at[a.row.id]) for a in again]
-
-
-def tell_skipped(store: str, kind: str, reason: object) -> None:
-    """Say that a list cannot be read; the rest goes on."""
-    logger.bind(action="reconcile.skipped", store=store).warning(
-        "store {}: {} cannot be read: {}", store, kind, reason
-    )

@@ -24,6 +24,7 @@ _KEYS = {
     "level": ("inventory_levels", "variant_id", "product_id"),
 }
 """The mirror's table of each kind, its key, and the id to ask the platform for."""
+_VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
 _ALIVE = {"product": " AND deleted_at IS NULL"}
 
 
@@ -43,8 +44,8 @@ class SqliteLook:
         """Return the versions held of `product`, `order`, `customer` or `level`."""
         table, key, _ = _KEYS[kind]
         query = (
-            f"SELECT {key}, updated_at, sequence, delivered, seen_at, digest,"  # noqa: S608 - constants
-            f" standing, confirmed_at FROM {table} WHERE store = ? AND {key} IN ({_places(ids)})"
+            f"SELECT {key}, {_VERSION} FROM {table}"  # noqa: S608 - constants
+            f" WHERE store = ? AND {key} IN ({_places(ids)})"
         )
         rows = await self._rows(query, (store, *ids))
         return {row[0]: Version(row[1], row[2], bool(row[3]), *row[4:]) for row in rows}

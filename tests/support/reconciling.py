@@ -1,0 +1,58 @@
+"""Reconciliation beside a real platform: on demand, and both sides compared."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from backhaul.app import SOCKET_NAME
+from backhaul.demo.books import read_books
+from backhaul.demo.mirrored import check_mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from support.daemon import Office
+
+ON_DEMAND = """
+[reconcile]
+grace = "1ms"
+[jobs.reconcile_incremental]
+enabled = false
+[jobs.reconcile_full]
+enabled = false
+"""
+"""Settings with which nothing is read but what a test asks for."""
+DRIFTS = ("missed", "stale", "deleted", "foreign")
+Found = dict[str, dict[str, int]]
+
+
+async def reconcile(
+    office: Office, job: str, kinds: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Have the daemon walk; return the walks that ended."""
+    path = office.folder / "state" / SOCKET_NAME
+    transport = httpx.AsyncHTTPTransport(uds=str(path))
+    body = json.dumps({"job": job, "kinds": list(kinds)}).encode()
+    async with httpx.AsyncClient(transport=transport, timeout=30) as client:
+        answer = await client.post("http://backhaul/api/reconcile", content=body)
+    assert answer.status_code == 200, answer.text
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    return [line for line in lines if "job" in line]
+
+
+def drift(walks: list[dict[str, Any]]) -> Found:
+    """Return what was found by kind, without the zeros."""
+    found = {
+        walk["kind"]: {name: walk[name] for name in DRIFTS if walk[name]}
+        for walk in walks
+    }
+    return {kind: counts for kind, counts in found.items() if counts}
+
+
+def differences(state: Any, database: Path) -> list[str]:
+    """Compare every order, product, customer, level and move of both sides."""
+    return [str(finding) for finding in check_mirror(state, read_books(database))]
