@@ -29,6 +29,7 @@ from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
+from backhaul.reconcile.rereading import Rereader
 from backhaul.schedule import Schedule
 from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.requests import Dialect
@@ -81,6 +82,7 @@ class Daemon:
         self._facts: dict[str, StoreFacts] = {}
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
+        self._rereaders: list[Rereader] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule()
         self._started_at = to_text(self._clock.now())
@@ -131,7 +133,9 @@ class Daemon:
         self, store: SqliteStore, public: socket.socket, admin: socket.socket
     ) -> None:
         """Start from the inside out, wait for the end, stop from the outside in."""
-        drain = Drain(store.inbox, self._clock, self._facts, self._folded)
+        drain = Drain(
+            store.inbox, self._clock, self._facts, self._folded, self._doubted
+        )
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store, drain)
         for command in await store.commands.doubt_interrupted(interrupted()):
@@ -140,6 +144,7 @@ class Daemon:
             )
         if not await self._acquaint(store):
             return
+        self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
         routes = self._receiver(store, drain).routes() + await self._intake()
@@ -266,6 +271,7 @@ class Daemon:
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
+        loops += [rereader.run for rereader in self._rereaders]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [
@@ -299,7 +305,20 @@ class Daemon:
             await asyncio.gather(*(shop.reconciler.backfill() for shop in shops))
         await drain.caught_up()
         self._matcher.release()
+        for rereader in self._rereaders:
+            rereader.release()
         await asyncio.gather(*(self._keep(shop.reconciler.run) for shop in shops))
+
+    def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
+        return Rereader(
+            name,
+            self._shops[name].client,
+            store.inbox,
+            store.rereads,
+            self._clock,
+            self._chance,
+            drain.wake,
+        )
 
     @contextlib.asynccontextmanager
     async def _listeners(
@@ -342,6 +361,10 @@ class Daemon:
     def _folded(self) -> None:
         self._waiting.wake()
         self._planned()
+
+    def _doubted(self) -> None:
+        for rereader in self._rereaders:
+            rereader.wake()
 
     def _planned(self) -> None:
         for shop in self._shops.values():
