@@ -189,6 +189,7 @@ class Daemon:
             self._clock,
             self._chance,
             self._facts,
+            self._doubted,
         )
         return _Shop(transport, client, dispatcher, reconciler)
 
@@ -272,6 +273,7 @@ class Daemon:
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
+        loops += [shop.reconciler.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [
@@ -301,24 +303,15 @@ class Daemon:
     async def _catch_up(self, store: SqliteStore, drain: Drain) -> None:
         """Bring the mirror up to date, and only then let records run out of time."""
         shops = self._shops.values()
-        if self._settings.reconcile.backfill_on_start:
-            await asyncio.gather(*(shop.reconciler.backfill() for shop in shops))
+        await asyncio.gather(*(shop.reconciler.filled.wait() for shop in shops))
         await drain.caught_up()
         self._matcher.release()
         for rereader in self._rereaders:
             rereader.release()
-        await asyncio.gather(*(self._keep(shop.reconciler.run) for shop in shops))
 
     def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
-        return Rereader(
-            name,
-            self._shops[name].client,
-            store.inbox,
-            store.rereads,
-            self._clock,
-            self._chance,
-            drain.wake,
-        )
+        client = self._shops[name].client
+        return build_rereader(name, store, client, drain, self._clock, self._chance)
 
     @contextlib.asynccontextmanager
     async def _listeners(
@@ -398,6 +391,7 @@ def build_reconciler(
     clock: Clock,
     chance: Callable[[], float],
     known: Mapping[str, StoreFacts],
+    asked: Callable[[], None],
 ) -> Reconciler:
     """Build what keeps one store's mirror equal to the platform."""
 
@@ -421,5 +415,19 @@ def build_reconciler(
         clock,
         chance,
         facts,
+        asked,
         settings.reconcile,
     )
+
+
+def build_rereader(
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+) -> Rereader:
+    """Build what reads one store's objects in doubt again."""
+    inbox, rereads = store.inbox, store.rereads
+    return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)

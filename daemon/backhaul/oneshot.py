@@ -7,7 +7,7 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from backhaul.app import build_client, build_reconciler
+from backhaul.app import build_client, build_reconciler, build_rereader
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
 from backhaul.reconcile.acquaintance import acquaint
@@ -18,35 +18,32 @@ from backhaul.store.opening import open_store, sole_writer
 from backhaul.store.sqlite.looking import SqliteLook
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
+    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.reconcile.rereading import Rereader
     from backhaul.settings import Settings
-    from backhaul.shop.client import StoreFacts
+    from backhaul.shop.client import ShopClient, StoreFacts
+    from backhaul.store.sqlite.database import SqliteStore
+
+CLOCK = SystemClock()
+CHANCE = random.SystemRandom().random
 
 
 @asynccontextmanager
 async def desk(settings: Settings) -> AsyncIterator[Desk]:
     """Open the database as its only writer. Raises AlreadyRunning, Fatal."""
-    clock, chance = SystemClock(), random.SystemRandom().random
-    facts: dict[str, StoreFacts] = {}
     with sole_writer(settings.state_dir):
-        store = open_store(settings.database_file, clock)
+        store = open_store(settings.database_file, CLOCK)
         store.start()
-        drain = Drain(store.inbox, clock, facts, lambda: None)
-        transports, reconcilers = [], {}
+        transports = []
+        clients = {}
         try:
-            for name, shop in settings.stores.items():
-                transport, client = build_client(settings, name, clock)
+            for name in settings.stores:
+                transport, clients[name] = build_client(settings, name, CLOCK)
                 transports.append(transport)
-                facts[name] = await acquaint(name, shop.base_url, client, store.marks)
-                reconcilers[name] = build_reconciler(
-                    settings, name, store, client, drain, clock, chance, facts
-                )
-            async with asyncio.TaskGroup() as group:
-                folding = group.create_task(drain.run())
+            async with _working(settings, store, clients) as reconcilers:
                 yield Desk(reconcilers)
-                await drain.caught_up()
-                folding.cancel()
         finally:
             for transport in transports:
                 await transport.close()
@@ -54,10 +51,43 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
 
 
 @asynccontextmanager
+async def _working(
+    settings: Settings, store: SqliteStore, clients: Mapping[str, ShopClient]
+) -> AsyncIterator[dict[str, Reconciler]]:
+    """Fold, and read again what is in doubt, as long as it is asked for."""
+    facts: dict[str, StoreFacts] = {}
+    rereaders: list[Rereader] = []
+
+    def asked() -> None:
+        for rereader in rereaders:
+            rereader.wake()
+
+    drain = Drain(store.inbox, CLOCK, facts, lambda: None, asked)
+    reconcilers = {}
+    for name, client in clients.items():
+        base_url = settings.stores[name].base_url
+        facts[name] = await acquaint(name, base_url, client, store.marks)
+        rereaders.append(
+            build_rereader(name, store, client, drain, CLOCK, CHANCE),
+        )
+        reconcilers[name] = build_reconciler(
+            settings, name, store, client, drain, CLOCK, CHANCE, facts, asked
+        )
+    async with asyncio.TaskGroup() as group:
+        loops = [drain.run, *(rereader.run for rereader in rereaders)]
+        tasks = [group.create_task(run()) for run in loops]
+        try:
+            yield reconcilers
+            await drain.caught_up()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@asynccontextmanager
 async def rehearsal(settings: Settings, name: str) -> AsyncIterator[Rehearsal]:
     """Open what a dry run needs: the platform, and the database to be read."""
-    clock = SystemClock()
-    transport, client = build_client(settings, name, clock)
+    transport, client = build_client(settings, name, CLOCK)
     look = SqliteLook(settings.database_file)
     facts = await client.facts()
 
@@ -66,7 +96,7 @@ async def rehearsal(settings: Settings, name: str) -> AsyncIterator[Rehearsal]:
 
     try:
         mirror = Comparison(name, look, lambda: facts.currency, nothing)
-        yield Rehearsal(client, mirror, clock, settings.reconcile.grace)
+        yield Rehearsal(client, mirror, CLOCK, settings.reconcile.grace)
     finally:
         look.close()
         await transport.close()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
+from backhaul.reconcile.backfill import LISTS, Backfill
 
 from backhaul.core.clock import to_text
-from backhaul.reconcile.backfill import LISTS, Backfill
 from support import payloads
 from support.databases import fold_all, locked, rows
 from support.push_scene import Answer, killed

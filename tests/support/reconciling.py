@@ -55,4 +55,34 @@ def drift(walks: list[dict[str, Any]]) -> Found:
 
 def differences(state: Any, database: Path) -> list[str]:
     """Compare every order, product, customer, level and move of both sides."""
-    return [str(finding) for finding in check_mirror(state, read_books(database))]
+    return [
+        str(finding)
+        for finding in check_mirror(state, read_books(database, "main", "bench"))
+    ]
+
+
+def untold(state: Any, database: Path) -> Found:
+    """Count, from both sides' own books, what the mirror missed: rows and moves."""
+    books = read_books(database, "main", "bench")
+    held = {
+        "orders": {row["id"]: row for row in books.orders},
+        "products": {r["id"]: r for r in books.products if not r["deleted_at"]},
+        "customers": {row["id"]: row for row in books.customers},
+    }
+    found: Found = {}
+    for kind, ours in held.items():
+        theirs = {row["id"]: row["updatedAt"] for row in state[kind]}
+        stale = [i for i in theirs if i in ours and ours[i]["updated_at"] != theirs[i]]
+        counts = {"missed": len(theirs.keys() - ours.keys()), "stale": len(stale)}
+        found[kind] = {name: n for name, n in counts.items() if n}
+    known = {(row["adjustment_id"], row["variant_id"]) for row in books.stock_ledger}
+    moved = {
+        entry["variantId"]
+        for entry in state["history"]
+        if entry["reason"] != "INITIAL_STOCK"
+        and (entry["adjustmentId"], entry["variantId"]) not in known
+    }
+    levels = {row["variant_id"] for row in books.inventory_levels}
+    counts = {"missed": len(moved - levels), "stale": len(moved & levels)}
+    found["levels"] = {name: n for name, n in counts.items() if n}
+    return {kind: counts for kind, counts in found.items() if counts}

@@ -18,7 +18,7 @@ from backhaul.shop import wire
 from backhaul.shop.client import ReadRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from backhaul.core.budget import Priority
     from backhaul.core.clock import Clock
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 300.0
 """Longest wait for re-reads at the end of a walk; what is left counts as unrepaired."""
 LOOK_SECONDS = 0.5
-REASON = "a walk over the whole list did not show it"
+REASON = "what a walk read of it is not what the mirror took"
 
 
 class Absence:
@@ -44,6 +44,7 @@ class Absence:
         repair: Repair,
         sweeps: Sweeps,
         rereads: Rereads,
+        asked: Callable[[], None],
         clock: Clock,
         priority: Priority,
     ) -> None:
@@ -51,6 +52,7 @@ class Absence:
         self._repair = repair
         self._sweeps = sweeps
         self._rereads = rereads
+        self._asked = asked
         self._clock = clock
         self._priority = priority
 
@@ -113,6 +115,7 @@ class Absence:
         pending = list(dict.fromkeys(objects))
         for kind, id_ in pending:
             await self._rereads.ask(store, kind, id_, REASON)
+        self._asked()
         until = self._clock.monotonic() + PATIENCE_SECONDS
         while pending and self._clock.monotonic() < until:
             await self._clock.sleep(LOOK_SECONDS)

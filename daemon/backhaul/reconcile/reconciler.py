@@ -56,6 +56,7 @@ class Reconciler:
         clock: Clock,
         chance: Callable[[], float],
         facts: Callable[[], StoreFacts],
+        asked: Callable[[], None],
         settings: Reconcile,
     ) -> None:
         self._store = repair.store
@@ -67,6 +68,7 @@ class Reconciler:
         self._clock = clock
         self._chance = chance
         self._facts = facts
+        self._asked = asked
         self._settings = settings
         self._poll = Poll(
             client,
@@ -81,6 +83,7 @@ class Reconciler:
         self._walks = asyncio.Event()
         self._wanted: set[str] = set()
         self._shrunk: dict[str, int] = {}
+        self.filled = asyncio.Event()
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
             asyncio.Lock
         )
@@ -108,8 +111,10 @@ class Reconciler:
         self._walks.set()
 
     async def run(self) -> None:
-        """Look and walk when told to. Runs until cancelled."""
-        self.sweep()
+        """Read everything once, then look and walk when told to, until cancelled."""
+        if self._settings.backfill_on_start:
+            await self.backfill()
+        self.filled.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._looking())
             group.create_task(self._walking())
@@ -127,13 +132,16 @@ class Reconciler:
             wanted, self._wanted = self._wanted, set()
             await self.walk(FULL, wanted)
 
-    async def backfill(self, watch: Callable[[Step], None] = lambda _: None) -> None:
-        """Read everything that was never read; goes on where it was stopped."""
+    async def backfill(self) -> None:
+        """Read what was never read, on from where it was stopped; then hold it all
+        against the mirror, which has moved meanwhile."""
         if await self._marks.get(f"backfill:{self._store}"):
             return
         ended = await self._repair.look.sweeps(self._store)
         done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
-        await self.walk(BACKFILL, KINDS.keys() - done, watch)
+        if left := KINDS.keys() - done:
+            await self.walk(BACKFILL, left)
+            self.sweep()
 
     async def walk(
         self,
@@ -193,6 +201,7 @@ class Reconciler:
             self._repair,
             self._sweeps,
             self._rereads,
+            self._asked,
             self._clock,
             priority,
         )
