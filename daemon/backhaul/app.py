@@ -27,6 +27,8 @@ from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
+from backhaul.reconcile.guardian import Guardian
+from backhaul.reconcile.keyring import Keyring
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
@@ -38,7 +40,14 @@ from backhaul.store.opening import open_store, sole_writer
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Mapping,
+    )
 
     import httpx
     from aiohttp import web
@@ -61,10 +70,14 @@ class _Shop:
     client: ShopClient
     dispatcher: Dispatcher
     reconciler: Reconciler
+    guardian: Guardian | None
 
 
 class Daemon:
-    """The whole daemon. Clock, randomness and HTTP transport can be handed in."""
+    """The whole daemon. Clock, randomness and HTTP transport can be handed in.
+
+    `hide` takes the secrets that turn up while it runs, which no log may show.
+    """
 
     def __init__(
         self,
@@ -73,13 +86,16 @@ class Daemon:
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        hide: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._settings = settings
+        self._hide = hide
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom().random
         self._http = transport
         self._stopping = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
+        self._secrets: dict[str, list[bytes]] = {}
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
         self._rereaders: list[Rereader] = []
@@ -93,6 +109,11 @@ class Daemon:
     def stop(self) -> None:
         """Ask `run` to end: nothing new is sent, what is under way is finished."""
         self._stopping.set()
+
+    def look(self) -> None:
+        """Look for what is new at every store, as the scheduled job does."""
+        for shop in self._shops.values():
+            shop.reconciler.poll()
 
     @property
     def stopping(self) -> bool:
@@ -191,7 +212,10 @@ class Daemon:
             self._facts,
             self._doubted,
         )
-        return _Shop(transport, client, dispatcher, reconciler)
+        guardian = self._guardian(name, client, transport)
+        if guardian is not None:
+            reconciler.guard = guardian.check
+        return _Shop(transport, client, dispatcher, reconciler, guardian)
 
     async def _acquaint(self, store: SqliteStore) -> bool:
         """Learn each store's facts; return False when told to stop meanwhile.
@@ -243,12 +267,26 @@ class Daemon:
         return routes
 
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
-        secrets = {
-            name: [s.get_secret_value().encode() for s in shop.webhook_secrets]
-            for name, shop in self._settings.stores.items()
-        }
+        for name, shop in self._settings.stores.items():
+            configured = [s.get_secret_value().encode() for s in shop.webhook_secrets]
+            self._secrets[name] = [*configured, *self._secrets.get(name, ())]
         seconds = self._settings.public.request_seconds
-        return Receiver(store.inbox, self._clock, secrets, seconds, drain.wake)
+        return Receiver(store.inbox, self._clock, self._secrets, seconds, drain.wake)
+
+    async def _admit(self, name: str, given: list[bytes]) -> None:
+        """Accept the secrets that the guardian was given besides the others."""
+        known = self._secrets.setdefault(name, [])
+        known += [secret for secret in given if secret not in known]
+
+    def _guardian(
+        self, name: str, client: ShopClient, transport: Transport
+    ) -> Guardian | None:
+        url = self._settings.public.url
+        if url is None:
+            return None
+        keyring = Keyring(self._settings.state_dir, name, self._hide)
+        self._secrets[name] = keyring.secrets()
+        return Guardian(name, url, client, transport, keyring, self._admit)
 
     def _schedule_jobs(self) -> None:
         for name, kind in JOBS.items():
@@ -346,6 +384,11 @@ class Daemon:
             "admin_url": self.admin_url,
             "jobs": {name: run and to_text(run) for name, run in runs.items()},
             "stores": {n: s.dispatcher.state() for n, s in self._shops.items()},
+            "subscriptions": {
+                name: shop.guardian.state()
+                for name, shop in self._shops.items()
+                if shop.guardian is not None
+            },
             "connectors": {
                 host.connector.instance: host.state() for host in self._hosts
             },

@@ -61,6 +61,11 @@ def differences(state: Any, database: Path) -> list[str]:
     ]
 
 
+def is_move(entry: Any) -> bool:
+    """Tell a move from the stock that a product is born with and shows itself."""
+    return bool(entry["reason"] != "INITIAL_STOCK")
+
+
 def untold(state: Any, database: Path) -> Found:
     """Count, from both sides' own books, what the mirror missed: rows and moves."""
     books = read_books(database, "main", "bench")
@@ -75,14 +80,12 @@ def untold(state: Any, database: Path) -> Found:
         stale = [i for i in theirs if i in ours and ours[i]["updated_at"] != theirs[i]]
         counts = {"missed": len(theirs.keys() - ours.keys()), "stale": len(stale)}
         found[kind] = {name: n for name, n in counts.items() if n}
-    known = {(row["adjustment_id"], row["variant_id"]) for row in books.stock_ledger}
-    moved = {
-        entry["variantId"]
-        for entry in state["history"]
-        if entry["reason"] != "INITIAL_STOCK"
-        and (entry["adjustmentId"], entry["variantId"]) not in known
+    stock = {row["variant_id"]: row["stock"] for row in books.inventory_levels}
+    theirs = {level["variantId"]: level["stock"] for level in state["levels"]}
+    moved = {entry["variantId"] for entry in state["history"] if is_move(entry)}
+    counts = {
+        "missed": len((theirs.keys() & moved) - stock.keys()),
+        "stale": sum(stock[i] != theirs[i] for i in theirs if i in stock),
     }
-    levels = {row["variant_id"] for row in books.inventory_levels}
-    counts = {"missed": len(moved - levels), "stale": len(moved & levels)}
     found["levels"] = {name: n for name, n in counts.items() if n}
     return {kind: counts for kind, counts in found.items() if counts}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
 from backhaul.core.clock import from_text, normalize, to_text
-from backhaul.core.drift import Drift
+from backhaul.core.drift import Drift, compare
 from backhaul.reconcile.kinds import LEVELS
 from backhaul.reconcile.sweeping import tell_ended
 from backhaul.shop import wire
@@ -59,13 +60,14 @@ class Poll:
     async def _run(self, kind: Kind, pages: AsyncIterator[list[Difference]]) -> Sweep:
         at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
         drift: Counter[Drift] = Counter()
-        waiting: list[Difference] = []
+        waiting: dict[str, Difference] = {}
         async for found in pages:
-            waiting += found
+            # Looks overlap: the row that was read last counts, once.
+            waiting |= {one.row.id or one.row.body.hex(): one for one in found}
             if len(waiting) >= CHUNK_ROWS:
-                drift += await self._settle(kind, waiting)
-                waiting = []
-        drift += await self._settle(kind, waiting)
+                drift += await self._settle(kind, list(waiting.values()))
+                waiting = {}
+        drift += await self._settle(kind, list(waiting.values()))
         await self.sweeps.advance(replace(at, read=drift.total()), [], drift)
         await self._remember(kind.name)
         return await self._end(at.sweep)
@@ -93,7 +95,7 @@ class Poll:
 
         Only rows that share one moment are read page by page.
         """
-        number = 1
+        number, before = 1, frozenset[str]()
         while True:
             began = to_text(self.clock.now())
             filters = {"updatedSince": since, "sort": "updatedAt"}
@@ -104,8 +106,10 @@ class Poll:
             yield await self.repair.differing(kind, rows, began)
             last = max((row.updated_at for row in rows), default=since)
             self._latest = max(self._latest, last)
-            if not rows or listing.has_more is False:
+            ids = frozenset(row.id for row in rows)
+            if ids <= before or listing.has_more is False:
                 return
+            before = ids
             number = 1 if last > since else number + 1
             since = max(last, since)
 
@@ -167,10 +171,20 @@ class Poll:
         return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
 
     async def _count(self, moves: Sequence[Mapping[str, Any]]) -> Counter[Drift]:
-        """Count the levels that moves belong to, each once."""
-        ids = list({move["variantId"] for move in moves})
-        held = await self.repair.look.versions("level", self.repair.store, ids)
-        return Counter(Drift.STALE if id_ in held else Drift.MISSED for id_ in ids)
+        """Count the levels that are wrong; a gap in the ledger alone is none."""
+        newest = {move["variantId"]: move for move in moves}
+        look, store = self.repair.look, self.repair.store
+        drift: Counter[Drift] = Counter()
+        ids = list(newest)
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            held = await look.versions("level", store, part)
+            for id_ in part:
+                stock = str(newest[id_].get("stockAfter")).encode()
+                at = normalize(newest[id_]["createdAt"])
+                found = compare(held.get(id_), at, sha256(stock).digest())
+                drift.update([found] if found else [])
+        return drift
 
     async def _since(self, kind: str) -> str:
         """Return where the next look begins, in the platform's time."""

@@ -84,6 +84,7 @@ class Reconciler:
         self._wanted: set[str] = set()
         self._shrunk: dict[str, int] = {}
         self.filled = asyncio.Event()
+        self.guard: Callable[[], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
             asyncio.Lock
         )
@@ -95,7 +96,8 @@ class Reconciler:
     async def look(self, kinds: Collection[str] = tuple(KINDS)) -> list[Sweep]:
         """Look for what is new, once; return what was found."""
         ended: list[Sweep] = []
-        for name in kinds:
+        # Levels first: a product that is read has its levels read again as well.
+        for name in sorted(kinds, key=lambda name: name != LEVELS.name):
             try:
                 ended += await self._poll_kind(KINDS[name])
             except _TROUBLE as error:
@@ -115,6 +117,7 @@ class Reconciler:
         if self._settings.backfill_on_start:
             await self.backfill()
         self.filled.set()
+        self.poll()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._looking())
             group.create_task(self._walking())
@@ -123,6 +126,8 @@ class Reconciler:
         while True:
             await self._looks.wait()
             self._looks.clear()
+            if self.guard is not None:
+                await self.guard()
             await self.look()
 
     async def _walking(self) -> None:

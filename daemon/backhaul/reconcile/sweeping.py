@@ -70,6 +70,7 @@ class SweepWork:
     priority: Priority
     grace_seconds: float = 0.0
     watch: Callable[[Step], None] = lambda _: None
+    _furthest: int = 0
     _waiting: deque[_Page] = field(default_factory=deque)
     _repaired: list[Row] = field(default_factory=list)
     _open: list[Row] = field(default_factory=list)
@@ -106,6 +107,10 @@ class SweepWork:
         return at
 
     async def _take(self, shown: Shown) -> None:
+        if shown.page <= self._furthest:
+            # Seen before: what was handed in then must not be handed in again.
+            await self.repair.caught_up()
+        self._furthest = max(self._furthest, shown.page)
         found = await self.repair.differing(self.kind, shown.rows, shown.began_at)
         due = self.clock.monotonic() + (self.grace_seconds if found else 0.0)
         self._waiting.append(_Page(shown, found, due))

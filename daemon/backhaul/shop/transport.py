@@ -167,7 +167,9 @@ class Transport:
             if answer.status != 429 or self._clock.monotonic() >= patience_ends:
                 return answer
 
-    async def send(self, path: str, body: bytes, key: str) -> Answer:
+    async def send(
+        self, path: str, body: bytes, key: str, method: str = "POST"
+    ) -> Answer:
         """Send a command. Raises NotSent (tried again already) or InDoubt (never)."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(NotSent),
@@ -178,7 +180,7 @@ class Transport:
         )
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         request = self._commands.build_request(
-            "POST", path, content=body, headers=headers
+            method, path, content=body, headers=headers
         )
         return await retrying(self._exchange, self._commands, request)
 
