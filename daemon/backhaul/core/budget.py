@@ -94,6 +94,7 @@ class Budget:
             self._per_second, self._burst = ASSUMED_PER_SECOND, ASSUMED_BURST
         else:
             self._per_second = max(self._per_second / 2, SLOWEST_PER_SECOND)
+            self._burst = max(self._burst / 2, 1.0)
 
     def _refill(self, now: float) -> None:
         earned = max(now - self._at, 0.0) * (self._per_second or 0.0)

@@ -79,6 +79,8 @@ class SweepWork:
         """Walk to the end, from where an earlier run was stopped."""
         store = self.repair.store
         at = await self.sweeps.begin(store, self.job, self.kind.name)
+        # What an earlier run handed in must be folded, or it were handed in again.
+        await self.repair.caught_up()
         fetch = fetching(self.kind, self.client, self.clock, self.priority)
         walk = Walk(fetch, self.kind.deletable, self._tell_ignored, at.page, at.total)
         at = await self._walk(at, walk)

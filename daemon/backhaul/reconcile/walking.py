@@ -113,10 +113,9 @@ class Walk:
             return [await self.fetch(number)]
         last = max(-(-self.total // self._size), number)
         numbers = range(number, min(number + AHEAD, last + 1))
-        pages = await asyncio.gather(*(self.fetch(n) for n in numbers))
-        # Pages that were answered in any order fit together only if nothing moved.
-        still = [p for p in pages[1:] if p.total == pages[0].total]
-        return list(pages) if len(still) == len(pages) - 1 else [pages[0]]
+        # Answered in another order than asked, a page that should be later may be of
+        # before a new row came: its total is smaller then, as after a deletion.
+        return await asyncio.gather(*(self.fetch(n) for n in numbers))
 
     def _has_shrunk(self, page: Shown) -> bool:
         if self.total is None or page.total is None:
