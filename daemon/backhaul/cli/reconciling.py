@@ -2,8 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Annotated, Any, Self
 
 import httpx
@@ -16,7 +15,7 @@ from backhaul import oneshot
 from backhaul.app import SOCKET_NAME
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
-from backhaul.errors import BackhaulError
+from backhaul.errors import BackhaulError, Busy
 from backhaul.reconcile.desk import PATH, Wanted
 from backhaul.reconcile.kinds import KINDS
 from backhaul.reconcile.sweeping import BACKFILL, FULL
@@ -100,20 +99,23 @@ async def _follow(
     """Show the steps; return the walks that ended."""
     ended: list[dict[str, Any]] = []
     with _Screen(quiet) as screen:
-        async with _lines(settings, wanted) as lines:
-            async for line in lines:
-                if "job" in line:
-                    ended.append(line)
-                else:
-                    screen.show(line)
+
+        def tell(line: dict[str, Any]) -> None:
+            if "job" in line:
+                ended.append(line)
+            else:
+                screen.show(line)
+
+        if not await _by_daemon(settings, wanted, tell):
+            async with oneshot.desk(settings) as desk:
+                await desk.work(wanted, tell)
     return ended
 
 
-@asynccontextmanager
-async def _lines(
-    settings: Settings, wanted: Wanted
-) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Have the running daemon do it; where none runs, do it here."""
+async def _by_daemon(
+    settings: Settings, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
+) -> bool:
+    """Have the running daemon do it; False where none runs."""
     transport = httpx.AsyncHTTPTransport(uds=str(settings.state_dir / SOCKET_NAME))
     body = msgspec.json.encode(wanted)
     try:
@@ -121,19 +123,15 @@ async def _lines(
             httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - as long as it takes
             client.stream("POST", f"http://backhaul{PATH}", content=body) as answer,
         ):
-            yield _decoded(answer)
-        return
+            if answer.status_code != httpx.codes.OK:
+                raise BackhaulError(f"the daemon answers {answer.status_code}")
+            async for line in answer.aiter_lines():
+                tell(msgspec.json.decode(line))
     except httpx.ConnectError:
-        pass
-    async with oneshot.desk(settings) as desk:
-        yield desk.work(wanted)
-
-
-async def _decoded(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    if answer.status_code != httpx.codes.OK:
-        raise BackhaulError(f"the daemon answers {answer.status_code}")
-    async for line in answer.aiter_lines():
-        yield msgspec.json.decode(line)
+        return False
+    except httpx.HTTPError as error:
+        raise Busy(f"the daemon went away: {error}; what was read is kept") from None
+    return True
 
 
 class _Screen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -13,12 +13,14 @@ from backhaul.reconcile.polling import POLL
 from backhaul.reconcile.sweeping import BACKFILL, FULL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.reconcile.sweeping import Step
     from backhaul.store.reconciling import Sweep
 
 PATH = "/api/reconcile"
+Line: TypeAlias = dict[str, Any]
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -48,8 +50,19 @@ class Desk:
             return web.json_response({"error": str(error)}, status=422)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
-        async for line in self.work(wanted):
-            await response.write(msgspec.json.encode(line) + b"\n")
+        lines: asyncio.Queue[Line | None] = asyncio.Queue()
+
+        async def work() -> None:
+            await self.work(wanted, lines.put_nowait)
+            lines.put_nowait(None)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work())
+                while (line := await lines.get()) is not None:
+                    await response.write(msgspec.json.encode(line) + b"\n")
+        except* ConnectionError:
+            pass  # whoever asked has gone; progress is kept
         return response
 
     def check(self, wanted: Wanted) -> None:
@@ -64,36 +77,26 @@ class Desk:
                 if name not in choice:
                     raise ValueError(f"{name!r} is none of {', '.join(sorted(choice))}")
 
-    async def work(self, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
-        """Yield a step whenever a page is done, and each walk that has ended."""
-        lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+    async def work(self, wanted: Wanted, tell: Callable[[Line], None]) -> None:
+        """Tell a step whenever a page is done, and each walk that has ended."""
         kinds = wanted.kinds or tuple(KINDS)
+        names = wanted.stores or tuple(self._reconcilers)
+
+        def watch(step: Step) -> None:
+            tell(msgspec.to_builtins(step))
 
         async def walk(reconciler: Reconciler) -> None:
-            def tell(step: object) -> None:
-                lines.put_nowait(msgspec.to_builtins(step))
-
             if wanted.job == POLL:
-                walks = await reconciler.look(kinds)
+                ended = await reconciler.look(kinds)
             else:
-                walks = await reconciler.walk(wanted.job, kinds, tell)
-            for ended in walks:
-                lines.put_nowait(_shown(ended))
+                ended = await reconciler.walk(wanted.job, kinds, watch)
+            for sweep in ended:
+                tell(_shown(sweep))
 
-        async def walk_all() -> None:
-            names = wanted.stores or tuple(self._reconcilers)
-            await asyncio.gather(*(walk(self._reconcilers[name]) for name in names))
-            lines.put_nowait(None)
-
-        work = asyncio.ensure_future(walk_all())
-        try:
-            while (line := await lines.get()) is not None:
-                yield line
-        finally:
-            work.cancel()
+        await asyncio.gather(*(walk(self._reconcilers[name]) for name in names))
 
 
-def _shown(ended: Sweep) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(ended)
+def _shown(ended: Sweep) -> Line:
+    found: Line = msgspec.to_builtins(ended)
     found["foreign"] = found.pop("alien")
     return found

@@ -198,7 +198,7 @@ def tell_ended(ended: Sweep) -> None:
     words = ", ".join(f"{n} {name}" for name, n in Counter(found).items() if n)
     drifted = ended.job != BACKFILL and bool(words)
     level = "WARNING" if drifted or ended.unrepaired else "INFO"
-    logger.bind(action=f"{_WORDS[ended.job]}.done", store=ended.store).log(
+    logger.bind(action=f"reconcile.{_WORDS[ended.job]}", store=ended.store).log(
         level,
         "store {}: {} {} read, {}",
         ended.store,
@@ -210,4 +210,4 @@ def tell_ended(ended: Sweep) -> None:
 
 
 _FIELDS = {drift: drift.value for drift in Drift} | {Drift.ALIEN: "alien"}
-_WORDS = {BACKFILL: "backfill", FULL: "sweep", "incremental": "poll"}
+_WORDS = {BACKFILL: "backfilled", FULL: "walked", "incremental": "looked"}
