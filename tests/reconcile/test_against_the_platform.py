@@ -58,8 +58,7 @@ async def twisted(shop: Shop, *quirks: str) -> None:
 async def walked(office: Office) -> None:
     done = "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL"
     await until(lambda: rows(office.database, done) == [(4,)], "the first full walk")
-    looked = "SELECT 1 FROM marks WHERE name = 'polled:main:customers'"
-    await until(lambda: rows(office.database, looked), "the first look")
+    await reconcile(office, "incremental")
 
 
 async def deaf(shop: Shop, plan: Any = DROP_ALL) -> None:

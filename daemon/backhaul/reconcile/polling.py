@@ -55,6 +55,7 @@ class Poll:
 
     async def newest(self, kind: Kind) -> Sweep:
         """Read the newest pages until one is known, where there is no other way."""
+        self._latest = ""
         return await self._run(kind, self._newest_pages(kind))
 
     async def _run(self, kind: Kind, pages: AsyncIterator[list[Difference]]) -> Sweep:

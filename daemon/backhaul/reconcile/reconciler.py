@@ -95,6 +95,10 @@ class Reconciler:
 
     async def look(self, kinds: Collection[str] = tuple(KINDS)) -> list[Sweep]:
         """Look for what is new, once; return what was found."""
+        async with self._busy[POLL, ""]:
+            return await self._look(kinds)
+
+    async def _look(self, kinds: Collection[str]) -> list[Sweep]:
         ended: list[Sweep] = []
         # Levels first: a product that is read has its levels read again as well.
         for name in sorted(kinds, key=lambda name: name != LEVELS.name):
