@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import machine
+from bench.backfill import backfill
 from bench.fold import fold
 from bench.ingest import ingest, ingest_folding
 from bench.results import CountsDisagreeError, Rounds, Scale
@@ -24,6 +25,7 @@ ROWS: dict[str, Row] = {
     "ingest": ingest,
     "ingest-folding": ingest_folding,
     "fold": fold,
+    "backfill": backfill,
 }
 DIRECTORY = Path("var/bench")
 

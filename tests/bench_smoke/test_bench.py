@@ -21,6 +21,7 @@ FIGURES = {
     "ingest": {"ratio to bare", "control, bare to bare", "ours, p99", "bare"},
     "ingest-folding": {"ratio to bare", "not folded at the end of the load"},
     "fold": {"ratio to plain rows", "orders folded"},
+    "backfill": {"ratio to fetching", "orders read"},
 }
 
 

@@ -25,7 +25,11 @@ LONG = os.environ.get("FAULTS") == "long"
 POINTS = 20 if LONG else 3
 PAGES = 1_000 if LONG else 8
 SEED = random.SystemRandom().randrange(1 << 30)
-ENDED = "SELECT kind FROM sweeps WHERE job = 'backfill' AND ended_at IS NOT NULL"
+ENDED = "SELECT kind FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL"
+OVERLOOKED = """
+    SELECT kind || ': overlooked ' || missed || ', ' || stale FROM sweeps
+    WHERE job = 'full' AND missed + stale > 0
+"""
 PAGE = "SELECT sum(page) FROM sweeps WHERE job = 'backfill'"
 NO_WALKS = '[jobs.reconcile_full]\nevery = "1d"\n[reconcile]\ngrace = "50ms"\n'
 
@@ -90,7 +94,7 @@ def progress(office: Office) -> int:
 
 
 def finish(office: Office) -> None:
-    """Let the reading end, and the mirror take in what was read."""
+    """Let the reading end, and a walk tell what the reading overlooked."""
     daemon = DaemonProcess(office)
     try:
         await_true(lambda: len(rows(office.database, ENDED)) == 4, "all is read", 1_800)
@@ -110,4 +114,5 @@ def unlike(state: Any, office: Office) -> list[str]:
         " GROUP BY topic, body HAVING count(*) > 1"
     )
     again = [text for (text,) in rows(office.database, doubled)]
+    again += [text for (text,) in rows(office.database, OVERLOOKED)]
     return [text for text in found if "stock move" not in text] + again

@@ -30,15 +30,16 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 
 @asynccontextmanager
-async def mirrored(shop: Shop, *quirks: str) -> AsyncIterator[Office]:
+async def mirrored(
+    shop: Shop, *quirks: str, grace: str = "1ms"
+) -> AsyncIterator[Office]:
     """Run the daemon until it has read everything and walked once."""
     access = shop.running.access
     hook = await shop.v1("POST", "/webhooks", {"address": NOBODY, "topics": TOPICS})
     secret = hook.data["secret"]
     await twisted(shop, *quirks)
-    office = Office(
-        access.public_url, access.api_key, webhook_secret=secret, more=ON_DEMAND
-    )
+    more = ON_DEMAND.replace("1ms", grace)
+    office = Office(access.public_url, access.api_key, webhook_secret=secret, more=more)
     try:
         async with running(office) as daemon:
             address = {"address": f"{daemon.public_url}/webhooks/main"}
@@ -177,6 +178,36 @@ async def test_an_hour_without_webhooks_is_made_up_for_in_one_look(shop: Shop) -
         expected = untold(await shop.state(), office.database)
         assert expected["orders"] == {"missed": 12}
         assert drift(await reconcile(office, "incremental")) == expected
+        assert await equal(shop, office) == []
+
+
+@pytest.mark.parametrize("quirks", [(), ("coarse-time",), ("bare-v1",)], ids=str)
+async def test_more_than_a_page_of_changes_is_read(
+    quirks: tuple[str, ...], shop: Shop
+) -> None:
+    await busy(shop)
+    async with mirrored(shop, *quirks) as office:
+        await deaf(shop)
+        await twisted(shop, *[quirk for quirk in quirks if quirk != "bare-v1"])
+        for number in range(230):
+            await shop.v1("POST", "/products", {"title": f"P{number}", "price": "5"})
+        await twisted(shop, *quirks)
+        found = drift(await reconcile(office, "incremental", ["products"]))
+        assert found == {"products": {"missed": 230}}
+        assert await likeness(shop, office) == []
+        assert drift(await reconcile(office, "incremental", ["products"])) == {}
+
+
+async def test_what_a_webhook_still_tells_is_no_drift(shop: Shop) -> None:
+    products = await busy(shop)
+    async with mirrored(shop, grace="1500ms") as office:
+        late = {"fault": "delay", "seconds": 0.4}
+        await deaf(shop, {"webhooks": [late]})
+        await shop.order(products[0])
+        for job in ("incremental", "full"):
+            assert drift(await reconcile(office, job, ["orders"])) == {}
+            await shop.order(products[0])
+        await reconcile(office, "incremental")
         assert await equal(shop, office) == []
 
 

@@ -251,3 +251,41 @@ async def test_rows_keep_their_bytes_even_where_they_mean_nothing(place: Place) 
         place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
         await reconciler.walk("backfill", ["orders"])
     assert len(rows(place.store.path, "SELECT body FROM inbox")) == 2
+
+
+STRANGE: dict[str, payloads.Document] = {
+    "unknown": {"total": 1},
+    "no-order": {"id": "ord_none", "updatedAt": payloads.instant(5)},
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+async def test_what_cannot_be_taken_in_is_not_called_equal(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/orders", Paged([*ORDERS, STRANGE[name]]))
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert (ended.missed, ended.unrepaired) == (len(ORDERS) + 1, 1)
+
+
+async def test_what_came_in_meanwhile_is_not_asked_for_one_by_one(
+    place: Place,
+) -> None:
+    """A new order pushes the others on; the walk is beyond the first page by then."""
+    orders = Paged(ORDERS)
+    new = payloads.order("ord_new", number=99)
+    body = payloads.envelope("orders/create", new)
+
+    async def come_in(request: Request, connection: Connection) -> None:
+        if orders.asked == [1]:
+            orders.listed = [new, *ORDERS]
+            await place.store.inbox.append(payloads.arrival(body))
+        await orders(request, connection)
+
+    place.platform.says("/orders", come_in)
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert (ended.deleted, ended.alien, ended.unrepaired) == (0, 0, 0)
+    asked = {request.path for request in place.server.requests}
+    assert asked == {"/orders"}

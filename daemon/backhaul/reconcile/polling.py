@@ -76,6 +76,7 @@ class Poll:
     async def _end(self, sweep: int) -> Sweep:
         ended = await self.sweeps.end(sweep, 0)
         if ended.found:
+            await self.repair.caught_up()
             tell_ended(ended)
         return ended
 
@@ -108,7 +109,8 @@ class Poll:
             last = max((row.updated_at for row in rows), default=since)
             self._latest = max(self._latest, last)
             ids = frozenset(row.id for row in rows)
-            if ids <= before or listing.has_more is False:
+            # A first page may be the last one again: all of it is of one moment.
+            if (ids <= before and number > 1) or listing.has_more is False:
                 return
             before = ids
             number = 1 if last > since else number + 1
