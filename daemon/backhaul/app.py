@@ -21,6 +21,8 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.refolding import Refolder
+from backhaul.parts import build_client, build_reconciler, build_rereader
 from backhaul.public import site as public_site
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
@@ -29,13 +31,8 @@ from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
 from backhaul.reconcile.guardian import Guardian
 from backhaul.reconcile.keyring import Keyring
-from backhaul.reconcile.reconciler import Reconciler
-from backhaul.reconcile.repairing import Repair
-from backhaul.reconcile.rereading import Rereader
 from backhaul.schedule import Schedule
-from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.requests import Dialect
-from backhaul.shop.transport import Limits, Transport
 from backhaul.store.opening import open_store, sole_writer
 
 if TYPE_CHECKING:
@@ -46,14 +43,17 @@ if TYPE_CHECKING:
         Callable,
         Coroutine,
         Iterable,
-        Mapping,
     )
 
     import httpx
     from aiohttp import web
 
     from backhaul.core.clock import Clock
+    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.reconcile.rereading import Rereader
     from backhaul.settings import Settings
+    from backhaul.shop.client import ShopClient, StoreFacts
+    from backhaul.shop.transport import Transport
     from backhaul.store.sqlite.database import SqliteStore
 
 STOP_SECONDS = 20.0
@@ -172,7 +172,7 @@ class Daemon:
         self._schedule_jobs()
         async with (
             self._tasks(store, drain),
-            self._listeners(routes, public, admin),
+            self._listeners(store, routes, public, admin),
         ):
             self.ready.set()
             logger.bind(action="daemon.started").info(
@@ -347,13 +347,20 @@ class Daemon:
         for rereader in self._rereaders:
             rereader.release()
 
+    def _refolder(self, store: SqliteStore) -> Refolder:
+        return Refolder(store.refolds, self._facts, self._folded, self._doubted)
+
     def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
         client = self._shops[name].client
         return build_rereader(name, store, client, drain, self._clock, self._chance)
 
     @contextlib.asynccontextmanager
     async def _listeners(
-        self, routes: list[web.RouteDef], public: socket.socket, admin: socket.socket
+        self,
+        store: SqliteStore,
+        routes: list[web.RouteDef],
+        public: socket.socket,
+        admin: socket.socket,
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
@@ -362,6 +369,7 @@ class Daemon:
         control_app = admin_site.build(self.ready.is_set, self._status)
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         control_app.router.add_routes(Desk(reconcilers).routes())
+        control_app.router.add_routes(self._refolder(store).routes())
         served = [
             (listening.Listener(public_app, limits.max_connections), public),
             (listening.Listener(admin_app), admin),
@@ -405,72 +413,3 @@ class Daemon:
     def _planned(self) -> None:
         for shop in self._shops.values():
             shop.dispatcher.wake()
-
-
-def build_client(
-    settings: Settings,
-    name: str,
-    clock: Clock,
-    http: httpx.AsyncBaseTransport | None = None,
-) -> tuple[Transport, ShopClient]:
-    """Build the way to one store's platform; the transport is to be closed."""
-    shop, push = settings.stores[name], settings.push
-    limits = Limits(
-        connect_seconds=push.connect_seconds,
-        read_seconds=push.read_seconds,
-        max_response_bytes=push.max_response_bytes,
-    )
-    key = shop.api_key.get_secret_value()
-    transport = Transport(shop.base_url, key, limits, clock, http)
-    return transport, ShopClient(transport)
-
-
-def build_reconciler(
-    settings: Settings,
-    name: str,
-    store: SqliteStore,
-    client: ShopClient,
-    drain: Drain,
-    clock: Clock,
-    chance: Callable[[], float],
-    known: Mapping[str, StoreFacts],
-    asked: Callable[[], None],
-) -> Reconciler:
-    """Build what keeps one store's mirror equal to the platform."""
-
-    def facts() -> StoreFacts:
-        return known.get(name, StoreFacts())
-
-    repair = Repair(
-        name,
-        store.look,
-        store.inbox,
-        lambda: facts().currency,
-        drain.wake,
-        drain.caught_up,
-    )
-    return Reconciler(
-        client,
-        repair,
-        store.sweeps,
-        store.rereads,
-        store.marks,
-        clock,
-        chance,
-        facts,
-        asked,
-        settings.reconcile,
-    )
-
-
-def build_rereader(
-    name: str,
-    store: SqliteStore,
-    client: ShopClient,
-    drain: Drain,
-    clock: Clock,
-    chance: Callable[[], float],
-) -> Rereader:
-    """Build what reads one store's objects in doubt again."""
-    inbox, rereads = store.inbox, store.rereads
-    return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)

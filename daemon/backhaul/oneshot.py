@@ -7,9 +7,9 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from backhaul.app import build_client, build_reconciler, build_rereader
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
+from backhaul.parts import build_client, build_reconciler, build_rereader
 from backhaul.reconcile.acquaintance import acquaint
 from backhaul.reconcile.desk import Desk
 from backhaul.reconcile.rehearsing import Rehearsal

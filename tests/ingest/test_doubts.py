@@ -225,6 +225,16 @@ async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
     assert await store.rereads.next_due("main") is not None
 
 
+async def test_it_rests_even_where_the_row_still_stands(store: SqliteStore) -> None:
+    """Else a clock that was put back would have it read without end."""
+    await arrive(store, order("a"), order("b"))
+    (row,) = await store.rereads.next("main", 9)
+    await arrive(store, read("orders/reread", payloads.order(note="c"), at=20))
+    await store.rereads.done(row)
+    assert await asked(store) == []
+    assert await store.rereads.next_due("main") is not None
+
+
 async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) -> None:
     await arrive(store, order("a"))
     for topic in ("orders/gone", "orders/reread"):

@@ -4,62 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
 
-from backhaul.ingest.drain import Drain
-from backhaul.reconcile.reconciler import Reconciler
-from backhaul.reconcile.repairing import Repair
-from backhaul.settings import Reconcile
-from backhaul.shop.client import StoreFacts
+from reconcile.conftest import reconciling
 from support import payloads
 from support.databases import locked, rows
 from support.push_server import Connection, Request, document, message, problem
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from reconcile.conftest import Place
     from support.push_scene import Answer
-
-FACTS = StoreFacts(payloads.STORE_ID, "INR")
-
-
-@asynccontextmanager
-async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
-    """Run the folding beside a reconciler."""
-    drain = Drain(place.store.inbox, place.clock, {"main": FACTS}, lambda: None)
-    repair = Repair(
-        "main",
-        place.store.look,
-        place.store.inbox,
-        lambda: "INR",
-        drain.wake,
-        drain.caught_up,
-    )
-    folding = asyncio.ensure_future(drain.run())
-    try:
-        yield Reconciler(
-            place.client,
-            repair,
-            place.store.sweeps,
-            place.store.rereads,
-            place.store.marks,
-            place.clock,
-            lambda: 0.5,
-            lambda: FACTS,
-            lambda: None,
-            Reconcile(),
-        )
-        await drain.caught_up()
-    finally:
-        folding.cancel()
-        with suppress(asyncio.CancelledError):
-            await folding
 
 
 async def backfill(place: Place) -> None:

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from backhaul.store.contract import MatchReader, RecordOutcome, WaitingRecord
+    from backhaul.store.contract import (
+        MatchOne,
+        MatchReader,
+        RecordOutcome,
+        WaitingRecord,
+    )
     from backhaul.store.sqlite.database import SqliteStore
 
 WAIT_SECONDS = 600.0
@@ -103,24 +108,34 @@ async def test_record_cursor_and_command_are_one(
     ]
 
 
-async def test_failing_matcher_undoes_records_cursor_and_commands(
+async def test_a_record_that_cannot_be_matched_is_set_aside_and_the_rest_goes_on(
     store: SqliteStore, matcher: Matcher
 ) -> None:
+    """Whatever it does: what it half did is undone, and nobody else is kept."""
     await know(store, payloads.order())
-    await accept(store, matcher, cursor="before")
+    failing = failing_on("second", matcher)
+    batch = [shipped("first"), shipped("second"), shipped("third")]
+    done = await store.records.accept("courier", "main", batch, "after", failing)
+    reason = "cannot be matched: ZeroDivisionError: of second"
+    assert [outcome.state for outcome in done] == [
+        "accepted",
+        "quarantined",
+        "accepted",
+    ]
+    assert [row[0::2] for row in quarantined(store)] == [("second", reason)]
+    assert await store.records.cursor("courier") == "after"
+    again = await accept(store, matcher, shipped("second"))
+    assert [state for state, _ in again] == ["accepted"]
+    assert count(store.path, "commands") == 3
 
+
+def failing_on(key: str, matcher: Matcher) -> MatchOne:
     def match(record: WaitingRecord, mirror: MatchReader) -> Matched | Unmatched:
-        if record.key == "second":
-            raise ZeroDivisionError
+        if record.key == key:
+            raise ZeroDivisionError(f"of {key}")
         return matcher(record, mirror)
 
-    batch = [shipped("first"), shipped("second"), shipped("third")]
-    with pytest.raises(ZeroDivisionError):
-        await store.records.accept("courier", "main", batch, "after", match)
-    assert await store.records.cursor("courier") == "before"
-    assert [count(store.path, table) for table in ("records", "commands")] == [0, 0]
-    done = await accept(store, matcher, *batch, cursor="after")
-    assert [state for state, _ in done] == ["accepted"] * 3
+    return match
 
 
 async def test_record_that_comes_again_is_one_command(
@@ -218,17 +233,18 @@ async def test_waiting_record_rests_between_two_looks(
     assert len(await store.records.match(matcher, 9)) == 3
 
 
-async def test_failing_matcher_leaves_the_waiting_waiting(
+async def test_a_waiting_record_that_cannot_be_matched_is_set_aside_too(
     store: SqliteStore, matcher: Matcher
 ) -> None:
-    await accept(store, matcher, shipped())
-
-    def fail(*_: object) -> Unmatched:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await store.records.match(fail, 9)
-    assert len(await store.records.match(matcher, 9)) == 1
+    """Else it would end the program at each of its starts."""
+    await accept(store, matcher, shipped("first"), shipped("second"))
+    await know(store, payloads.order())
+    done = await store.records.match(failing_on("first", matcher), 9)
+    assert {outcome.record.key: outcome.state for outcome in done} == {
+        "first": "quarantined",
+        "second": "accepted",
+    }
+    assert await store.records.match(matcher, 9) == []
 
 
 async def test_record_that_waited_too_long_is_set_aside(

@@ -100,13 +100,21 @@ async def test_a_broken_statement_fails_alone(writer: Writer, path: Path) -> Non
     assert rows(path, MARKS) == [("a",)]
 
 
-async def test_a_row_that_cannot_be_written_does_not_stop_the_writer(
-    writer: Writer, path: Path
+@pytest.mark.parametrize("bad", ["\ud800", [1], 2**70], ids=repr)
+async def test_a_row_that_cannot_be_written_fails_alone(
+    bad: object, writer: Writer, path: Path
 ) -> None:
-    broken = writer.append(("main", "delivery", "\ud800", "", b"", b""))
-    with pytest.raises((Busy, UnicodeEncodeError)):
-        await asyncio.wait_for(broken, 5)
-    assert await asyncio.wait_for(writer.append(row(1)), 5) == 1
+    broken: tuple[object, ...] = ("main", "delivery", bad, "", b"", b"")
+    with locked(path):  # so that all of it is one round
+        given = [writer.append(row) for row in (row(1), broken, row(2))]
+        marked = writer.urgent(mark("a"))
+        await asyncio.sleep(0)
+    first, failed, second = await asyncio.gather(*given, return_exceptions=True)
+    assert (first, second) == (1, 2)
+    assert isinstance(failed, Exception)
+    assert not isinstance(failed, Busy)
+    assert await marked == "a"
+    assert rows(path, "SELECT id, body FROM inbox") == [(1, b"1"), (2, b"2")]
 
 
 async def test_what_was_answered_is_in_the_file(writer: Writer, path: Path) -> None:

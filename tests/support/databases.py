@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.folding import fold_one
 from backhaul.store.opening import open_store
+from backhaul.store.sqlite.dumping import MIRROR
 from support.payloads import STORE_ID, arrival
 
 if TYPE_CHECKING:
@@ -18,24 +19,6 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
-
-MIRROR = {
-    "products": "store, id, handle, title, status, external_id, updated_at,"
-    " deleted_at, document",
-    "variants": "store, id, product_id, sku, barcode, title, price_minor, currency,"
-    " updated_at",
-    "inventory_levels": "store, product_id, variant_id, stock, updated_at",
-    "stock_ledger": "store, product_id, variant_id, adjustment, stock_after, reason,"
-    " cause, adjustment_id, at",
-    "orders": "store, id, number, name, external_id, awaiting_confirmation, status,"
-    " financial_status, fulfillment_status, placed_at, cancelled_at, total_minor,"
-    " currency, customer_id, updated_at, document",
-    "order_items": "store, id, order_id, product_id, variant_id, sku, title, quantity,"
-    " fulfilled_quantity, unit_price_minor",
-    "shipments": "store, id, order_id, tracking_company, tracking_number, shipped_at",
-    "customers": "store, id, name, email, phone, updated_at, document",
-}
-"""What the mirror says; how and when a row came there is left out."""
 
 Row = tuple[Any, ...]
 

@@ -9,6 +9,7 @@ from backhaul.cli import listings
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.reconciling import backfill, reconcile
+from backhaul.cli.refolding import refold
 from backhaul.cli.running import reference, run
 from backhaul.cli.status import status
 from backhaul.cli.why import why
@@ -29,6 +30,7 @@ app.command("status")(status)
 app.command("backfill")(backfill)
 app.command("reconcile")(reconcile)
 app.command("why")(why)
+listings.events.command("refold")(refold)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")

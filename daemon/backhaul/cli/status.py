@@ -59,6 +59,7 @@ def _work(counts: dict[str, Any]) -> list[tuple[str, object]]:
         ("events", f"{counts['events']}, {counts['to_fold']} to fold"),
         ("last event at", counts["last_event_at"] or "never"),
         ("mirror", f"{counts['orders']} orders, {counts['products']} products"),
+        ("in doubt", f"{counts['in_doubt']} objects, to be read again"),
         ("commands", summary or "none"),
         ("waiting records", counts["waiting_records"]),
         ("in quarantine", counts["quarantined"]),

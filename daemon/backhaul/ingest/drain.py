@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -12,13 +11,13 @@ from backhaul.errors import Busy
 from backhaul.ingest.folding import fold_one
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.shop.client import StoreFacts
     from backhaul.store.contract import (
         Folded,
-        FoldReport,
+        FoldOne,
         Inbox,
         MirrorWriter,
         StoredEvent,
@@ -43,7 +42,7 @@ class Drain:
     ) -> None:
         self._inbox = inbox
         self._clock = clock
-        self._facts = facts
+        self._fold = folding_for(facts)
         self._folded = folded
         self._doubted = doubted
         self._wake = asyncio.Event()
@@ -73,28 +72,35 @@ class Drain:
     async def _slice(self) -> bool:
         """Fold once; return whether more is waiting."""
         try:
-            report = await self._inbox.fold(self._fold_one, SLICE_SECONDS)
+            report = await self._inbox.fold(self._fold, SLICE_SECONDS)
         except Busy as error:
             logger.bind(action="fold.busy").warning("{}", error)
             await self._clock.sleep(PAUSE_SECONDS)
             return True
-        _tell(report)
+        tell(report.problems)
         if report.folded:
             self._folded()
         if report.doubts:
             self._doubted()
         return report.more
 
-    def _fold_one(self, event: StoredEvent, mirror: MirrorWriter) -> Folded:
-        facts = self._facts.get(event.store)
-        fold = partial(fold_one, event, mirror)
-        if facts is None:
-            return fold(store_id=None, currency="")
-        return fold(store_id=facts.store_id or None, currency=facts.currency)
+
+def folding_for(facts: Mapping[str, StoreFacts]) -> FoldOne:
+    """Return the fold of an event of any store, by what is known of the store then."""
+
+    def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+        known = facts.get(event.store)
+        if known is None:
+            return fold_one(event, mirror, store_id=None, currency="")
+        store_id = known.store_id or None
+        return fold_one(event, mirror, store_id=store_id, currency=known.currency)
+
+    return fold
 
 
-def _tell(report: FoldReport) -> None:
-    for event, folded in report.problems:
+def tell(problems: Iterable[tuple[int, Folded]]) -> None:
+    """Log what could not be folded."""
+    for event, folded in problems:
         logger.bind(action=f"fold.{folded.state}", event=event).warning(
             "event {} ({}): {}", event, folded.topic, folded.detail
         )

@@ -80,7 +80,7 @@ class MirrorWriter(Protocol):
     """The mirror inside one transaction."""
 
     def first_sight(self, digest: bytes, event: int) -> bool:
-        """Remember a delivery's digest; False when it was seen before."""
+        """Remember a delivery's digest; False when another event had it before."""
         ...
 
     def held(self, kind: str, store: str, object_id: str) -> Version | None:

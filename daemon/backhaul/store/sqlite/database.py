@@ -9,6 +9,7 @@ from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
+from backhaul.store.sqlite.refolding import SqliteRefolds
 from backhaul.store.sqlite.rereads import SqliteRereads
 from backhaul.store.sqlite.sweeps import SqliteSweeps
 from backhaul.store.sqlite.writer import Writer
@@ -29,6 +30,7 @@ class SqliteStore:
         self.records = SqliteRecords(self._writer, clock)
         self.commands = SqliteCommands(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
+        self.refolds = SqliteRefolds(self._writer, clock)
         self.rereads = SqliteRereads(self._writer, clock)
         self.sweeps = SqliteSweeps(self._writer, clock)
         self.look = SqliteLook(path)

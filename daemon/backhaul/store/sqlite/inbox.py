@@ -101,7 +101,7 @@ def _fold_slice(
             raise
         # Once more, one by one: only the event that cannot be folded is set aside.
         connection.execute("ROLLBACK TO slice")
-        outcomes = [(e.id, _isolated(connection, fold_one, e, mirror)) for e in events]
+        outcomes = [(e.id, isolated(connection, fold_one, e, mirror)) for e in events]
     connection.execute("RELEASE slice")
     if outcomes:
         _record(connection, outcomes, mirror.now)
@@ -110,12 +110,13 @@ def _fold_slice(
     return FoldReport(len(outcomes), more, problems, mirror.doubts)
 
 
-def _isolated(
+def isolated(
     connection: sqlite3.Connection,
     fold_one: FoldOne,
     event: StoredEvent,
     mirror: MirrorTransaction,
 ) -> Folded:
+    """Fold one event so that its failure undoes its own work only."""
     connection.execute("SAVEPOINT event")
     try:
         folded = fold_one(event, mirror)

@@ -92,11 +92,16 @@ class MirrorTransaction:
         ).fetchone()
 
     def first_sight(self, digest: bytes, event: int) -> bool:
-        """Remember a delivery's digest; False when it was seen before."""
+        """Remember a delivery's digest; False when another event had it before."""
         cursor = self._connection.execute(
             "INSERT OR IGNORE INTO seen (digest, id) VALUES (?, ?)", (digest, event)
         )
-        return cursor.rowcount == 1
+        if cursor.rowcount == 1:
+            return True
+        (first,) = self._connection.execute(
+            "SELECT id FROM seen WHERE digest = ?", (digest,)
+        ).fetchone()
+        return bool(first == event)
 
     def held(self, kind: str, store: str, object_id: str) -> Version | None:
         """Return the version the mirror holds of `product`, `order` or `customer`."""

@@ -11,10 +11,13 @@ from backhaul.store.contract import (
     Matched,
     QuarantinedRow,
     RecordOutcome,
+    Unmatched,
     WaitingRecord,
 )
 from backhaul.store.sqlite.commands import plan
+from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.mirror_reading import MirrorReader
+from backhaul.store.sqlite.quarantine import set_aside
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import MatchOne, NewRecord, Unmatched
+    from backhaul.store.contract import MatchOne, NewRecord
     from backhaul.store.sqlite.writer import Writer
 
 SHORTEST_REST = timedelta(milliseconds=50)
@@ -221,6 +224,26 @@ def _match(
     now: str,
     match_one: MatchOne,
 ) -> RecordOutcome:
+    """Match one record; one that cannot even be tried is set aside, not in the way."""
+    connection.execute("SAVEPOINT record")
+    try:
+        outcome = _try_match(connection, record, now, match_one)
+    except Exception as error:
+        if concerns_the_file(error):
+            raise
+        connection.execute("ROLLBACK TO record")
+        reason = f"cannot be matched: {type(error).__name__}: {error}"
+        outcome = _keep(connection, record, Unmatched(reason, final=True), now)
+    connection.execute("RELEASE record")
+    return outcome
+
+
+def _try_match(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    now: str,
+    match_one: MatchOne,
+) -> RecordOutcome:
     found = match_one(record, MirrorReader(connection))
     if isinstance(found, Matched):
         command = found.command
@@ -263,28 +286,4 @@ def _conclude(
     connection.execute(
         "UPDATE records SET state = ?, reason = ?, command_id = ? WHERE id = ?",
         (state, reason, command_id, record.id),
-    )
-
-
-def set_aside(
-    connection: sqlite3.Connection,
-    source: str,
-    name: str,
-    key: str,
-    raw: str,
-    reason: str,
-    locator: str,
-    now: str,
-) -> None:
-    """Put a row into quarantine; one that was retried is open again."""
-    connection.execute(
-        """
-        INSERT INTO quarantine (source, name, key, raw, reason, locator, at)
-        VALUES (?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (source, name, key) DO UPDATE SET
-            state = 'open', raw = excluded.raw, reason = excluded.reason,
-            locator = excluded.locator, at = excluded.at, reported = 0
-        WHERE state = 'retried'
-        """,
-        (source, name, key, raw, reason, locator, now),
     )

@@ -18,7 +18,9 @@ _ASK = """
     INSERT INTO rereads (store, kind, object_id, reason, event, asked_at, due_at)
     VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (store, kind, object_id)
-    DO UPDATE SET asks = asks + 1, reason = excluded.reason, event = excluded.event
+    DO UPDATE SET asks = asks + 1, reason = excluded.reason, event = excluded.event,
+        due_at = CASE WHEN excluded.due_at > excluded.asked_at
+                      THEN max(due_at, excluded.due_at) ELSE due_at END
 """
 _DUE = """
     SELECT store, kind, object_id, reason, asked_at, asks, failures FROM rereads
@@ -139,10 +141,7 @@ class SqliteRereads:
         return await self._writer.urgent(unit)
 
     async def done(self, reread: Reread) -> None:
-        """Remove the row, unless it was asked for again since `next` returned it.
-
-        One that was is due at once: what was read may be older than the newer doubt.
-        """
+        """Remove the row, unless it was asked for again since `next` returned it."""
         key = (reread.store, reread.kind, reread.object_id)
 
         def unit(connection: sqlite3.Connection) -> None:
@@ -151,7 +150,7 @@ class SqliteRereads:
                 (*key, reread.asks),
             )
             connection.execute(
-                f"UPDATE rereads SET due_at = asked_at, failures = 0 WHERE {_OBJECT}",  # noqa: S608 - constants
+                f"UPDATE rereads SET failures = 0 WHERE {_OBJECT}",  # noqa: S608 - constants
                 key,
             )
 

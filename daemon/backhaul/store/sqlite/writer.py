@@ -185,8 +185,8 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             results: list[Any] = []
             if work.appends.rows:
-                results += self._append_batch(connection, work.appends.rows)
-            results += [_run(connection, job) for job in work.jobs]
+                results += self._append(connection, work.appends.rows)
+            results += [_run(connection, job.unit) for job in work.jobs]
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - handed to whoever waits
             if connection.in_transaction:
@@ -197,16 +197,28 @@ class Writer:
             return [_Failure(told)] * len(futures)
         return results
 
+    def _append(self, connection: sqlite3.Connection, rows: list[Row]) -> list[Any]:
+        """Append the batch, or else row by row: one that cannot be kept fails alone."""
+
+        def unit(batch: list[Row]) -> Unit[list[int]]:
+            return lambda connection: list(self._append_batch(connection, batch))
+
+        ids = _run(connection, unit(rows))
+        if not isinstance(ids, _Failure):
+            return ids
+        alone = [_run(connection, unit([row])) for row in rows]
+        return [one if isinstance(one, _Failure) else one[0] for one in alone]
+
     def _publish(self, work: _Round, results: list[Any]) -> None:
         if results and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._finish, work.futures(), results)
 
 
-def _run(connection: sqlite3.Connection, job: _Job[Any]) -> object:
+def _run(connection: sqlite3.Connection, unit: Unit[T]) -> T | _Failure:
     """Run one unit so that its failure undoes its own work only."""
     connection.execute("SAVEPOINT unit")
     try:
-        value: object = job.unit(connection)
+        value = unit(connection)
     except Exception as error:
         if connections.concerns_the_file(error):
             raise

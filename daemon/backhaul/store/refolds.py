@@ -1,0 +1,52 @@
+"""What is asked of a store to fold again what it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from backhaul.store.contract import Folded, FoldOne
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which stored events to fold again: all, or those to which everything applies.
+
+    `since` is when they arrived at the earliest.
+    """
+
+    ids: tuple[int, ...] = ()
+    state: str | None = None
+    since: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefoldReport:
+    """One slice of folding again; `last` is the event to go on after, None at the end.
+
+    `states` holds what became of each event now.
+    """
+
+    last: int | None
+    states: tuple[str, ...]
+    problems: tuple[tuple[int, Folded], ...]
+    doubts: int
+
+
+class Refolds(Protocol):
+    """Events that were folded before, to be folded again."""
+
+    async def refold(
+        self,
+        fold_one: FoldOne,
+        selection: Selection,
+        after: int,
+        slice_seconds: float,
+    ) -> RefoldReport:
+        """Fold stored events with higher ids again. What is not folded yet waits.
+
+        An event that changes nothing now keeps what was said of it; quarantine is left
+        by one that can be folded. Bodies that were erased are passed over.
+        """
+        ...

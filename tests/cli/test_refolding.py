@@ -1,0 +1,76 @@
+"""`backhaul events refold`, by the running daemon and without one."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.store.opening import sole_writer
+from support.daemon import backhaul, connected_process, in_process
+from support.databases import count, rows
+from support.shopping import buy
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import DaemonProcess, Office
+    from support.reference import ReferenceProcess
+
+QUARANTINED = "SELECT count(*) FROM event_outcomes WHERE state = 'quarantined'"
+
+
+@pytest.fixture(scope="module")
+def daemon(platform: ReferenceProcess) -> Iterator[DaemonProcess]:
+    order = buy(platform)
+    with connected_process(platform) as started:
+        database = started.office.database
+        query = "SELECT 1 FROM orders WHERE id = ?"
+        await_true(lambda: rows(database, query, order["id"]), "the order")
+        yield started
+
+
+def set_aside(office: Office) -> int:
+    """Forget an order and say of its events that they could not be used."""
+    with closing(sqlite3.connect(office.database, isolation_level=None)) as found:
+        found.execute("DELETE FROM orders")
+        done = found.execute(
+            "UPDATE event_outcomes SET state = 'quarantined' WHERE kind = 'order'"
+        )
+        return done.rowcount
+
+
+def test_the_running_daemon_folds_again_and_so_does_the_command_alone(
+    daemon: DaemonProcess,
+) -> None:
+    office = daemon.office
+    for daemon_runs in (True, False):
+        moved = set_aside(office)
+        refold = ("events", "refold", "--state", "quarantined", "--json")
+        done = backhaul(*refold, config=office.config).json()
+        assert sum(done.values()) == moved > 0
+        assert count(office.database, "orders") > 0
+        assert rows(office.database, QUARANTINED) == [(0,)]
+        if daemon_runs:
+            assert daemon.terminate() == 0
+
+
+def test_it_wants_to_know_which(daemon: DaemonProcess) -> None:
+    config = daemon.office.config
+    for given in ((), ("--all", "--state", "stale"), ("--since", "yesterday")):
+        said = in_process("events", "refold", *given, config=config)
+        assert said.code == 2, said.out
+    told = in_process("events", "refold", "999999", config=config)
+    assert told.out == "folded again: no event is like that\n"
+
+
+def test_a_daemon_that_cannot_be_reached_is_not_worked_beside(
+    daemon: DaemonProcess,
+) -> None:
+    office = daemon.office
+    with sole_writer(office.folder / "state"):
+        said = in_process("events", "refold", "--all", config=office.config)
+    assert said.code == 75

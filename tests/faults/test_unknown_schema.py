@@ -1,0 +1,178 @@
+"""A schema nobody told us of harms no event but those that cannot be understood."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support import payloads
+from support.databases import rows, started_store, take
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.payloads import Document
+
+LONG = os.environ.get("FAULTS") == "long"
+BATCH = 25
+EXAMPLES = 400 if LONG else 20
+"""Of `BATCH` cases each: 10,000 cases in the long form, 500 in the short one."""
+_NUMBERS = count(1)
+
+SAMPLES: dict[str, Callable[[str], Document]] = {
+    "orders/create": payloads.order,
+    "orders/updated": lambda id_: payloads.order(id_, changes={"status": {}}),
+    "orders/fulfilled": lambda id_: payloads.order(id_, shipment=payloads.shipment()),
+    "orders/cancelled": lambda id_: payloads.order(id_, trigger="CANCEL"),
+    "products/create": lambda id_: payloads.product(id_, variants=[]),
+    "products/update": lambda id_: payloads.product(
+        id_, variants=[payloads.variant(f"var_of_{id_}")]
+    ),
+    "products/delete": payloads.deletion,
+    "inventory/level_update": lambda id_: payloads.stock_change(
+        productId=id_, adjustment_id=f"adj_{id_}"
+    ),
+    "customers/create": payloads.customer,
+}
+OURS = {
+    "inventory/level_update": ("levels", "updatedAt", "productId"),
+    "products/delete": ("id", "deletedAt"),
+    "orders/create": ("id", "updatedAt", "items", "status", "financialStatus"),
+    "products/update": ("id", "updatedAt", "title", "variants"),
+    "customers/create": ("id", "updatedAt"),
+}
+"""Members without which an event cannot be used, whatever else it holds."""
+WRONG: st.SearchStrategy[object] = st.sampled_from(
+    [None, 7, 1.5, True, {"a": 1}, [[]], [None]]
+)
+"""Right for none of these members."""
+NULLABLE = {
+    "orders/create": ("number", "name", "externalId", "customer", "cancellation"),
+    "products/update": ("handle", "externalId"),
+    "customers/create": ("name", "email", "phone"),
+}
+STATUSES = ("status", "financialStatus", "fulfillmentStatus")
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+NEW_MEMBERS = st.dictionaries(
+    TEXT.map(lambda name: f"new{name}"), ANYTHING, min_size=1, max_size=3
+)
+
+Case = tuple[str, bytes]
+"""What must become of a delivery, and the delivery."""
+
+
+@st.composite
+def enlarged(draw: st.DrawFn) -> Case:
+    """Members that are new, at the top and further down: kept as they are."""
+    topic = draw(st.sampled_from(sorted(SAMPLES)))
+    document = SAMPLES[topic](f"x_{next(_NUMBERS)}") | draw(NEW_MEMBERS)
+    for name in ("items", "variants", "levels"):
+        for row in document.get(name, ()):
+            row.update(draw(NEW_MEMBERS))
+    return "folded", payloads.envelope(topic, document)
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> Case:
+    """A member that we need, missing or of another type."""
+    topic = draw(st.sampled_from(sorted(OURS)))
+    name = draw(st.sampled_from(OURS[topic]))
+    document = SAMPLES[topic](f"x_{next(_NUMBERS)}")
+    if draw(st.booleans()):
+        del document[name]
+    else:
+        document[name] = draw(WRONG)
+    # A product may have no variants, and says so by leaving them out.
+    optional = topic == "products/update" and name == "variants"
+    state = "folded" if optional and name not in document else "quarantined"
+    return state, payloads.envelope(topic, document)
+
+
+@st.composite
+def emptied(draw: st.DrawFn) -> Case:
+    """Null, or nothing, where there may be nothing."""
+    topic = draw(st.sampled_from(sorted(NULLABLE)))
+    document = SAMPLES[topic](f"x_{next(_NUMBERS)}")
+    for name in draw(st.sets(st.sampled_from(NULLABLE[topic]), min_size=1)):
+        document[name] = None
+        if draw(st.booleans()):
+            del document[name]
+    return "folded", payloads.envelope(topic, document)
+
+
+@st.composite
+def worded(draw: st.DrawFn) -> Case:
+    """Statuses that are new: any word is one."""
+    document = SAMPLES["orders/create"](f"x_{next(_NUMBERS)}")
+    for name in draw(st.sets(st.sampled_from(STATUSES), min_size=1)):
+        document[name] = draw(TEXT)
+    return "folded", payloads.envelope("orders/create", document)
+
+
+@st.composite
+def unknown(draw: st.DrawFn) -> Case:
+    """Topics that are new."""
+    topic = draw(TEXT.filter(lambda text: text not in SAMPLES))
+    return "unhandled", payloads.envelope(topic, draw(NEW_MEMBERS))
+
+
+CASES = st.one_of(enlarged(), broken(), emptied(), worded(), unknown())
+
+
+async def check(folder: Path, cases: list[Case]) -> None:
+    async with started_store(folder / "b.db") as store:
+        await take(store, *(body for _, body in cases))
+    query = "SELECT state, body FROM events ORDER BY id"
+    found = rows(folder / "b.db", query)
+    assert found == cases
+    kept = rows(folder / "b.db", "SELECT raw FROM quarantine ORDER BY id")
+    assert [raw for (raw,) in kept] == [
+        body for state, body in cases if state == "quarantined"
+    ]
+    _check_documents(folder / "b.db", cases)
+
+
+def _check_documents(database: Path, cases: list[Case]) -> None:
+    query = "SELECT id, document FROM orders UNION SELECT id, document FROM customers"
+    documents = {id_: json.loads(text) for id_, text in rows(database, query)}
+    for state, body in cases:
+        data = json.loads(body).get("data", {})
+        if state == "folded" and data.get("id") in documents:
+            told = {name: data[name] for name in data if name.startswith("new")}
+            assert told.items() <= documents[data["id"]].items()
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3_600 if LONG else 120)
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
+)
+@given(cases=st.lists(CASES, min_size=BATCH, max_size=BATCH))
+async def test_only_what_cannot_be_understood_is_set_aside(
+    cases: list[Case], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await check(tmp_path_factory.mktemp("schema"), cases)

@@ -1,0 +1,183 @@
+"""Every stored event can be folded again, and again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.ingest.folding import fold_one
+from backhaul.ingest.refolding import Refolder
+from backhaul.shop.client import StoreFacts
+from backhaul.store.refolds import Selection
+from backhaul.store.sqlite.dumping import dump
+from support import payloads
+from support.captured import captured
+from support.databases import append, count, fold_all, rows, states, take
+from support.payloads import STORE_ID, envelope, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.sqlite.database import SqliteStore
+
+ALL = Selection()
+
+
+def refolder(store: SqliteStore, told: list[str] | None = None) -> Refolder:
+    calls: list[str] = [] if told is None else told
+    facts = {"main": StoreFacts(STORE_ID, "INR")}
+    return Refolder(
+        store.refolds,
+        facts,
+        lambda: calls.append("folded"),
+        lambda: calls.append("doubted"),
+    )
+
+
+def outcomes(path: Path) -> list[Any]:
+    return rows(path, "SELECT * FROM event_outcomes ORDER BY id")
+
+
+@pytest.fixture(scope="module")
+def bodies() -> tuple[bytes, ...]:
+    return captured().bodies
+
+
+async def test_folding_everything_again_changes_nothing(
+    bodies: tuple[bytes, ...], store: SqliteStore
+) -> None:
+    await append(store, [*bodies, *bodies[:9]])
+
+    def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+        return fold_one(event, mirror, store_id=None, currency="INR")
+
+    while (await store.inbox.fold(fold, 1.0)).more:
+        pass
+    before, told = list(dump(store.path)), outcomes(store.path)
+    changes = count(store.path, "changes")
+    again = Refolder(
+        store.refolds, {"main": StoreFacts("", "INR")}, lambda: None, lambda: None
+    )
+    for _ in range(2):
+        done = await again.refold(ALL)
+        assert sum(done.values()) == len(told) == len(bodies) + 9
+        assert set(done) <= {"duplicate", "stale"}
+        assert list(dump(store.path)) == before
+        assert [row[:6] for row in outcomes(store.path)] == [row[:6] for row in told]
+        assert count(store.path, "changes") == changes
+
+
+def quarantine(store: SqliteStore) -> list[Any]:
+    return rows(store.path, "SELECT key, state FROM quarantine ORDER BY id")
+
+
+async def failing_at_first(store: SqliteStore, *bodies: bytes) -> None:
+    """Fold with a program that has a bug: everything is set aside."""
+
+    def fold(_: StoredEvent, __: MirrorWriter) -> Folded:
+        raise ZeroDivisionError
+
+    await append(store, bodies)
+    await store.inbox.fold(fold, 1.0)
+    assert set(states(store.path)) == {"quarantined"}
+
+
+async def test_what_can_be_folded_now_leaves_quarantine(store: SqliteStore) -> None:
+    good, bad = envelope("orders/create", payloads.order()), b"no JSON"
+    await failing_at_first(store, good, bad)
+    done = await refolder(store).refold(Selection(state="quarantined"))
+    assert done == {"folded": 1, "quarantined": 1}
+    assert states(store.path) == ["folded", "quarantined"]
+    assert quarantine(store) == [("1", "retried"), ("2", "open")]
+    assert count(store.path, "orders") == 1
+    ((reason,),) = rows(store.path, "SELECT detail FROM event_outcomes WHERE id = 2")
+    assert "JSON" in reason
+    assert await refolder(store).refold(Selection(state="quarantined")) == {
+        "quarantined": 1
+    }
+
+
+async def test_a_delivery_set_aside_is_no_duplicate_of_itself(
+    store: SqliteStore,
+) -> None:
+    """Its digest was seen before it could not be used; its repetition is one."""
+    broken = envelope("orders/create", payloads.order(items=None))
+    await take(store, broken, broken)
+    assert states(store.path) == ["quarantined", "duplicate"]
+    assert await refolder(store).refold(ALL) == {"quarantined": 1, "duplicate": 1}
+    assert states(store.path) == ["quarantined", "duplicate"]
+
+
+async def test_only_what_is_selected_is_folded_again(store: SqliteStore) -> None:
+    bodies = [envelope("orders/create", payloads.order(f"ord_{n}")) for n in range(6)]
+    await failing_at_first(store, *bodies)
+    late = read("orders/read", payloads.order("ord_9"), at=59)
+    await store.inbox.append(late)
+    await fold_all(store)
+    done = refolder(store)
+    assert await done.refold(Selection(ids=(2, 4, 99))) == {"folded": 2}
+    assert count(store.path, "orders") == 3
+    assert await done.refold(Selection(since=payloads.instant(59))) == {"duplicate": 1}
+    assert await done.refold(Selection((1, 2), "quarantined")) == {"folded": 1}
+    assert await done.refold(Selection(state="waiting")) == {}
+
+
+async def test_what_is_not_folded_yet_is_left_to_its_turn(store: SqliteStore) -> None:
+    await append(store, [envelope("orders/create", payloads.order())])
+    assert await refolder(store).refold(ALL) == {}
+    await fold_all(store)
+    assert states(store.path) == ["folded"]
+
+
+async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> None:
+    await take(
+        store, *(envelope("orders/create", payloads.order(f"o{n}")) for n in "ab")
+    )
+
+    def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+        if event.id == 1:
+            mirror.note_change("main", "order", "half", "done", 1)
+            raise ZeroDivisionError
+        return _fold(event, mirror)
+
+    report = await store.refolds.refold(fold, ALL, 0, 1.0)
+    assert report.last is None
+    assert report.states == ("quarantined", "duplicate")
+    assert quarantine(store) == [("1", "open")]
+    assert rows(store.path, "SELECT 1 FROM changes WHERE object_id = 'half'") == []
+
+
+async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
+    bodies = [envelope("orders/create", payloads.order(f"o{n}")) for n in range(200)]
+    await take(store, *bodies)
+    first = await store.refolds.refold(_fold, ALL, 0, 0.0)
+    assert first.last == 1
+    assert len(first.states) == 1
+    assert await refolder(store).refold(ALL) == {"duplicate": 200}
+
+
+def _fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    return fold_one(event, mirror, store_id=STORE_ID, currency="INR")
+
+
+async def test_what_was_erased_is_passed_over(store: SqliteStore) -> None:
+    await take(store, envelope("orders/create", payloads.order()))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute("UPDATE inbox SET body = x''")
+    assert await refolder(store).refold(ALL) == {}
+    assert states(store.path) == ["folded"]
+
+
+async def test_doubts_are_told(store: SqliteStore) -> None:
+    ties = [payloads.order(note=note) for note in "ab"]
+    bodies = [envelope("orders/updated", tie, sequence=0) for tie in ties]
+    await failing_at_first(store, *bodies)
+    told: list[str] = []
+    await refolder(store, told).refold(ALL)
+    assert set(told) == {"folded", "doubted"}
+    assert json.loads(rows(store.path, "SELECT document FROM orders")[0][0])
