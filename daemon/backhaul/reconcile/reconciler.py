@@ -15,6 +15,7 @@ from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.budget import Priority
+from backhaul.core.clock import to_text
 from backhaul.errors import Busy, Unusable
 from backhaul.reconcile.absence import Absence
 from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS, SHOWN_LEVELS
@@ -144,13 +145,15 @@ class Reconciler:
     async def backfill(self) -> None:
         """Read what was never read, on from where it was stopped; then hold it all
         against the mirror, which has moved meanwhile."""
-        if await self._marks.get(f"backfill:{self._store}"):
+        mark = f"backfill:{self._store}"
+        if await self._marks.get(mark):
             return
+        began = to_text(self._clock.now())
         ended = await self._repair.look.sweeps(self._store)
         done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
-        if left := KINDS.keys() - done:
-            await self.walk(BACKFILL, left)
-            self.sweep()
+        await self.walk(BACKFILL, KINDS.keys() - done)
+        await self._marks.put(mark, began)
+        self.sweep()
 
     async def walk(
         self,
