@@ -11,7 +11,6 @@ import msgspec
 
 from backhaul.core import strict_json
 from backhaul.core.clock import normalize
-from backhaul.errors import Unusable
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
@@ -59,6 +58,23 @@ class _LevelHead(msgspec.Struct, rename="camel"):
     updated_at: str
 
 
+class _StockedVariant(msgspec.Struct):
+    id: str
+    stock: int | None = None
+
+
+class _Stocked(msgspec.Struct):
+    id: str
+    variants: list[_StockedVariant] = []
+
+
+class _ShownLevel(msgspec.Struct, rename="camel"):
+    product_id: str
+    variant_id: str
+    stock: int
+    updated_at: str
+
+
 def _object(body: bytes, _: str) -> Iterable[Row]:
     try:
         head = msgspec.json.decode(body, type=_Head)
@@ -81,13 +97,13 @@ def _shown_levels(body: bytes, read_at: str) -> Iterable[Row]:
     A product's own `updatedAt` does not move with its stock.
     """
     try:
-        product = wire.product(strict_json.decode_object(body), "")
-    except Unusable:
+        product = msgspec.json.decode(body, type=_Stocked)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return
-    for level in product.levels:
-        shown = {"productId": level.product_id, "variantId": level.variant_id}
-        shown |= {"stock": level.stock, "updatedAt": read_at}  # type: ignore[dict-item]
-        yield Row(level.variant_id, read_at, strict_json.encode(shown))
+    for variant in product.variants:
+        if variant.stock is not None:
+            level = _ShownLevel(product.id, variant.id, variant.stock, read_at)
+            yield Row(variant.id, read_at, msgspec.json.encode(level))
 
 
 def _order_digest(body: bytes, _: str) -> bytes:
