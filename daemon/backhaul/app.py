@@ -24,21 +24,26 @@ from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
+from backhaul.parts import (
+    build_client,
+    build_reconciler,
+    build_rereader,
+    webhook_secrets,
+)
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
-from backhaul.reconcile.backfill import Backfill
-from backhaul.reconcile.rereading import Rereader
+from backhaul.reconcile.desk import Desk
+from backhaul.reconcile.guardian import Guardian
+from backhaul.reconcile.keyring import Keyring
 from backhaul.schedule import Schedule
-from backhaul.shop.client import ShopClient, StoreFacts
-from backhaul.shop.members import describe
+from backhaul.shop.client import StoreFacts
 from backhaul.shop.requests import Dialect
-from backhaul.shop.transport import Limits, Transport
 from backhaul.store.opening import open_store, sole_writer
-from backhaul.upkeep.indexing import SLICE_SECONDS, Indexer
+from backhaul.upkeep.indexing import Indexer
 from backhaul.upkeep.pruning import Pruner
 
 if TYPE_CHECKING:
@@ -48,20 +53,25 @@ if TYPE_CHECKING:
         Awaitable,
         Callable,
         Coroutine,
-        Mapping,
+        Iterable,
     )
 
     import httpx
     from aiohttp import web
 
-    from backhaul.changes import Change
     from backhaul.core.clock import Clock
+    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.reconcile.rereading import Rereader
     from backhaul.settings import Settings
+    from backhaul.shop.client import ShopClient, StoreFacts
+    from backhaul.shop.transport import Transport
     from backhaul.store.sqlite.database import SqliteStore
 
 STOP_SECONDS = 20.0
 """Longest wait for sends under way once told to stop; then they are uncertain."""
 RESTART_SECONDS = 1.0
+GIVEN = "guardian"
+"""Where secrets come from that the platform gave us with a subscription."""
 SOCKET_NAME = "backhaul.sock"
 
 
@@ -72,10 +82,15 @@ class _Shop:
     transport: Transport
     client: ShopClient
     dispatcher: Dispatcher
+    reconciler: Reconciler
+    guardian: Guardian | None
 
 
 class Daemon:
-    """The whole daemon. Clock, randomness and HTTP transport can be handed in."""
+    """The whole daemon. Clock, randomness and HTTP transport can be handed in.
+
+    `hide` takes the secrets that turn up while it runs, which no log may show.
+    """
 
     def __init__(
         self,
@@ -84,13 +99,16 @@ class Daemon:
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        hide: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._settings = settings
+        self._hide = hide
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom().random
         self._http = transport
         self._stopping = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
+        self._keyrings: dict[str, Keyring] = {}
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
         self._rereaders: list[Rereader] = []
@@ -104,6 +122,11 @@ class Daemon:
     def stop(self) -> None:
         """Ask `run` to end: nothing new is sent, what is under way is finished."""
         self._stopping.set()
+
+    def look(self) -> None:
+        """Look for what is new at every store, as the scheduled job does."""
+        for shop in self._shops.values():
+            shop.reconciler.poll()
 
     @property
     def stopping(self) -> bool:
@@ -144,8 +167,11 @@ class Daemon:
         self, store: SqliteStore, public: socket.socket, admin: socket.socket
     ) -> None:
         """Start from the inside out, wait for the end, stop from the outside in."""
+        drain = Drain(
+            store.inbox, self._clock, self._facts, self._folded, self._doubted
+        )
         for name in self._settings.stores:
-            self._shops[name] = self._shop(name, store)
+            self._shops[name] = self._shop(name, store, drain)
         self._signers = Signers(store.webhook_secrets, self._clock)
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
@@ -153,10 +179,7 @@ class Daemon:
             )
         if not await self._acquaint(store):
             return
-        await self._signers.load(webhook_secrets(self._settings))
-        drain = Drain(
-            store.inbox, self._clock, self._facts, self._folded, self._doubted
-        )
+        await self._load_secrets()
         self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
@@ -176,16 +199,10 @@ class Daemon:
             await self._stopping.wait()
             logger.bind(action="daemon.stopping").info("stopping")
 
-    def _shop(self, name: str, store: SqliteStore) -> _Shop:
+    def _shop(self, name: str, store: SqliteStore, drain: Drain) -> _Shop:
         settings, push = self._settings.stores[name], self._settings.push
         key = settings.api_key.get_secret_value()
-        limits = Limits(
-            connect_seconds=push.connect_seconds,
-            read_seconds=push.read_seconds,
-            max_response_bytes=push.max_response_bytes,
-        )
-        transport = Transport(settings.base_url, key, limits, self._clock, self._http)
-        client = ShopClient(transport)
+        transport, client = build_client(self._settings, name, self._clock, self._http)
         dialect = Dialect(
             restock_field=settings.restock_field,
             tracking_company=settings.fields.tracking_company,
@@ -202,7 +219,21 @@ class Daemon:
             self._clock,
             self._chance,
         )
-        return _Shop(transport, client, dispatcher)
+        reconciler = build_reconciler(
+            self._settings,
+            name,
+            store,
+            client,
+            drain,
+            self._clock,
+            self._chance,
+            self._facts,
+            self._doubted,
+        )
+        guardian = self._guardian(name, client, transport)
+        if guardian is not None:
+            reconciler.guard = guardian.check
+        return _Shop(transport, client, dispatcher, reconciler, guardian)
 
     async def _acquaint(self, store: SqliteStore) -> bool:
         """Learn each store's facts; return False when told to stop meanwhile.
@@ -256,6 +287,25 @@ class Daemon:
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
         return Receiver(store.inbox, self._clock, self._signers, drain.wake)
 
+    async def _load_secrets(self) -> None:
+        """Accept the configured secrets, and those that the guardians were given."""
+        await self._signers.load(webhook_secrets(self._settings))
+        for name, keyring in self._keyrings.items():
+            await self._signers.admit(name, keyring.secrets(), GIVEN)
+
+    async def _admit(self, name: str, given: list[bytes]) -> None:
+        await self._signers.admit(name, given, GIVEN)
+
+    def _guardian(
+        self, name: str, client: ShopClient, transport: Transport
+    ) -> Guardian | None:
+        url = self._settings.public.url
+        if url is None:
+            return None
+        keyring = Keyring(self._settings.state_dir, name, self._hide)
+        self._keyrings[name] = keyring
+        return Guardian(name, url, client, transport, keyring, self._admit)
+
     def _schedule_jobs(self) -> None:
         self._schedule.add("prune", self._settings.jobs.prune, self._pruner.wake)
         for name, kind in JOBS.items():
@@ -263,6 +313,14 @@ class Daemon:
             for store, shop in self._shops.items():
                 opens = partial(shop.dispatcher.open, kind)
                 self._schedule.add(f"{name}:{store}", job, opens)
+        jobs = self._settings.jobs
+        for store, shop in self._shops.items():
+            reconciler = shop.reconciler
+            polled, swept = jobs.reconcile_incremental, jobs.reconcile_full
+            self._schedule.add(
+                f"reconcile_incremental:{store}", polled, reconciler.poll
+            )
+            self._schedule.add(f"reconcile_full:{store}", swept, reconciler.sweep)
 
     @contextlib.asynccontextmanager
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
@@ -274,6 +332,7 @@ class Daemon:
         loops.append(partial(self._catch_up, store, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
+        loops += [shop.reconciler.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [
@@ -304,38 +363,19 @@ class Daemon:
 
     async def _catch_up(self, store: SqliteStore, drain: Drain) -> None:
         """Bring the mirror up to date, and only then let records run out of time."""
-        if self._settings.reconcile.backfill_on_start:
-            backfills = [self._backfill(name, store, drain) for name in self._shops]
-            await asyncio.gather(*(backfill.run() for backfill in backfills))
+        shops = self._shops.values()
+        await asyncio.gather(*(shop.reconciler.filled.wait() for shop in shops))
         await drain.caught_up()
         self._matcher.release()
         for rereader in self._rereaders:
             rereader.release()
 
-    def _backfill(self, name: str, store: SqliteStore, drain: Drain) -> Backfill:
-        return Backfill(
-            name,
-            self._shops[name].client,
-            store.inbox,
-            store.marks,
-            self._clock,
-            self._chance,
-            drain.wake,
-        )
-
     def _refolder(self, store: SqliteStore) -> Refolder:
         return Refolder(store.refolds, self._facts, self._folded, self._doubted)
 
     def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
-        return Rereader(
-            name,
-            self._shops[name].client,
-            store.inbox,
-            store.rereads,
-            self._clock,
-            self._chance,
-            drain.wake,
-        )
+        client = self._shops[name].client
+        return build_rereader(name, store, client, drain, self._clock, self._chance)
 
     @contextlib.asynccontextmanager
     async def _listeners(
@@ -356,6 +396,8 @@ class Daemon:
             store, self._clock, self._signers, self._refolder(store), self._indexer.wake
         )
         own_app = admin_site.build(self.ready.is_set, self._status, changes(parts))
+        reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
+        own_app.router.add_routes(Desk(reconcilers).routes())
         served = [
             (
                 listening.Listener(public_app, limits.max_connections, arrivals),
@@ -381,6 +423,11 @@ class Daemon:
             "admin_url": self.admin_url,
             "jobs": {name: run and to_text(run) for name, run in runs.items()},
             "stores": {n: s.dispatcher.state() for n, s in self._shops.items()},
+            "subscriptions": {
+                name: shop.guardian.state()
+                for name, shop in self._shops.items()
+                if shop.guardian is not None
+            },
             "connectors": {
                 host.connector.instance: host.state() for host in self._hosts
             },
@@ -398,32 +445,3 @@ class Daemon:
     def _planned(self) -> None:
         for shop in self._shops.values():
             shop.dispatcher.wake()
-
-
-def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:
-    """Return the configured webhook secrets of each store."""
-    return {
-        name: [secret.get_secret_value().encode() for secret in shop.webhook_secrets]
-        for name, shop in settings.stores.items()
-    }
-
-
-@contextlib.asynccontextmanager
-async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
-    """Offer the changes without a daemon. The caller holds the lock of `state_dir`."""
-    clock = SystemClock()
-    store = open_store(settings.database_file, clock)
-    store.start()
-    try:
-        signers = Signers(store.webhook_secrets, clock)
-        await signers.load(webhook_secrets(settings))
-        facts = {
-            name: await known_facts(name, store.marks) or StoreFacts()
-            for name in settings.stores
-        }
-        refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
-        yield changes(Parts(store, clock, signers, refolder, lambda: None))
-        while (await store.search.follow(describe, SLICE_SECONDS)).more:
-            pass
-    finally:
-        await store.stop()

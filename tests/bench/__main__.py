@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import machine, reference
+from bench.backfill import backfill
 from bench.fold import fold
 from bench.ingest import ingest, ingest_folding
 from bench.results import CountsDisagreeError, Rounds, Scale
@@ -30,6 +31,7 @@ ROWS: dict[str, Row] = {
     "reference-order": reference.order,
     "reference-order-webhooks": reference.order_webhooks,
     "reference-adjustment": reference.adjustment,
+    "backfill": backfill,
 }
 DIRECTORY = Path("var/bench")
 

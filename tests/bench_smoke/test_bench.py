@@ -29,6 +29,7 @@ FIGURES = {
     "reference-order": {"ratio to bare", "mails owed at the end of the load"},
     "reference-order-webhooks": {"ours, p99", "deliveries owed at the end of the load"},
     "reference-adjustment": {"ratio to bare", "ours, p99"},
+    "backfill": {"ratio to fetching", "orders read"},
 }
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.shop.client import ShopClient
+from backhaul.ingest.drain import Drain
+from backhaul.reconcile.reconciler import Reconciler
+from backhaul.reconcile.repairing import Repair
+from backhaul.settings import Reconcile
+from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.transport import Limits, Transport
+from support import payloads
 from support.clock import RunningClock
 from support.databases import started_store
 from support.push_scene import Platform
@@ -45,3 +52,39 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         transport = Transport(server.url, API_KEY, LIMITS, clock)
         yield Place(platform, server, store, clock, ShopClient(transport))
         await transport.close()
+
+
+FACTS = StoreFacts(payloads.STORE_ID, "INR", ("updatedSince",))
+
+
+@asynccontextmanager
+async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
+    """Run the folding beside a reconciler."""
+    drain = Drain(place.store.inbox, place.clock, {"main": FACTS}, lambda: None)
+    repair = Repair(
+        "main",
+        place.store.look,
+        place.store.inbox,
+        lambda: "INR",
+        drain.wake,
+        drain.caught_up,
+    )
+    folding = asyncio.ensure_future(drain.run())
+    try:
+        yield Reconciler(
+            place.client,
+            repair,
+            place.store.sweeps,
+            place.store.rereads,
+            place.store.marks,
+            place.clock,
+            lambda: 0.5,
+            lambda: FACTS,
+            lambda: None,
+            Reconcile(),
+        )
+        await drain.caught_up()
+    finally:
+        folding.cancel()
+        with suppress(asyncio.CancelledError):
+            await folding

@@ -1,126 +1,134 @@
-"""The first reading of a store: whole, once, and through the inbox."""
+"""The first reading of a store: whole, once, on from where it was stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
 
-from backhaul.core.clock import to_text
-from backhaul.reconcile.backfill import LISTS, Backfill
+from reconcile.conftest import reconciling
 from support import payloads
-from support.databases import fold_all, locked, rows
-from support.push_scene import Answer, killed
+from support.databases import locked, rows
 from support.push_server import Connection, Request, document, message, problem
 from support.waiting import until
 
 if TYPE_CHECKING:
     from reconcile.conftest import Place
+    from support.push_scene import Answer
 
-MARK = "backfill:main"
 
-
-def backfill(place: Place, arrived: list[None] | None = None) -> Backfill:
-    told: list[None] = [] if arrived is None else arrived
-    return Backfill(
-        "main",
-        place.client,
-        place.store.inbox,
-        place.store.marks,
-        place.clock,
-        lambda: 0.5,
-        lambda: told.append(None),
-    )
+async def backfill(place: Place) -> None:
+    async with reconciling(place) as reconciler:
+        await reconciler.backfill()
 
 
 class Paged:
-    """A list of orders in pages of two."""
+    """A list in pages of two; `gate` closes after so many pages."""
 
-    def __init__(self, orders: list[dict[str, Any]]) -> None:
-        self.orders = orders
+    def __init__(self, listed: list[dict[str, Any]]) -> None:
+        self.listed = listed
+        self.asked: list[int] = []
+        self.pages_left = 1_000
+        self.stuck = asyncio.Event()
 
     async def __call__(self, request: Request, connection: Connection) -> None:
-        start = 2 * (int(parse_qs(request.query)["page"][0]) - 1)
-        await connection.send(document({"data": self.orders[start : start + 2]}))
+        number = int(parse_qs(request.query)["page"][0])
+        if self.pages_left == 0:
+            self.stuck.set()
+            await connection.reader.read()
+            return
+        self.pages_left -= 1
+        self.asked.append(number)
+        start = 2 * (number - 1)
+        await connection.send(document({"data": self.listed[start : start + 2]}))
 
 
-ORDERS = [payloads.order(f"ord_{n}", number=n) for n in range(1, 6)]
+ORDERS = [payloads.order(f"ord_{n}", number=n) for n in range(1, 12)]
 LEVEL = {"productId": "prod_1", "variantId": "var_1", "stock": 7}
 
 
-def stocked(place: Place) -> None:
-    place.platform.says("/orders", Paged(ORDERS))
-    place.platform.says(
-        "/products", document({"data": [payloads.product()]}), document({"data": []})
-    )
+def stocked(place: Place) -> Paged:
+    orders = Paged(ORDERS)
+    place.platform.says("/orders", orders)
+    product = document({"data": [payloads.product()]})
+    place.platform.says("/products", Paged([payloads.product()]))
     level = LEVEL | {"updatedAt": payloads.instant(3)}
-    place.platform.says("/inventory", document([level]), document([]))
+    place.platform.says("/inventory", Paged([level]))
+    place.platform.says("/customers", Paged([payloads.customer()]))
+    assert product
+    return orders
 
 
-def read(place: Place) -> list[tuple[str, str]]:
-    found = rows(place.store.path, "SELECT kind, topic, body FROM inbox ORDER BY id")
-    assert {row[0] for row in found} <= {"read"}
-    return [(topic, json.loads(body).get("id", "")) for _, topic, body in found]
+def appended(place: Place) -> list[tuple[str, str]]:
+    found = rows(place.store.path, "SELECT topic, body FROM inbox ORDER BY id")
+    return sorted((topic, json.loads(body).get("id", "")) for topic, body in found)
+
+
+ALL = sorted(
+    [
+        *[("orders/read", order["id"]) for order in ORDERS],
+        *[("products/read", "prod_1"), ("inventory/read", "")],
+        ("customers/read", "cus_1"),
+    ]
+)
 
 
 async def test_everything_is_read_and_folded(place: Place) -> None:
     stocked(place)
-    arrived: list[None] = []
-    await backfill(place, arrived).run()
-    orders = [("orders/read", f"ord_{n}") for n in range(1, 6)]
-    rest = [("products/read", "prod_1"), ("inventory/read", "")]
-    assert read(place) == rest + orders
-    assert len(arrived) == 5
-    assert await fold_all(place.store) == []
-    mirrored = rows(place.store.path, "SELECT id FROM orders ORDER BY id")
-    assert [row[0] for row in mirrored] == [f"ord_{n}" for n in range(1, 6)]
+    await backfill(place)
+    assert appended(place) == ALL
+    mirrored = rows(place.store.path, "SELECT count(*) FROM orders")
+    assert mirrored == [(len(ORDERS),)]
     assert rows(place.store.path, "SELECT stock FROM inventory_levels") == [(7,)]
+    assert rows(place.store.path, "SELECT id FROM customers") == [("cus_1",)]
 
 
 async def test_done_is_done(place: Place) -> None:
     stocked(place)
-    await backfill(place).run()
+    await backfill(place)
     requests = len(place.server.requests)
-    await backfill(place).run()
+    await backfill(place)
     assert len(place.server.requests) == requests
-    assert await place.store.marks.get(MARK) is not None
 
 
-async def test_mark_is_when_the_reading_began(place: Place) -> None:
-    began = to_text(place.clock.now())
-    place.platform.says("/orders", message(500), document([]))
-    await backfill(place).run()
-    assert await place.store.marks.get(MARK) == began < to_text(place.clock.now())
-
-
-async def never(_: Request, connection: Connection) -> None:
-    await connection.reader.read()
-
-
-async def test_reading_that_was_broken_off_begins_again(place: Place) -> None:
-    """The last list hangs: no mark is left, and the next start reads all."""
+async def test_what_an_older_version_read_is_not_read_again(place: Place) -> None:
     stocked(place)
-    hangs = asyncio.Event()
+    await place.store.marks.put("backfill:main", payloads.instant(0))
+    await backfill(place)
+    assert place.server.requests == []
 
-    async def hang(request: Request, connection: Connection) -> None:
-        hangs.set()
-        await never(request, connection)
 
-    place.platform.says("/orders", hang)
-    running = asyncio.ensure_future(backfill(place).run())
-    await hangs.wait()
-    await killed(running)
-    assert await place.store.marks.get(MARK) is None
-    assert ("products/read", "prod_1") in read(place)
+async def test_what_the_mirror_holds_is_not_read_in_again(place: Place) -> None:
     stocked(place)
-    await backfill(place).run()
-    assert await place.store.marks.get(MARK) is not None
-    assert [id_ for topic, id_ in read(place) if topic == "orders/read"] == [
-        f"ord_{n}" for n in range(1, 6)
-    ]
+    async with reconciling(place) as reconciler:
+        await reconciler.walk("backfill", ["orders", "products"])
+        before = appended(place)
+        await reconciler.walk("backfill", ["orders", "products"])
+    assert appended(place) == before
+
+
+@pytest.mark.parametrize("pages", range(7))
+async def test_reading_that_was_broken_off_goes_on_there(
+    pages: int, place: Place
+) -> None:
+    orders = stocked(place)
+    orders.pages_left = pages
+    running = asyncio.ensure_future(backfill(place))
+    await orders.stuck.wait()
+    query = "SELECT page FROM sweeps WHERE kind = 'orders'"
+    await until(lambda: rows(place.store.path, query) == [(pages,)], "the progress")
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    asked = len(orders.asked)
+    orders.pages_left = 1_000
+    await backfill(place)
+    assert orders.asked[asked:] == list(range(max(pages, 1), 8))
+    assert appended(place) == ALL
 
 
 async def cut(_: Request, connection: Connection) -> None:
@@ -142,66 +150,101 @@ FAILURES: dict[str, Answer] = {
 @pytest.mark.parametrize("name", FAILURES)
 async def test_failing_read_is_tried_until_it_works(name: str, place: Place) -> None:
     stocked(place)
-    failure = FAILURES[name]
     page = document({"data": [ORDERS[0]]})
-    answers: list[Answer] = [*[failure] * 9, page, document([])]
+    answers: list[Answer] = [*[FAILURES[name]] * 9, page, document([])]
     place.platform.says("/orders", *answers)
-    await backfill(place).run()
-    assert ("orders/read", "ord_1") in read(place)
+    await backfill(place)
+    assert ("orders/read", "ord_1") in appended(place)
     assert max(place.clock.slept) <= 60
 
 
-async def test_failure_on_a_later_page_reads_the_list_again(place: Place) -> None:
+async def test_failure_on_a_later_page_reads_no_row_in_twice(place: Place) -> None:
     first, second = document({"data": ORDERS[:2]}), document({"data": ORDERS[2:4]})
-    pages = [first, message(500), first, second, document([])]
-    place.platform.says("/orders", *pages)
-    await backfill(place).run()
-    ids = [id_ for topic, id_ in read(place) if topic == "orders/read"]
-    assert ids == ["ord_1", "ord_2", "ord_1", "ord_2", "ord_3", "ord_4"]
-    assert await fold_all(place.store) == []
-    assert rows(place.store.path, "SELECT count(*) FROM orders") == [(4,)]
+    place.platform.says(
+        "/orders", first, message(500), message(500), first, second, document([])
+    )
+    await backfill(place)
+    ids = [id_ for topic, id_ in appended(place) if topic == "orders/read"]
+    assert ids == ["ord_1", "ord_2", "ord_3", "ord_4"]
 
 
 @pytest.mark.parametrize("status", [403, 404, 405])
 async def test_list_that_may_not_be_read_is_skipped(status: int, place: Place) -> None:
     stocked(place)
-    place.platform.says("/inventory", problem(status, "NO"))
-    await backfill(place).run()
-    topics = {topic for topic, _ in read(place)}
-    assert topics == {"products/read", "orders/read"}
-    assert await place.store.marks.get(MARK) is not None
-    assert len(place.server.of("GET", "/inventory")) == 1
+    place.platform.says("/customers", problem(status, "NO"))
+    await backfill(place)
+    assert appended(place) == [row for row in ALL if row[0] != "customers/read"]
+    noted = rows(place.store.path, "SELECT note FROM sweeps WHERE kind = 'customers'")
+    assert str(status) in noted[0][0]
+
+
+async def test_levels_come_from_products_where_there_is_no_list(place: Place) -> None:
+    stocked(place)
+    place.platform.says("/inventory", problem(404, "NOT_FOUND"))
+    await backfill(place)
+    assert rows(place.store.path, "SELECT stock FROM inventory_levels") == [(12,)]
 
 
 async def test_database_that_takes_no_writes_is_waited_for(place: Place) -> None:
-    stocked(place)
-    asked, answered = asyncio.Event(), asyncio.Event()
-
-    async def behave(_: Request, connection: Connection) -> None:
-        asked.set()
-        await answered.wait()
-        await connection.send(document({"data": []}))
-
-    page = document({"data": ORDERS[:2]})
-    place.platform.says("/products", behave, document([]))
-    place.platform.says("/orders", page, document([]))
-    running = asyncio.ensure_future(backfill(place).run())
-    await asked.wait()
+    orders = stocked(place)
+    orders.pages_left = 2
+    running = asyncio.ensure_future(backfill(place))
+    await orders.stuck.wait()
     with locked(place.store.path):
-        answered.set()
+        orders.pages_left = 1_000
+        place.server.hang_up()
         await until(lambda: place.clock.slept, "a rest")
-        assert rows(place.store.path, "SELECT * FROM marks") == []
     await running
-    assert {id_ for topic, id_ in read(place) if topic == "orders/read"}
+    assert appended(place) == ALL
 
 
-async def test_rows_keep_their_bytes(place: Place) -> None:
+async def test_rows_keep_their_bytes_even_where_they_mean_nothing(place: Place) -> None:
     row = b'{ "id":"ord_1",  "total":1.10 }'
     place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
-    await backfill(place).run()
-    kept = rows(place.store.path, "SELECT body FROM inbox WHERE topic = 'orders/read'")
-    assert kept == [(row,)]
+    await backfill(place)
+    kept = rows(place.store.path, "SELECT body, state FROM events")
+    assert kept == [(row, "quarantined")]
+    async with reconciling(place) as reconciler:
+        place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+        await reconciler.walk("backfill", ["orders"])
+        place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+        await reconciler.walk("backfill", ["orders"])
+    assert len(rows(place.store.path, "SELECT body FROM inbox")) == 2
 
 
-def test_every_list_has_its_topic() -> None:
-    assert set(LISTS) == {"/products", "/inventory", "/orders"}
+STRANGE: dict[str, payloads.Document] = {
+    "unknown": {"total": 1},
+    "no-order": {"id": "ord_none", "updatedAt": payloads.instant(5)},
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+async def test_what_cannot_be_taken_in_is_not_called_equal(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/orders", Paged([*ORDERS, STRANGE[name]]))
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert (ended.missed, ended.unrepaired) == (len(ORDERS) + 1, 1)
+
+
+async def test_what_came_in_meanwhile_is_not_asked_for_one_by_one(
+    place: Place,
+) -> None:
+    """A new order pushes the others on; the walk is beyond the first page by then."""
+    orders = Paged(ORDERS)
+    new = payloads.order("ord_new", number=99)
+    body = payloads.envelope("orders/create", new)
+
+    async def come_in(request: Request, connection: Connection) -> None:
+        if orders.asked == [1]:
+            orders.listed = [new, *ORDERS]
+            await place.store.inbox.append(payloads.arrival(body))
+        await orders(request, connection)
+
+    place.platform.says("/orders", come_in)
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert (ended.deleted, ended.alien, ended.unrepaired) == (0, 0, 0)
+    asked = {request.path for request in place.server.requests}
+    assert asked == {"/orders"}

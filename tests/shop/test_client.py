@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Any, TypeAlias
-from urllib.parse import parse_qs
+from datetime import UTC, datetime
+from typing import TypeAlias
 
 import pytest
 
+from backhaul.core.budget import Priority
 from backhaul.errors import Unusable
 from backhaul.shop.client import PAGE_ROWS, ReadRefused, ShopClient, StoreFacts
+from backhaul.shop.listing import Listing
 from backhaul.shop.transport import InDoubt, NotSent, Transport
 from support.push_server import (
     Connection,
@@ -24,96 +25,44 @@ from support.push_server import (
 )
 
 Connect: TypeAlias = Callable[[str], Transport]
-Rows: TypeAlias = list[dict[str, Any]]
 
-ROWS: Rows = [{"id": f"ord_{number}"} for number in range(230)]
-
-
-class Listing:
-    """A list on the platform, in the readings that the contract leaves open."""
-
-    def __init__(
-        self,
-        rows: Rows,
-        *,
-        wrapped: bool = True,
-        most: int = 100,
-        ignores_page: bool = False,
-    ) -> None:
-        self.rows = rows
-        self.wrapped = wrapped
-        self.most = most
-        self.ignores_page = ignores_page
-
-    async def __call__(self, request: Request, connection: Connection) -> None:
-        query = parse_qs(request.query)
-        limit = min(int(query["limit"][0]), self.most)
-        start = 0 if self.ignores_page else (int(query["page"][0]) - 1) * limit
-        page = self.rows[start : start + limit]
-        await connection.send(document({"data": page} if self.wrapped else page))
-
-
-async def walked(url: str, connect: Connect) -> list[bytes]:
-    client = ShopClient(connect(url))
-    return [row async for page in client.pages("/orders") for row in page]
-
-
-READINGS = {
-    "wrapped": (Listing(ROWS), 4),
-    "bare": (Listing(ROWS, wrapped=False), 4),
-    "clamped": (Listing(ROWS, most=20), 13),
-    "clamped-bare": (Listing(ROWS, most=50, wrapped=False), 6),
-    "a-full-last-page": (Listing(ROWS[:200]), 3),
-    "empty": (Listing([]), 1),
-    "empty-bare": (Listing([], wrapped=False), 1),
-    "one": (Listing(ROWS[:1]), 2),
+ROW = b'{ "total" : 1499.00,\n "b":1, "a":"\xc3\xbc" }'
+META = b'{"page":2,"limit":100,"total":137,"totalPages":2,"hasMore":false}'
+PAGES = {
+    "wrapped": (b'{"data":[ ' + ROW + b" ]}", Listing((ROW,))),
+    "bare": (b" [" + ROW + b"]", Listing((ROW,))),
+    "empty": (b'{"data":[]}', Listing(())),
+    "empty-bare": (b"[]", Listing(())),
+    "meta": (b'{"meta":' + META + b',"data":[]}', Listing((), 137, False)),
+    "no-meta": (b'{"meta":null,"data":[]}', Listing(())),
 }
 
 
-@pytest.mark.parametrize("name", READINGS)
-async def test_every_row_is_read_once(name: str, connect: Connect) -> None:
-    listing, requests = READINGS[name]
-    async with serving(listing) as server:
-        found = await walked(server.url, connect)
-        assert [json.loads(row) for row in found] == listing.rows
-        assert len(server.requests) == requests
+async def page(url: str, connect: Connect) -> Listing:
+    client = ShopClient(connect(url))
+    return await client.page("/orders", 2, Priority.SWEEP, {"updatedSince": "T"})
 
 
-@pytest.mark.parametrize("wrapped", [True, False], ids=["wrapped", "bare"])
-async def test_platform_that_ignores_the_page_is_left(
-    wrapped: bool, connect: Connect
+@pytest.mark.parametrize("name", PAGES)
+async def test_a_page_is_read_with_the_exact_bytes_of_its_rows(
+    name: str, connect: Connect
 ) -> None:
-    listing = Listing(ROWS[:30], wrapped=wrapped, ignores_page=True)
-    async with serving(listing) as server:
-        found = await walked(server.url, connect)
-        assert [json.loads(row) for row in found] == listing.rows
-        assert len(server.requests) == 2
+    body, listing = PAGES[name]
+    async with serving(saying(message(200, body))) as server:
+        assert await page(server.url, connect) == listing
+        assert server.requests[0].query == f"page=2&limit={PAGE_ROWS}&updatedSince=T"
 
 
-async def test_row_that_moved_to_the_next_page_is_read_once(connect: Connect) -> None:
-    pages = [ROWS[:100], ROWS[99:199], ROWS[199:], []]
-    answers = [document({"data": page}) for page in pages]
-    async with serving(saying(*answers)) as server:
-        found = await walked(server.url, connect)
-    assert [json.loads(row) for row in found] == ROWS
-
-
-async def test_rows_keep_their_exact_bytes(connect: Connect) -> None:
-    row = b'{ "total" : 1499.00,\n "b":1, "a":"\xc3\xbc" }'
-    body = b'{"meta":{},"data":[ ' + row + b" ]}"
-    async with serving(saying(message(200, body), document([]))) as server:
-        assert await walked(server.url, connect) == [row]
-
-
-async def test_pages_are_asked_for_at_the_largest_size(connect: Connect) -> None:
-    async with serving(saying(document([]))) as server:
-        await walked(server.url, connect)
-        assert server.requests[0].query == f"page=1&limit={PAGE_ROWS}"
+async def test_the_platform_s_clock_is_read(connect: Connect) -> None:
+    answer = message(200, b"[]", Date="Sun, 01 Mar 2026 12:00:07 GMT")
+    async with serving(saying(answer)) as server:
+        dated = (await page(server.url, connect)).dated
+    assert dated == datetime(2026, 3, 1, 12, 0, 7, tzinfo=UTC)
 
 
 NO_LISTS = [
-    *[b"<html>", b"", b"null", b'"x"', b"[1,", b"{}"],
-    *[b'{"data":{}}', b'{"rows":[]}'],
+    *[b"<html>", b"", b"null", b'"x"', b"[1,", b"{}", b"\xff"],
+    *[b'{"data":{}}', b'{"rows":[]}', b'{"data":[],"meta":7}'],
 ]
 
 
@@ -121,18 +70,21 @@ NO_LISTS = [
 async def test_answer_without_a_list_is_unusable(body: bytes, connect: Connect) -> None:
     async with serving(saying(message(200, body))) as server:
         with pytest.raises(Unusable):
-            await walked(server.url, connect)
+            await page(server.url, connect)
 
 
 async def test_refused_page_says_so(connect: Connect) -> None:
     async with serving(saying(problem(403, "INSUFFICIENT_SCOPE"))) as server:
         with pytest.raises(ReadRefused, match="403 INSUFFICIENT_SCOPE: no") as refusal:
-            await walked(server.url, connect)
+            await page(server.url, connect)
     assert refusal.value.status == 403
 
 
 STORE = {"id": "sto_1", "currency": "INR"}
+ABLE = {**STORE, "features": ["updatedSince"]}
 FACTS = [
+    (document({"data": ABLE}), StoreFacts("sto_1", "INR", ("updatedSince",))),
+    (document({"data": {**STORE, "features": 7}}), StoreFacts("sto_1", "INR")),
     (document({"data": STORE}), StoreFacts("sto_1", "INR")),
     (document(STORE), StoreFacts("sto_1", "INR")),
     (document({"data": {"id": None}}), StoreFacts()),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
+from backhaul.core.budget import Priority
 from backhaul.shop.transport import InDoubt, NotSent, Transport
 from support.push_server import (
     Connection,
@@ -230,13 +231,47 @@ async def test_read_is_repeated_while_the_answer_may_change(
         assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
+@pytest.mark.parametrize("status", [502, 503, 504])
 async def test_read_gives_the_last_answer_in_the_end(
     status: int, connect: Connect
 ) -> None:
     async with serving(saying(message(status))) as server:
         assert (await connect(server.url).get("/orders", {})).status == status
         assert len(server.requests) == 3
+
+
+async def test_throttled_read_is_no_failed_try(
+    connect: Connect, clock: RunningClock
+) -> None:
+    throttled = message(429, Retry_After="7")
+    answers = [*[throttled] * 9, message(503), *[throttled] * 9, message(503), GOOD]
+    async with serving(saying(*answers)) as server:
+        assert (await connect(server.url).get("/orders", {})).ok
+        assert len(server.requests) == 21
+    assert clock.monotonic() >= 18 * 7
+
+
+async def test_read_that_is_throttled_for_minutes_says_so(
+    connect: Connect, clock: RunningClock
+) -> None:
+    async with serving(saying(message(429, Retry_After="60"))) as server:
+        assert (await connect(server.url).get("/orders", {})).status == 429
+        assert len(server.requests) <= 6
+    assert 300 <= clock.monotonic() < 400
+
+
+async def test_read_waits_for_room_and_a_command_does_not(
+    connect: Connect, clock: RunningClock
+) -> None:
+    room = {"RateLimit_Policy": '"key";q=240;w=60', "RateLimit": '"key";r=4;t=9'}
+    async with serving(saying(message(200, b"{}", **room))) as server:
+        transport = connect(server.url)
+        await transport.get("/orders", {})
+        assert clock.slept == []
+        await transport.send(PATH, BODY, "key-1")
+        assert clock.slept == []
+        await transport.get("/orders", {}, Priority.SWEEP)
+        assert clock.slept == [pytest.approx((40 * 0.35 + 1 - 4) / 4)]
 
 
 @pytest.mark.parametrize("status", [200, 301, 401, 403, 404, 500])

@@ -77,3 +77,15 @@ class RunningClock(VirtualClock):
         self.slept.append(seconds)
         self._seconds += max(seconds, 0.0)
         await asyncio.sleep(0)
+
+
+class LeapingClock(VirtualClock):
+    """A virtual clock that leaps to the moment a sleeper waits for.
+
+    Who sleeps beside somebody else leaps with them: waits do not add up.
+    """
+
+    async def sleep(self, seconds: float) -> None:
+        due = self._seconds + max(seconds, 0.0)
+        await settle_down()
+        self._seconds = max(self._seconds, due)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.app import SOCKET_NAME, offline
+from backhaul.app import SOCKET_NAME
 from backhaul.cli import context
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.opening import sole_writer
+from backhaul.oneshot import offline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +29,7 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
     settings = context.settings(config)
     answer = _ask(settings, name, asked)
     if answer is None:
-        with sole_writer(settings.state_dir):
-            return asyncio.run(_by_itself(settings, name, asked))
+        return asyncio.run(_by_itself(settings, name, asked))
     if answer.status_code == httpx.codes.OK:
         done: dict[str, Any] = answer.json()
         return done

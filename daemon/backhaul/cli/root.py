@@ -10,6 +10,7 @@ from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.forgetting import forget
+from backhaul.cli.reconciling import backfill, reconcile
 from backhaul.cli.refolding import refold
 from backhaul.cli.running import reference, run
 from backhaul.cli.search import search
@@ -31,6 +32,8 @@ app.command("run")(run)
 app.command("reference", context_settings=_PASSED_ON, add_help_option=False)(reference)
 app.command("check-config")(check_config)
 app.command("status")(status)
+app.command("backfill")(backfill)
+app.command("reconcile")(reconcile)
 app.command("why")(why)
 app.command("search")(search)
 app.command("query")(query)

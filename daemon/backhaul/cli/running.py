@@ -27,13 +27,13 @@ def run(run_context: typer.Context, config: ConfigOption = None) -> None:
     redactor.add(secret_values(settings))
     logs.configure(log.level, log.format, log.file, redactor=redactor)
     try:
-        uvloop.run(_run(settings))
+        uvloop.run(_run(settings, redactor))
     except BaseExceptionGroup as group:
         raise _first(group) from group
 
 
-async def _run(settings: Settings) -> None:
-    daemon = Daemon(settings)
+async def _run(settings: Settings, redactor: Redactor) -> None:
+    daemon = Daemon(settings, hide=redactor.add)
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
 

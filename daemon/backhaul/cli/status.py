@@ -16,11 +16,11 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show whether the daemon runs, where it listens, and what waits."""
     live = ask(context.settings(config))
     with explainer(config) as known:
-        counts = known.counts()
+        counts, consistency = known.counts(), known.consistency()
     if as_json:
-        showing.json({"daemon": live, **counts})
+        showing.json({"daemon": live, **counts, "consistency": consistency})
         return
-    showing.record([*_daemon(live), *_work(counts)])
+    showing.record([*_daemon(live), *_work(counts), *_equal(consistency)])
 
 
 def ask(settings: Settings) -> dict[str, Any] | None:
@@ -48,6 +48,8 @@ def _daemon(live: dict[str, Any] | None) -> list[tuple[str, object]]:
     for name, store in live["stores"].items():
         stopped = "; ".join(f"{w} waits: {r}" for w, r in store["stopped"].items())
         rows.append((f"store {name}", stopped or f"sending {store['sending']}"))
+    for name, said in live["subscriptions"].items():
+        rows.append((f"webhooks of {name}", said or "subscribed"))
     for name, connector in live["connectors"].items():
         rows.append((f"connector {name}", connector["reason"] or "up"))
     return rows
@@ -65,3 +67,17 @@ def _work(counts: dict[str, Any]) -> list[tuple[str, object]]:
         ("waiting records", counts["waiting_records"]),
         ("in quarantine", counts["quarantined"]),
     ]
+
+
+def _equal(consistency: dict[str, Any]) -> list[tuple[str, object]]:
+    """Say since when each mirror is known to be as the platform."""
+    return [
+        (f"consistent {name}", _since(found)) for name, found in consistency.items()
+    ]
+
+
+def _since(found: dict[str, Any]) -> str:
+    if found["as_of"]:
+        return f"as of {found['as_of']}"
+    lists = ", ".join(f"{kind}: {at or 'no'}" for kind, at in found["kinds"].items())
+    return f"not proved yet ({lists})"

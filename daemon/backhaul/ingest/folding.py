@@ -39,6 +39,7 @@ READS: Mapping[str, Handler] = {
     "products/read": stock.product,
     "customers/read": objects.customer,
     "inventory/read": stock.level_read,
+    "inventory/history": stock.stock_change,
     # Read to settle a doubt.
     "orders/reread": objects.order,
     "products/reread": stock.product,

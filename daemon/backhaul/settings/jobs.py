@@ -93,6 +93,24 @@ class HourlyJob(Job):
     )
 
 
+class PollJob(Job):
+    """A job that reads what is new."""
+
+    every: Duration = Field(
+        default=parse_duration("5m"),
+        description='Time between two runs, with `trigger = "interval"`.',
+    )
+
+
+class SweepJob(Job):
+    """A job that reads everything."""
+
+    every: Duration = Field(
+        default=parse_duration("6h"),
+        description='Time between two runs, with `trigger = "interval"`.',
+    )
+
+
 class Jobs(Section):
     """The jobs, by name."""
 
@@ -104,6 +122,15 @@ class Jobs(Section):
     )
     push_adjustments: Job = Field(
         default=Job(), description="Sends the stock adjustments that are due."
+    )
+    reconcile_incremental: PollJob = Field(
+        default=PollJob(),
+        description="Asks the platform for what changed and no webhook told; looks "
+        "after the webhook subscription.",
+    )
+    reconcile_full: SweepJob = Field(
+        default=SweepJob(),
+        description="Holds every row of the platform against the mirror.",
     )
     prune: HourlyJob = Field(
         default=HourlyJob(),

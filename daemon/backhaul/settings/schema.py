@@ -16,6 +16,7 @@ from backhaul.settings.section import Section
 from backhaul.settings.stores import Store
 from backhaul.settings.values import (
     DATABASE_PREFIX,
+    BaseUrl,
     Count,
     DatabaseUrl,
     Duration,
@@ -62,6 +63,12 @@ class Public(Section):
     port: Port = Field(
         default=8750,
         description="Port to listen on; 0 takes any free one, which is then shown.",
+    )
+    url: BaseUrl | None = Field(
+        default=None,
+        description="Address at which the platform reaches this listener, such as "
+        '"https://hooks.example". With it the webhook subscription of each store is '
+        "made and kept in order.",
     )
     max_body_bytes: Count = Field(
         default=1_048_576,
@@ -148,8 +155,17 @@ class Reconcile(Section):
 
     backfill_on_start: bool = Field(
         default=True,
-        description="Read a store's products, stock and orders once, when the daemon "
-        "meets it for the first time.",
+        description="Read a store's products, stock, orders and customers once, when "
+        "the daemon meets it for the first time.",
+    )
+    grace: Duration = Field(
+        default=parse_duration("10s"),
+        description="How long a difference is left to the webhook that may still tell "
+        "of it, before it is read and counted as drift.",
+    )
+    overlap: Duration = Field(
+        default=parse_duration("2m"),
+        description="How far a look for what changed reaches back behind the last one.",
     )
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from backhaul.core.budget import Priority
 from backhaul.errors import Unusable
-from backhaul.shop import wire
+from backhaul.shop import listing, wire
 from backhaul.shop.transport import Answer, InDoubt, NotSent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
+    from backhaul.shop.listing import Listing
     from backhaul.shop.transport import Transport
 
 PAGE_ROWS = 100
@@ -27,6 +28,7 @@ class StoreFacts:
 
     store_id: str = ""
     currency: str = ""
+    features: tuple[str, ...] = ()
 
 
 class ReadRefused(Unusable):
@@ -51,30 +53,34 @@ class ShopClient:
         if not answer.ok:
             return StoreFacts()
         data = wire.resource(answer.json())
-        return StoreFacts(str(data.get("id") or ""), str(data.get("currency") or ""))
+        features = data.get("features")
+        return StoreFacts(
+            str(data.get("id") or ""),
+            str(data.get("currency") or ""),
+            tuple(map(str, features)) if isinstance(features, list) else (),
+        )
 
     async def read(self, path: str) -> dict[str, Any]:
         """Read one object."""
         return wire.resource((await self._get(path, {})).json())
 
-    async def answer_of(self, path: str) -> Answer:
+    async def answer_of(
+        self, path: str, priority: Priority = Priority.REREAD
+    ) -> Answer:
         """Read an object or the first rows of a list, whatever the answer."""
-        return await self._transport.get(path, {"limit": 1} if path in LISTS else {})
+        params = {"limit": 1} if path in LISTS else {}
+        return await self._transport.get(path, params, priority)
 
-    async def pages(self, path: str) -> AsyncIterator[list[bytes]]:
-        """Yield a list page by page, each row as its own exact JSON bytes.
-
-        Ends at an empty page or at one without a new row: a platform may ignore `page`.
-        """
-        seen: set[bytes] = set()
-        for number in range(1, 1_000_000):
-            params = {"page": number, "limit": PAGE_ROWS}
-            page = _raw_rows(await self._get(path, params))
-            fresh = [row for row in page if row not in seen]
-            if not fresh:
-                return
-            yield fresh
-            seen = set(page)
+    async def page(
+        self,
+        path: str,
+        number: int,
+        priority: Priority,
+        filters: Mapping[str, str | int] = MappingProxyType({}),
+    ) -> Listing:
+        """Read one page of a list, each row as its own exact JSON bytes."""
+        params = {"page": number, "limit": PAGE_ROWS, **filters}
+        return listing.read(await self._get(path, params, priority))
 
     async def opens(self) -> bool:
         """Tell whether any list can be read: the store's door is open."""
@@ -88,19 +94,13 @@ class ShopClient:
                 return True
         return False
 
-    async def _get(self, path: str, params: Mapping[str, str | int]) -> Answer:
-        answer = await self._transport.get(path, params)
+    async def _get(
+        self,
+        path: str,
+        params: Mapping[str, str | int],
+        priority: Priority = Priority.REREAD,
+    ) -> Answer:
+        answer = await self._transport.get(path, params, priority)
         if not answer.ok:
             raise ReadRefused(path, answer)
         return answer
-
-
-def _raw_rows(answer: Answer) -> list[bytes]:
-    """Return the bytes of each row; a list may be wrapped in `data` or bare."""
-    wire.rows(answer.json())
-    try:
-        wrapped = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
-        raw: bytes | msgspec.Raw = wrapped["data"]
-    except msgspec.ValidationError:
-        raw = answer.body
-    return [bytes(row) for row in msgspec.json.decode(raw, type=list[msgspec.Raw])]

@@ -2,7 +2,7 @@
 
 Reads and commands have clients of their own. A command's client follows no redirect and
 reuses no connection: a kept-alive one that the server has just closed would leave the
-command in doubt for nothing.
+command in doubt for nothing. Reads wait for the budget; commands only count in it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tenacity import (
 )
 
 from backhaul.core import strict_json
+from backhaul.core.budget import Budget, Priority
 from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 
@@ -40,6 +41,8 @@ _NEVER_SENT = (
     httpx.InvalidURL,
 )
 _TRIES = 3
+_THROTTLED_SECONDS = 300.0
+"""A read that is throttled for longer gives the last 429 to whoever asked."""
 LONGEST_WAIT_SECONDS = 86_400.0
 """A platform that asks for more is not obeyed: it would be an outage of ours."""
 
@@ -107,6 +110,7 @@ class Transport:
         clock: Clock,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        self.budget = Budget()
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -131,11 +135,16 @@ class Transport:
         await self._reads.aclose()
         await self._commands.aclose()
 
-    async def get(self, path: str, params: Mapping[str, str | int]) -> Answer:
+    async def get(
+        self,
+        path: str,
+        params: Mapping[str, str | int],
+        priority: Priority = Priority.REREAD,
+    ) -> Answer:
         """Read, trying again where that can help. Raises NotSent or InDoubt."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type((NotSent, InDoubt))
-            | retry_if_result(lambda answer: answer.status in {429, 502, 503, 504}),
+            | retry_if_result(lambda answer: answer.status in {502, 503, 504}),
             stop=stop_after_attempt(_TRIES),
             wait=wait_exponential(multiplier=0.2, max=5) + wait_random(0, 1),
             sleep=self._clock.sleep,
@@ -143,12 +152,24 @@ class Transport:
         )
         request = self._reads.build_request("GET", path, params=dict(params))
         try:
-            return await retrying(self._exchange, self._reads, request)
+            return await retrying(self._admitted, request, priority)
         except RetryError as error:
             answer: Answer = error.last_attempt.result()
             return answer
 
-    async def send(self, path: str, body: bytes, key: str) -> Answer:
+    async def _admitted(self, request: httpx.Request, priority: Priority) -> Answer:
+        """Read once there is room; a 429 is waited out and is no failed try."""
+        patience_ends = self._clock.monotonic() + _THROTTLED_SECONDS
+        while True:
+            while wait := self.budget.wait_seconds(priority, self._clock.monotonic()):
+                await self._clock.sleep(wait)
+            answer = await self._exchange(self._reads, request)
+            if answer.status != 429 or self._clock.monotonic() >= patience_ends:
+                return answer
+
+    async def send(
+        self, path: str, body: bytes, key: str, method: str = "POST"
+    ) -> Answer:
         """Send a command. Raises NotSent (tried again already) or InDoubt (never)."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(NotSent),
@@ -159,15 +180,18 @@ class Transport:
         )
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         request = self._commands.build_request(
-            "POST", path, content=body, headers=headers
+            method, path, content=body, headers=headers
         )
         return await retrying(self._exchange, self._commands, request)
 
     async def _exchange(
         self, client: httpx.AsyncClient, request: httpx.Request
     ) -> Answer:
+        self.budget.spend(self._clock.monotonic())
+        headers: Mapping[str, str] = {}
         try:
             response = await client.send(request, stream=True)
+            headers = response.headers
             try:
                 body = await self._read(response)
             finally:
@@ -178,7 +202,17 @@ class Transport:
             # AttributeError: on uvloop, of a connection reset as soon as it was made,
             # anyio asks a socket that is gone for its name.
             raise InDoubt(_words(error)) from None
-        return Answer(response.status_code, response.headers, body)
+        finally:
+            self._learn(headers)
+        answer = Answer(response.status_code, headers, body)
+        if answer.status == 429:
+            wait = answer.retry_after_seconds()
+            self.budget.throttled(self._clock.monotonic(), wait)
+        return answer
+
+    def _learn(self, headers: Mapping[str, str]) -> None:
+        policy, limit = headers.get("ratelimit-policy"), headers.get("ratelimit")
+        self.budget.answered(self._clock.monotonic(), policy or "", limit or "")
 
     async def _read(self, response: httpx.Response) -> bytes:
         body = bytearray()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 TRANSIENT = frozenset({"changes", "shipment", "trigger"})
 """Members of a delivery that tell about the event and are not part of the object."""
 
+DERIVED = frozenset({"ordersCount", "totalSpent"})
+"""Members of a customer that move without its version: the orders are their home."""
 
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number that the database can hold."""
@@ -283,7 +285,7 @@ def customer(data: Mapping[str, Any]) -> Customer:
         email=wire.email,
         phone=wire.phone,
         updated_at=_time(wire.updated_at),
-        document=_document(data),
+        document=_document({k: v for k, v in data.items() if k not in DERIVED}),
     )
 
 

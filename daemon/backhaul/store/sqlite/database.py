@@ -8,12 +8,14 @@ from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.commands import SqliteCommands
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
+from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
 from backhaul.store.sqlite.refolding import SqliteRefolds
 from backhaul.store.sqlite.rereads import SqliteRereads
 from backhaul.store.sqlite.retention import SqliteRetention
 from backhaul.store.sqlite.search import SqliteSearch
+from backhaul.store.sqlite.sweeps import SqliteSweeps
 from backhaul.store.sqlite.webhook_secrets import SqliteWebhookSecrets
 from backhaul.store.sqlite.writer import Writer
 
@@ -45,6 +47,8 @@ class SqliteStore:
         self.retention = SqliteRetention(self._writer, clock)
         self.refolds = SqliteRefolds(self._writer, clock)
         self.rereads = SqliteRereads(self._writer, clock)
+        self.sweeps = SqliteSweeps(self._writer, clock)
+        self.look = SqliteLook(path)
 
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""
@@ -53,3 +57,4 @@ class SqliteStore:
     async def stop(self) -> None:
         """Finish what was handed in and close the file."""
         await self._writer.stop()
+        self.look.close()

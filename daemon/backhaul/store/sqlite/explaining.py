@@ -146,6 +146,23 @@ class Explainer:
         """Return what is known of each webhook secret, never the secret itself."""
         return self._rows(_WEBHOOK_SECRETS, ())
 
+    def consistency(self) -> dict[str, Row]:
+        """Return since when each store's mirror is known to be equal, and what not.
+
+        The start of the last full walk over each list that left nothing unrepaired; a
+        list that cannot be read has no say.
+        """
+        found: dict[str, Row] = {}
+        for row in self._rows(_WALKED, ()):
+            store = found.setdefault(row["store"], {"as_of": None, "kinds": {}})
+            store["kinds"][row["kind"]] = row["note"] or row["as_of"]
+        for store in found.values():
+            kinds = store["kinds"].values()
+            if len(kinds) == _LISTS and None not in kinds:
+                read = [as_of for as_of in kinds if as_of[:1].isdigit()]
+                store["as_of"] = min(read, default=None)
+        return found
+
     def _rows(self, query: str, values: Any) -> list[Row]:
         return [dict(row) for row in self._iterate(query, values)]
 
@@ -165,6 +182,15 @@ _MIRRORED = """
 _UNINDEXED = """
     SELECT count(*) AS n FROM changes
     WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
+"""
+_LISTS = 4
+_WALKED = """
+    SELECT s.store, s.kind, s.note,
+           (SELECT max(began_at) FROM sweeps c WHERE c.store = s.store
+            AND c.kind = s.kind AND c.job = 'full' AND c.ended_at IS NOT NULL
+            AND c.unrepaired = 0 AND c.note = '') AS as_of
+    FROM sweeps s WHERE s.id IN (SELECT max(id) FROM sweeps
+        WHERE job = 'full' AND ended_at IS NOT NULL GROUP BY store, kind)
 """
 _COUNTS = """
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,

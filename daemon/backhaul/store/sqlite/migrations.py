@@ -358,6 +358,36 @@ def m010_versions(db: Database) -> None:
 
 
 @migrations()
+def m011_sweeps(db: Database) -> None:
+    """Walks over the platform's lists, and which rows they saw."""
+    db.execute(
+        """
+        CREATE TABLE sweeps (
+            id INTEGER PRIMARY KEY, store TEXT NOT NULL, job TEXT NOT NULL,
+            kind TEXT NOT NULL, began_at TEXT NOT NULL, ended_at TEXT,
+            page INTEGER NOT NULL DEFAULT 0, total INTEGER,
+            read INTEGER NOT NULL DEFAULT 0, missed INTEGER NOT NULL DEFAULT 0,
+            stale INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0,
+            "foreign" INTEGER NOT NULL DEFAULT 0,
+            unrepaired INTEGER NOT NULL DEFAULT 0, note TEXT NOT NULL DEFAULT '')
+        """
+    )
+    db.execute(
+        "CREATE UNIQUE INDEX sweeps_open ON sweeps(store, job, kind)"
+        " WHERE ended_at IS NULL"
+    )
+    db.execute("CREATE INDEX sweeps_ended ON sweeps(store, job, kind, ended_at)")
+    # The last full walk that saw a row: what no walk saw is asked for by its id.
+    db.execute(
+        """
+        CREATE TABLE sightings (
+            store TEXT NOT NULL, kind TEXT NOT NULL, object_id TEXT NOT NULL,
+            sweep INTEGER NOT NULL, PRIMARY KEY (store, kind, object_id)) WITHOUT ROWID
+        """
+    )
+
+
+@migrations()
 def m030_webhook_secrets(db: Database) -> None:
     """When each webhook secret was last used, by its fingerprint."""
     db.table("webhook_secrets").create(

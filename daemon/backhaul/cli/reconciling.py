@@ -1,0 +1,176 @@
+"""`backhaul backfill` and `reconcile`: read the platform now, and tell how it goes."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, Self
+
+import httpx
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from backhaul import oneshot
+from backhaul.app import SOCKET_NAME
+from backhaul.cli import context, showing
+from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.errors import BackhaulError, Busy
+from backhaul.reconcile.desk import PATH, Wanted
+from backhaul.reconcile.kinds import KINDS
+from backhaul.reconcile.sweeping import BACKFILL, FULL
+from backhaul.settings import Settings
+
+StoreOption = Annotated[str | None, typer.Option("--store", help="Only this store.")]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", help=f"Only one of {', '.join(KINDS)}.")
+]
+LINE_ROWS = 5_000
+"""Without a terminal a line is printed each time so many rows more are read."""
+COLUMNS = ("store", "kind", "read", "missed", "stale", "deleted", "foreign")
+
+
+def backfill(
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    kind: KindOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read everything the platform has; goes on where it was stopped."""
+    _walk(BACKFILL, context.settings(config), store, kind, as_json)
+
+
+def reconcile(
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    kind: KindOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the differences, change nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold every row of the platform against the mirror, and repair what differs."""
+    settings = context.settings(config)
+    if not dry_run:
+        _walk(FULL, settings, store, kind, as_json)
+        return
+    _check(settings, store, kind)
+    found = asyncio.run(_rehearse(settings, store, kind))
+    if as_json:
+        showing.json(found)
+        return
+    columns = ("store", "kind", "id", "drift", "mirror", "platform")
+    showing.table(found, columns, "the mirror is as the platform")
+
+
+def _check(settings: Settings, store: str | None, kind: str | None) -> None:
+    if store is not None and store not in settings.stores:
+        raise BackhaulError(f"--store {store}: none of {', '.join(settings.stores)}")
+    if kind is not None and kind not in KINDS:
+        raise BackhaulError(f"--kind {kind}: none of {', '.join(KINDS)}")
+
+
+async def _rehearse(
+    settings: Settings, store: str | None, kind: str | None
+) -> list[dict[str, Any]]:
+    found = []
+    for name in [store] if store else settings.stores:
+        async with oneshot.rehearsal(settings, name) as rehearsal:
+            for each in [kind] if kind else KINDS:
+                found += [msgspec.to_builtins(d) async for d in rehearsal.run(each)]
+    return found
+
+
+def _walk(
+    job: str, settings: Settings, store: str | None, kind: str | None, as_json: bool
+) -> None:
+    _check(settings, store, kind)
+    wanted = Wanted(job, (store,) if store else (), (kind,) if kind else ())
+    ended = asyncio.run(_follow(settings, wanted, quiet=as_json))
+    if as_json:
+        showing.json(ended)
+    else:
+        showing.table(ended, (*COLUMNS, "unrepaired", "note"), "nothing was read")
+
+
+async def _follow(
+    settings: Settings, wanted: Wanted, *, quiet: bool
+) -> list[dict[str, Any]]:
+    """Show the steps; return the walks that ended."""
+    ended: list[dict[str, Any]] = []
+    with _Screen(quiet) as screen:
+
+        def tell(line: dict[str, Any]) -> None:
+            if "job" in line:
+                ended.append(line)
+            else:
+                screen.show(line)
+
+        if not await _by_daemon(settings, wanted, tell):
+            async with oneshot.desk(settings) as desk:
+                await desk.work(wanted, tell)
+    return ended
+
+
+async def _by_daemon(
+    settings: Settings, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
+) -> bool:
+    """Have the running daemon do it; False where none runs."""
+    transport = httpx.AsyncHTTPTransport(uds=str(settings.state_dir / SOCKET_NAME))
+    body = msgspec.json.encode(wanted)
+    try:
+        async with (
+            httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - as long as it takes
+            client.stream("POST", f"http://backhaul{PATH}", content=body) as answer,
+        ):
+            if answer.status_code != httpx.codes.OK:
+                raise BackhaulError(f"the daemon answers {answer.status_code}")
+            async for line in answer.aiter_lines():
+                tell(msgspec.json.decode(line))
+    except httpx.ConnectError:
+        return False
+    except httpx.HTTPError as error:
+        raise Busy(f"the daemon went away: {error}; what was read is kept") from None
+    return True
+
+
+class _Screen:
+    """A bar for each list on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bars: dict[tuple[str, str], Any] = {}
+        self._told: dict[tuple[str, str], int] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=Console(stderr=True),
+            disable=quiet or not sys.stderr.isatty(),
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, step: dict[str, Any]) -> None:
+        """Show how far the walk over one list has come."""
+        if self._quiet:
+            return
+        key = (step["store"], step["kind"])
+        if self._progress.disable:
+            self._say(key, step)
+            return
+        if key not in self._bars:
+            self._bars[key] = self._progress.add_task(" ".join(key), total=None)
+        done, total = step["read"], step["total"]
+        self._progress.update(self._bars[key], completed=done, total=total)
+
+    def _say(self, key: tuple[str, str], step: dict[str, Any]) -> None:
+        if step["ended"] or step["read"] - self._told.get(key, 0) >= LINE_ROWS:
+            self._told[key] = step["read"]
+            of = f" of {step['total']}" if step["total"] else ""
+            typer.echo(f"{key[0]}: {step['read']}{of} {key[1]}", err=True)

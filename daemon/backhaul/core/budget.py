@@ -1,0 +1,112 @@
+"""How many requests a platform has room for: a bucket learnt from what it says.
+
+A platform that says nothing is not limited until its first 429. Reads leave a reserve
+in the bucket, so that a command finds room whenever it comes; of two reads that wait,
+the more urgent one has the smaller reserve to respect and goes first.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+ASSUMED_PER_SECOND = 4.0
+ASSUMED_BURST = 40.0
+"""What a platform is taken for that answers 429 without telling its policy."""
+SLOWEST_PER_SECOND = 0.1
+NO_WAIT_SECONDS = 1e-6
+"""Less is nothing: a clock may be too coarse to let so little pass."""
+UNTOLD_SECONDS = 1.0
+"""Wait after a 429 that names none."""
+_PARAMETER = re.compile(r";\s*([a-z]+)=(\d{1,9})")
+
+
+class Priority(Enum):
+    """What is left in the bucket for the more urgent, as a share of it."""
+
+    COMMAND = 0.0
+    REREAD = 0.25
+    INCREMENTAL = 0.30
+    SWEEP = 0.35
+
+
+class Budget:
+    """One bucket per API key. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._per_second: float | None = None
+        self._burst = 0.0
+        self._left = 0.0
+        self._at = 0.0
+        self._closed_until = 0.0
+        self._under_way = 0
+        self._told = False
+
+    @property
+    def per_second(self) -> float | None:
+        """The steady rate; None while no limit is known."""
+        return self._per_second
+
+    def wait_seconds(self, priority: Priority, now: float) -> float:
+        """Return how long a request of this priority has to wait; 0: it may leave."""
+        closed = self._closed_until - now
+        if closed > NO_WAIT_SECONDS:
+            return closed
+        if self._per_second is None:
+            return 0.0
+        self._refill(now)
+        reserve = min(priority.value * self._burst, self._burst - 1)
+        wait = (max(reserve, 0.0) + 1 - self._left) / self._per_second
+        return wait if wait > NO_WAIT_SECONDS else 0.0
+
+    def spend(self, now: float) -> None:
+        """Note that a request leaves, permitted or not."""
+        self._under_way += 1
+        if self._per_second is not None:
+            self._refill(now)
+            self._left = max(self._left - 1, 0.0)
+
+    def answered(self, now: float, policy: str = "", limit: str = "") -> None:
+        """Note the end of a request; `policy` and `limit` are its RateLimit headers."""
+        self._under_way -= 1
+        quota, window = _parameters(policy, "q", "w")
+        left, seconds = _parameters(limit, "r", "t")
+        if not quota or not window or left is None:
+            return
+        self._told = True
+        self._per_second = quota / window
+        full = left + (seconds or 0) * self._per_second
+        self._burst = max(min(full, float(quota)), float(left), 1.0)
+        # What left after this one is not in its count yet.
+        self._left = max(left - self._under_way, 0.0)
+        self._at = now
+
+    def throttled(self, now: float, retry_after_seconds: float | None) -> None:
+        """Note a 429: nothing is read until the platform's time is over."""
+        if not self._told and now >= self._closed_until:
+            self._assume()
+        wait = UNTOLD_SECONDS if retry_after_seconds is None else retry_after_seconds
+        self._closed_until = max(self._closed_until, now + wait)
+        self._left, self._at = 0.0, self._closed_until
+
+    def _assume(self) -> None:
+        if self._per_second is None:
+            self._per_second, self._burst = ASSUMED_PER_SECOND, ASSUMED_BURST
+        else:
+            self._per_second = max(self._per_second / 2, SLOWEST_PER_SECOND)
+            self._burst = max(self._burst / 2, 1.0)
+
+    def _refill(self, now: float) -> None:
+        earned = max(now - self._at, 0.0) * (self._per_second or 0.0)
+        self._left = min(self._left + earned, self._burst)
+        self._at = max(now, self._at)
+
+
+def _parameters(header: str, *names: str) -> list[int | None]:
+    """Return the integers of a structured field's first member, None where absent."""
+    found = {name: int(value) for name, value in _PARAMETER.findall(_first(header))}
+    return [found.get(name) for name in names]
+
+
+def _first(header: str) -> str:
+    return header.partition(",")[0]

@@ -1,0 +1,135 @@
+"""What the daemon would do, without one: takes the lock, does it, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from backhaul.changes import Parts, changes
+from backhaul.core.clock import SystemClock
+from backhaul.ingest.drain import Drain
+from backhaul.ingest.refolding import Refolder
+from backhaul.ingest.signers import Signers
+from backhaul.parts import (
+    build_client,
+    build_reconciler,
+    build_rereader,
+    webhook_secrets,
+)
+from backhaul.reconcile.acquaintance import acquaint, known_facts
+from backhaul.reconcile.desk import Desk
+from backhaul.reconcile.rehearsing import Rehearsal
+from backhaul.reconcile.repairing import Comparison
+from backhaul.shop.client import StoreFacts
+from backhaul.shop.members import describe
+from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.sqlite.looking import SqliteLook
+from backhaul.upkeep.indexing import SLICE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from backhaul.changes import Change
+    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.reconcile.rereading import Rereader
+    from backhaul.settings import Settings
+    from backhaul.shop.client import ShopClient
+    from backhaul.store.sqlite.database import SqliteStore
+
+CLOCK = SystemClock()
+CHANCE = random.SystemRandom().random
+
+
+@asynccontextmanager
+async def desk(settings: Settings) -> AsyncIterator[Desk]:
+    """Open the database as its only writer. Raises AlreadyRunning, Fatal."""
+    with sole_writer(settings.state_dir):
+        store = open_store(settings.database_file, CLOCK)
+        store.start()
+        transports = []
+        clients = {}
+        try:
+            for name in settings.stores:
+                transport, clients[name] = build_client(settings, name, CLOCK)
+                transports.append(transport)
+            async with _working(settings, store, clients) as reconcilers:
+                yield Desk(reconcilers)
+        finally:
+            for transport in transports:
+                await transport.close()
+            await store.stop()
+
+
+@asynccontextmanager
+async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
+    """Offer the changes that a person may ask for. Raises AlreadyRunning, Fatal."""
+    with sole_writer(settings.state_dir):
+        store = open_store(settings.database_file, CLOCK)
+        store.start()
+        try:
+            signers = Signers(store.webhook_secrets, CLOCK)
+            await signers.load(webhook_secrets(settings))
+            facts = {
+                name: await known_facts(name, store.marks) or StoreFacts()
+                for name in settings.stores
+            }
+            refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
+            yield changes(Parts(store, CLOCK, signers, refolder, lambda: None))
+            while (await store.search.follow(describe, SLICE_SECONDS)).more:
+                pass
+        finally:
+            await store.stop()
+
+
+@asynccontextmanager
+async def _working(
+    settings: Settings, store: SqliteStore, clients: Mapping[str, ShopClient]
+) -> AsyncIterator[dict[str, Reconciler]]:
+    """Fold, and read again what is in doubt, as long as it is asked for."""
+    facts: dict[str, StoreFacts] = {}
+    rereaders: list[Rereader] = []
+
+    def asked() -> None:
+        for rereader in rereaders:
+            rereader.wake()
+
+    drain = Drain(store.inbox, CLOCK, facts, lambda: None, asked)
+    reconcilers = {}
+    for name, client in clients.items():
+        base_url = settings.stores[name].base_url
+        facts[name] = await acquaint(name, base_url, client, store.marks)
+        rereaders.append(
+            build_rereader(name, store, client, drain, CLOCK, CHANCE),
+        )
+        reconcilers[name] = build_reconciler(
+            settings, name, store, client, drain, CLOCK, CHANCE, facts, asked
+        )
+    async with asyncio.TaskGroup() as group:
+        loops = [drain.run, *(rereader.run for rereader in rereaders)]
+        tasks = [group.create_task(run()) for run in loops]
+        try:
+            yield reconcilers
+            await drain.caught_up()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@asynccontextmanager
+async def rehearsal(settings: Settings, name: str) -> AsyncIterator[Rehearsal]:
+    """Open what a dry run needs: the platform, and the database to be read."""
+    transport, client = build_client(settings, name, CLOCK)
+    look = SqliteLook(settings.database_file)
+    facts = await client.facts()
+
+    async def nothing() -> None:
+        """Nothing is folded here; what is on its way has its grace."""
+
+    try:
+        mirror = Comparison(name, look, lambda: facts.currency, nothing)
+        yield Rehearsal(client, mirror, CLOCK, settings.reconcile.grace)
+    finally:
+        look.close()
+        await transport.close()

@@ -1,0 +1,98 @@
+"""How the parts of one store are built, for the daemon and for a single run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.reconcile.reconciler import Reconciler
+from backhaul.reconcile.repairing import Repair
+from backhaul.reconcile.rereading import Rereader
+from backhaul.shop.client import ShopClient, StoreFacts
+from backhaul.shop.transport import Limits, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import httpx
+
+    from backhaul.core.clock import Clock
+    from backhaul.ingest.drain import Drain
+    from backhaul.settings import Settings
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+def build_client(
+    settings: Settings,
+    name: str,
+    clock: Clock,
+    http: httpx.AsyncBaseTransport | None = None,
+) -> tuple[Transport, ShopClient]:
+    """Build the way to one store's platform; the transport is to be closed."""
+    shop, push = settings.stores[name], settings.push
+    limits = Limits(
+        connect_seconds=push.connect_seconds,
+        read_seconds=push.read_seconds,
+        max_response_bytes=push.max_response_bytes,
+    )
+    key = shop.api_key.get_secret_value()
+    transport = Transport(shop.base_url, key, limits, clock, http)
+    return transport, ShopClient(transport)
+
+
+def build_reconciler(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+    known: Mapping[str, StoreFacts],
+    asked: Callable[[], None],
+) -> Reconciler:
+    """Build what keeps one store's mirror equal to the platform."""
+
+    def facts() -> StoreFacts:
+        return known.get(name, StoreFacts())
+
+    repair = Repair(
+        name,
+        store.look,
+        store.inbox,
+        lambda: facts().currency,
+        drain.wake,
+        drain.caught_up,
+    )
+    return Reconciler(
+        client,
+        repair,
+        store.sweeps,
+        store.rereads,
+        store.marks,
+        clock,
+        chance,
+        facts,
+        asked,
+        settings.reconcile,
+    )
+
+
+def build_rereader(
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+) -> Rereader:
+    """Build what reads one store's objects in doubt again."""
+    inbox, rereads = store.inbox, store.rereads
+    return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)
+
+
+def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:
+    """Return the configured webhook secrets of each store."""
+    return {
+        name: [secret.get_secret_value().encode() for secret in shop.webhook_secrets]
+        for name, shop in settings.stores.items()
+    }

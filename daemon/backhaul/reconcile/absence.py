@@ -1,0 +1,138 @@
+"""What the mirror holds and a whole walk did not show: asked for, one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core import strict_json
+from backhaul.core.clock import to_text
+from backhaul.core.drift import Drift
+from backhaul.core.standing import GONE
+from backhaul.errors import Unusable
+from backhaul.reconcile.kinds import PRODUCTS
+from backhaul.reconcile.repairing import Difference
+from backhaul.shop import wire
+from backhaul.shop.client import ReadRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backhaul.core.budget import Priority
+    from backhaul.core.clock import Clock
+    from backhaul.reconcile.kinds import Kind, Row
+    from backhaul.reconcile.repairing import Repair
+    from backhaul.shop.client import ShopClient
+    from backhaul.shop.transport import Answer
+    from backhaul.store.contract import Rereads
+    from backhaul.store.reconciling import Sweeps
+
+PATIENCE_SECONDS = 300.0
+"""Longest wait for re-reads at the end of a walk; what is left counts as unrepaired."""
+LOOK_SECONDS = 0.5
+REASON = "what a walk read of it is not what the mirror took"
+
+
+class Absence:
+    """Asks for absent objects of one store; a re-read decides, never the list."""
+
+    def __init__(
+        self,
+        client: ShopClient,
+        repair: Repair,
+        sweeps: Sweeps,
+        rereads: Rereads,
+        asked: Callable[[], None],
+        clock: Clock,
+        priority: Priority,
+    ) -> None:
+        self._client = client
+        self._repair = repair
+        self._sweeps = sweeps
+        self._rereads = rereads
+        self._asked = asked
+        self._clock = clock
+        self._priority = priority
+
+    async def ask(self, kind: Kind, sweep: int) -> tuple[Counter[Drift], int]:
+        """Have what is gone removed; return how many, and how many stay."""
+        look, store = self._repair.look, self._repair.store
+        drift: Counter[Drift] = Counter()
+        gone: list[str] = []
+        for id_, asked in await look.unseen(kind.singular, store, sweep):
+            if await self._is_gone(kind, id_, asked):
+                drift[Drift.DELETED if kind.deletable else Drift.ALIEN] += 1
+                gone.append(id_)
+        await self._repair.caught_up()
+        left = await look.versions(kind.singular, store, gone) if gone else {}
+        return drift, sum(not left[id_].standing & GONE for id_ in left)
+
+    async def _is_gone(self, kind: Kind, id_: str, asked: str) -> bool:
+        """Ask for one object. What is gone is removed, what is there is read."""
+        parent = PRODUCTS if kind.singular == "level" else kind
+        began = to_text(self._clock.now())
+        path = f"{parent.path}/{asked}"
+        answer = await self._client.answer_of(path, self._priority)
+        if answer.status == 404 and answer.problem() is not None:
+            body = strict_json.encode({"id": asked})
+            await self._repair.append_body(f"{parent.name}/gone", began, body)
+            return True
+        if not answer.ok:
+            raise ReadRefused(path, answer)
+        if parent is kind:
+            await self._take(kind, answer)
+            return False
+        product = wire.resource(answer.json())
+        if id_ in {variant.get("id") for variant in product.get("variants", ())}:
+            return False
+        # The product as it is now says that the variant is gone.
+        body = strict_json.encode(product)
+        await self._repair.append_body("products/reread", began, body)
+        return True
+
+    async def _take(self, kind: Kind, answer: Answer) -> None:
+        """Hold an object that the walk overlooked against the mirror after all."""
+        read_at = to_text(self._clock.now())
+        body = strict_json.encode(wire.resource(answer.json()))
+        rows = list(kind.rows(body, read_at))
+        found = await self._repair.differing(kind, rows, read_at)
+        await self._repair.append(kind, await self._repair.still(kind, found))
+
+    async def settle(self, kind: Kind, rows: Sequence[Row]) -> int:
+        """Have rows read again that the mirror did not take; return how many stay."""
+        asked = [(kind.singular, _target(kind, row)) for row in rows if row.id]
+        await self._await_rereads(asked)
+        read_at = to_text(self._clock.now())
+        found = [Difference(row, Drift.STALE, read_at) for row in rows if row.id]
+        left = await self._repair.still(kind, found)
+        return len(left) + len(rows) - len(found)
+
+    async def _await_rereads(self, objects: Sequence[tuple[str, str]]) -> None:
+        """Ask for objects and wait until each was read; patience has an end."""
+        store = self._repair.store
+        pending = list(dict.fromkeys(objects))
+        for kind, id_ in pending:
+            await self._rereads.ask(store, kind, id_, REASON)
+        self._asked()
+        until = self._clock.monotonic() + PATIENCE_SECONDS
+        while pending and self._clock.monotonic() < until:
+            await self._clock.sleep(LOOK_SECONDS)
+            pending = await self._sweeps.pending_rereads(store, pending)
+        if objects:
+            await self._repair.caught_up()
+        if pending:
+            logger.bind(action="reconcile.rereads_late", store=store).warning(
+                "store {}: {} objects are still to be read again", store, len(pending)
+            )
+
+
+def _target(kind: Kind, row: Row) -> str:
+    """Return what a re-read is asked for: levels are read by their product."""
+    if kind.singular != "level":
+        return row.id
+    try:
+        return wire.level(strict_json.decode_object(row.body))[0].product_id
+    except Unusable:
+        return row.id

@@ -1,0 +1,164 @@
+"""The lists that are walked: where they are, and how a row of each is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul.core import strict_json
+from backhaul.core.clock import normalize
+from backhaul.shop import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a list: its exact bytes, which object it is and of when.
+
+    `id` is empty where the row cannot be read at all; it is handed on all the same, so
+    that it ends in quarantine and not nowhere.
+    """
+
+    id: str
+    updated_at: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A list of the platform and the rows of the mirror that it is held against."""
+
+    name: str
+    singular: str
+    path: str
+    topic: str
+    rows: Callable[[bytes, str], Iterable[Row]]
+    """Rows of one element of the list; the text is when it was read, at the latest."""
+    digest: Callable[[bytes, str], bytes]
+    """SHA-256 of what the mirror would hold; the text is the store's currency."""
+    deletable: bool = True
+    """Whether the platform deletes such rows; its lists then move both ways."""
+    by_update: bool = True
+    """Whether `updatedSince` works on the list, where the store has that at all."""
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    id: str
+    updated_at: str
+
+
+class _LevelHead(msgspec.Struct, rename="camel"):
+    variant_id: str
+    updated_at: str
+
+
+class _StockedVariant(msgspec.Struct):
+    id: str
+    stock: int | None = None
+
+
+class _Stocked(msgspec.Struct):
+    id: str
+    variants: list[_StockedVariant] = []
+
+
+class _ShownLevel(msgspec.Struct, rename="camel"):
+    product_id: str
+    variant_id: str
+    stock: int
+    updated_at: str
+
+
+def _object(body: bytes, _: str) -> Iterable[Row]:
+    try:
+        head = msgspec.json.decode(body, type=_Head)
+        yield Row(head.id, normalize(head.updated_at), body)
+    except (msgspec.MsgspecError, ValueError):
+        yield Row("", "", body)
+
+
+def _level(body: bytes, _: str) -> Iterable[Row]:
+    try:
+        head = msgspec.json.decode(body, type=_LevelHead)
+        yield Row(head.variant_id, normalize(head.updated_at), body)
+    except (msgspec.MsgspecError, ValueError):
+        yield Row("", "", body)
+
+
+def _shown_levels(body: bytes, read_at: str) -> Iterable[Row]:
+    """Take the levels out of a product, as of when it was read.
+
+    A product's own `updatedAt` does not move with its stock.
+    """
+    try:
+        product = msgspec.json.decode(body, type=_Stocked)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    for variant in product.variants:
+        if variant.stock is not None:
+            level = _ShownLevel(product.id, variant.id, variant.stock, read_at)
+            yield Row(variant.id, read_at, msgspec.json.encode(level))
+
+
+def _order_digest(body: bytes, _: str) -> bytes:
+    return sha256(wire.order(strict_json.decode_object(body)).document).digest()
+
+
+def _product_digest(body: bytes, currency: str) -> bytes:
+    product = wire.product(strict_json.decode_object(body), currency)
+    return sha256(product.document).digest()
+
+
+def _customer_digest(body: bytes, _: str) -> bytes:
+    return sha256(wire.customer(strict_json.decode_object(body)).document).digest()
+
+
+def _level_digest(body: bytes, _: str) -> bytes:
+    level, _updated_at = wire.level(strict_json.decode_object(body))
+    return sha256(str(level.stock).encode()).digest()
+
+
+PRODUCTS = Kind(
+    "products", "product", "/products", "products/read", _object, _product_digest
+)
+ORDERS = Kind(
+    "orders",
+    "order",
+    "/orders",
+    "orders/read",
+    _object,
+    _order_digest,
+    deletable=False,
+)
+CUSTOMERS = Kind(
+    "customers", "customer", "/customers", "customers/read", _object, _customer_digest
+)
+LEVELS = Kind(
+    "levels",
+    "level",
+    "/inventory",
+    "inventory/read",
+    _level,
+    _level_digest,
+    by_update=False,
+)
+SHOWN_LEVELS = Kind(
+    "levels",
+    "level",
+    "/products",
+    "inventory/read",
+    _shown_levels,
+    _level_digest,
+    by_update=False,
+)
+"""Where the platform has no list of levels, its products show them."""
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (PRODUCTS, LEVELS, ORDERS, CUSTOMERS)
+}

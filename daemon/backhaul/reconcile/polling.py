@@ -1,0 +1,240 @@
+"""Asking for what changed since the last look, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core import strict_json
+from backhaul.core.budget import Priority
+from backhaul.core.clock import from_text, normalize, to_text
+from backhaul.core.drift import Drift, compare
+from backhaul.reconcile.kinds import LEVELS
+from backhaul.reconcile.sweeping import tell_ended
+from backhaul.shop import wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.reconcile.kinds import Kind
+    from backhaul.reconcile.repairing import Difference, Repair
+    from backhaul.shop.client import ShopClient
+    from backhaul.store.contract import Marks
+    from backhaul.store.reconciling import Sweep, Sweeps
+
+POLL = "incremental"
+HISTORY = "/inventory/history"
+FIRST_LOOK = timedelta(hours=1)
+"""How far the first look goes back: our clock and the platform's may differ."""
+CHUNK_ROWS = 1_000
+_GIVEN = "INITIAL_STOCK"
+"""The stock a variant is born with comes with its product, not as a move."""
+
+
+@dataclass(slots=True)
+class Poll:
+    """Looks of one store at what is new; what was seen last is kept in marks."""
+
+    client: ShopClient
+    repair: Repair
+    sweeps: Sweeps
+    marks: Marks
+    clock: Clock
+    grace_seconds: float
+    overlap_seconds: float
+    _latest: str = field(default="", init=False)
+
+    async def updated(self, kind: Kind) -> Sweep:
+        """Read what changed, by `updatedSince`."""
+        since = await self._since(kind.name)
+        return await self._run(kind, self._since_pages(kind, since))
+
+    async def newest(self, kind: Kind) -> Sweep:
+        """Read the newest pages until one is known, where there is no other way."""
+        self._latest = ""
+        return await self._run(kind, self._newest_pages(kind))
+
+    async def _run(self, kind: Kind, pages: AsyncIterator[list[Difference]]) -> Sweep:
+        at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
+        drift: Counter[Drift] = Counter()
+        waiting: dict[str, Difference] = {}
+        async for found in pages:
+            # Looks overlap: the row that was read last counts, once.
+            waiting |= {one.row.id or one.row.body.hex(): one for one in found}
+            if len(waiting) >= CHUNK_ROWS:
+                drift += await self._settle(kind, list(waiting.values()))
+                waiting = {}
+        drift += await self._settle(kind, list(waiting.values()))
+        await self.sweeps.advance(replace(at, read=drift.total()), [], drift)
+        await self._remember(kind.name)
+        return await self._end(at.sweep)
+
+    async def _end(self, sweep: int) -> Sweep:
+        ended = await self.sweeps.end(sweep, 0)
+        if ended.found:
+            await self.repair.caught_up()
+            tell_ended(ended)
+        return ended
+
+    async def _settle(
+        self, kind: Kind, waiting: Sequence[Difference]
+    ) -> Counter[Drift]:
+        """Leave what is on its way to its webhook, and read the rest."""
+        if not waiting:
+            return Counter()
+        await self.clock.sleep(self.grace_seconds)
+        found = await self.repair.still(kind, waiting)
+        return await self.repair.append(kind, found)
+
+    async def _since_pages(
+        self, kind: Kind, since: str
+    ) -> AsyncIterator[list[Difference]]:
+        """Go on from the last row's time: pages of a list by update move all the time.
+
+        Only rows that share one moment are read page by page.
+        """
+        number, before = 1, frozenset[str]()
+        while True:
+            began = to_text(self.clock.now())
+            filters = {"updatedSince": since, "sort": "updatedAt"}
+            listing = await self.client.page(
+                kind.path, number, Priority.INCREMENTAL, filters
+            )
+            rows = [row for body in listing.rows for row in kind.rows(body, began)]
+            yield await self.repair.differing(kind, rows, began)
+            last = max((row.updated_at for row in rows), default=since)
+            self._latest = max(self._latest, last)
+            ids = frozenset(row.id for row in rows)
+            # A first page may be the last one again: all of it is of one moment.
+            if (ids <= before and number > 1) or listing.has_more is False:
+                return
+            before = ids
+            number = 1 if last > since else number + 1
+            since = max(last, since)
+
+    async def _newest_pages(self, kind: Kind) -> AsyncIterator[list[Difference]]:
+        number, before = 0, frozenset[str]()
+        while True:
+            number += 1
+            began = to_text(self.clock.now())
+            listing = await self.client.page(kind.path, number, Priority.INCREMENTAL)
+            rows = [row for body in listing.rows for row in kind.rows(body, began)]
+            ids = frozenset(row.id for row in rows)
+            found = await self.repair.differing(kind, rows, began)
+            yield found
+            if not found or ids <= before or listing.has_more is False:
+                return
+            before = ids
+
+    async def moved(self) -> Sweep:
+        """Read the stock's history down to what was read before."""
+        store = self.repair.store
+        since = await self._since(LEVELS.name)
+        moves = await self._moves(since)
+        if await self._unknown(moves):
+            await self.clock.sleep(self.grace_seconds)
+            await self.repair.caught_up()
+        unknown = await self._unknown(moves)
+        at = await self.sweeps.begin(store, POLL, LEVELS.name)
+        drift = await self._count(unknown)
+        for adjustment in _adjustments(unknown):
+            read_at = to_text(self.clock.now())
+            body = strict_json.encode(adjustment)
+            await self.repair.append_body("inventory/history", read_at, body)
+        await self.sweeps.advance(replace(at, read=len(moves)), [], drift)
+        await self._remember(LEVELS.name)
+        return await self._end(at.sweep)
+
+    async def _moves(self, since: str) -> list[dict[str, Any]]:
+        """Return the history's rows of that time and later, the oldest first."""
+        found: dict[Any, dict[str, Any]] = {}
+        number = 0
+        while True:
+            number += 1
+            listing = await self.client.page(HISTORY, number, Priority.INCREMENTAL)
+            rows = [wire.resource(strict_json.decode(body)) for body in listing.rows]
+            fresh = [row for row in rows if row.get("id") not in found]
+            found |= {row.get("id"): row for row in fresh}
+            times = [normalize(str(row.get("createdAt"))) for row in rows]
+            self._latest = max([self._latest, *times])
+            if not fresh or min(times) < since or listing.has_more is False:
+                break
+        return [row for row in reversed(found.values()) if _is_move(row)]
+
+    async def _unknown(self, moves: Sequence[Mapping[str, Any]]) -> list[Any]:
+        keys = [(move["adjustmentId"], move["variantId"]) for move in moves]
+        unknown: set[tuple[str, str]] = set()
+        for start in range(0, len(keys), 500):
+            part = keys[start : start + 500]
+            unknown |= await self.repair.look.unknown_moves(self.repair.store, part)
+        return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
+
+    async def _count(self, moves: Sequence[Mapping[str, Any]]) -> Counter[Drift]:
+        """Count the levels that are wrong; a gap in the ledger alone is none."""
+        newest = {move["variantId"]: move for move in moves}
+        look, store = self.repair.look, self.repair.store
+        drift: Counter[Drift] = Counter()
+        ids = list(newest)
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            held = await look.versions("level", store, part)
+            for id_ in part:
+                stock = str(newest[id_].get("stockAfter")).encode()
+                at = normalize(newest[id_]["createdAt"])
+                found = compare(held.get(id_), at, sha256(stock).digest())
+                drift.update([found] if found else [])
+        return drift
+
+    async def _since(self, kind: str) -> str:
+        """Return where the next look begins, in the platform's time."""
+        self._latest = await self.marks.get(self._mark(kind)) or ""
+        if self._latest:
+            back = timedelta(seconds=self.overlap_seconds)
+            return to_text(from_text(self._latest) - back)
+        return to_text(await self._backfilled(kind) - FIRST_LOOK)
+
+    async def _backfilled(self, kind: str) -> Any:
+        ended = await self.repair.look.sweeps(self.repair.store)
+        began = [sweep.began_at for sweep in ended if sweep.kind == kind]
+        return from_text(min(began)) if began else self.clock.now()
+
+    async def _remember(self, kind: str) -> None:
+        if self._latest:
+            await self.marks.put(self._mark(kind), self._latest)
+
+    def _mark(self, kind: str) -> str:
+        return f"polled:{self.repair.store}:{kind}"
+
+
+def _is_move(row: Mapping[str, Any]) -> bool:
+    told = all(row.get(name) for name in ("adjustmentId", "productId", "variantId"))
+    return told and row.get("reason") != _GIVEN
+
+
+def _adjustments(moves: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put the moves of each adjustment together, as its event would have told it."""
+    grouped: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for move in moves:
+        grouped[move["adjustmentId"]].append(move)
+    return [
+        {
+            "adjustmentId": id_,
+            "productId": parts[0]["productId"],
+            "reason": parts[0].get("reason") or "",
+            "orderId": parts[0].get("orderId"),
+            "updatedAt": parts[0]["createdAt"],
+            "levels": [
+                {
+                    "variantId": part["variantId"],
+                    "stock": part.get("stockAfter"),
+                    "adjustment": part.get("adjustment"),
+                }
+                for part in parts
+            ],
+        }
+        for id_, parts in grouped.items()
+    ]

@@ -1,0 +1,285 @@
+"""What keeps one store's mirror equal to the platform, and when.
+
+The first reading comes first. After it two loops go on beside each other: short looks
+for what is new, and walks over everything. Both wait for their jobs to open them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.backoff import delay_seconds
+from backhaul.core.budget import Priority
+from backhaul.core.clock import to_text
+from backhaul.errors import Busy, Unusable
+from backhaul.reconcile.absence import Absence
+from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS, SHOWN_LEVELS
+from backhaul.reconcile.polling import POLL, Poll
+from backhaul.reconcile.sweeping import BACKFILL, FULL, SweepWork
+from backhaul.shop.client import ReadRefused
+from backhaul.shop.transport import InDoubt, NotSent
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable
+
+    from backhaul.core.clock import Clock
+    from backhaul.reconcile.kinds import Kind
+    from backhaul.reconcile.repairing import Repair
+    from backhaul.reconcile.sweeping import Step
+    from backhaul.settings import Reconcile
+    from backhaul.shop.client import ShopClient, StoreFacts
+    from backhaul.store.contract import Marks, Rereads
+    from backhaul.store.reconciling import Sweep, Sweeps
+
+RETRY_BASE_SECONDS = 1.0
+RETRY_CAP_SECONDS = 60.0
+ABSENT = frozenset({403, 404, 405})
+"""Answers to a list that the key or the platform does not offer."""
+FEATURE = "updatedSince"
+_TROUBLE = (NotSent, InDoubt, Unusable, Busy)
+
+
+class Reconciler:
+    """The reading back of one store."""
+
+    def __init__(
+        self,
+        client: ShopClient,
+        repair: Repair,
+        sweeps: Sweeps,
+        rereads: Rereads,
+        marks: Marks,
+        clock: Clock,
+        chance: Callable[[], float],
+        facts: Callable[[], StoreFacts],
+        asked: Callable[[], None],
+        settings: Reconcile,
+    ) -> None:
+        self._store = repair.store
+        self._client = client
+        self._repair = repair
+        self._sweeps = sweeps
+        self._rereads = rereads
+        self._marks = marks
+        self._clock = clock
+        self._chance = chance
+        self._facts = facts
+        self._asked = asked
+        self._settings = settings
+        self._poll = Poll(
+            client,
+            repair,
+            sweeps,
+            marks,
+            clock,
+            settings.grace,
+            settings.overlap,
+        )
+        self._looks = asyncio.Event()
+        self._walks = asyncio.Event()
+        self._wanted: set[str] = set()
+        self._shrunk: dict[str, int] = {}
+        self.filled = asyncio.Event()
+        self.guard: Callable[[], Awaitable[None]] | None = None
+        self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
+            asyncio.Lock
+        )
+
+    def poll(self) -> None:
+        """Look for what is new; called by the scheduled job."""
+        self._looks.set()
+
+    async def look(self, kinds: Collection[str] = tuple(KINDS)) -> list[Sweep]:
+        """Look for what is new, once; return what was found."""
+        async with self._busy[POLL, ""]:
+            return await self._look(kinds)
+
+    async def _look(self, kinds: Collection[str]) -> list[Sweep]:
+        ended: list[Sweep] = []
+        # Levels first: a product that is read has its levels read again as well.
+        for name in sorted(kinds, key=lambda name: name != LEVELS.name):
+            try:
+                ended += await self._poll_kind(KINDS[name])
+            except _TROUBLE as error:
+                self._tell_failed(error)
+        return ended
+
+    def sweep(self) -> None:
+        """Walk over everything; called by the scheduled job."""
+        self._want(KINDS)
+
+    def _want(self, kinds: Iterable[str]) -> None:
+        self._wanted.update(kinds)
+        self._walks.set()
+
+    async def run(self) -> None:
+        """Read everything once, then look and walk when told to, until cancelled."""
+        if self._settings.backfill_on_start:
+            await self.backfill()
+        self.filled.set()
+        self.poll()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._looking())
+            group.create_task(self._walking())
+
+    async def _looking(self) -> None:
+        while True:
+            await self._looks.wait()
+            self._looks.clear()
+            if self.guard is not None:
+                await self.guard()
+            await self.look()
+
+    async def _walking(self) -> None:
+        while True:
+            await self._walks.wait()
+            self._walks.clear()
+            wanted, self._wanted = self._wanted, set()
+            await self.walk(FULL, wanted)
+
+    async def backfill(self) -> None:
+        """Read what was never read, on from where it was stopped; then hold it all
+        against the mirror, which has moved meanwhile."""
+        mark = f"backfill:{self._store}"
+        if await self._marks.get(mark):
+            return
+        began = to_text(self._clock.now())
+        ended = await self._repair.look.sweeps(self._store)
+        done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
+        await self.walk(BACKFILL, KINDS.keys() - done)
+        await self._marks.put(mark, began)
+        self.sweep()
+
+    async def walk(
+        self,
+        job: str,
+        kinds: Collection[str],
+        watch: Callable[[Step], None] = lambda _: None,
+    ) -> list[Sweep]:
+        """Walk over lists beside each other; each tries until it has come through."""
+        works = [partial(self._walk_kind, job, KINDS[k], watch) for k in sorted(kinds)]
+        return await asyncio.gather(*(self._insist(work) for work in works))
+
+    async def _insist(self, work: Callable[[], Awaitable[Sweep]]) -> Sweep:
+        failures = 0
+        while True:
+            try:
+                return await work()
+            except _TROUBLE as error:
+                self._tell_failed(error)
+            failures += 1
+            await self._clock.sleep(
+                delay_seconds(
+                    failures,
+                    base_seconds=RETRY_BASE_SECONDS,
+                    cap_seconds=RETRY_CAP_SECONDS,
+                    chance=self._chance(),
+                )
+            )
+
+    async def _walk_kind(
+        self, job: str, kind: Kind, watch: Callable[[Step], None]
+    ) -> Sweep:
+        """Walk over one list, by one walk of a kind at a time."""
+        async with self._busy[job, kind.name]:
+            return await self._walk_offered(job, kind, watch)
+
+    async def _walk_offered(
+        self, job: str, kind: Kind, watch: Callable[[Step], None]
+    ) -> Sweep:
+        """Walk; a list that is not offered ends the walk with a note."""
+        for way in (kind, SHOWN_LEVELS) if kind is LEVELS else (kind,):
+            try:
+                return await self._work(job, way, watch).run()
+            except ReadRefused as error:
+                if error.status not in ABSENT:
+                    raise
+                refused = error
+        logger.bind(action="reconcile.skipped", store=self._store).warning(
+            "store {}: {} are not read: {}", self._store, kind.name, refused
+        )
+        at = await self._sweeps.begin(self._store, job, kind.name)
+        return await self._sweeps.end(at.sweep, 0, str(refused))
+
+    def _work(self, job: str, kind: Kind, watch: Callable[[Step], None]) -> SweepWork:
+        priority = Priority.INCREMENTAL if job == POLL else Priority.SWEEP
+        absence = Absence(
+            self._client,
+            self._repair,
+            self._sweeps,
+            self._rereads,
+            self._asked,
+            self._clock,
+            priority,
+        )
+        return SweepWork(
+            job,
+            kind,
+            self._client,
+            self._repair,
+            self._sweeps,
+            absence,
+            self._clock,
+            priority,
+            0.0 if job == BACKFILL else self._settings.grace,
+            watch,
+        )
+
+    async def _poll_kind(self, kind: Kind) -> list[Sweep]:
+        """Look for what is new in the best way that the platform offers."""
+        try:
+            ended = [await self._poll_by_best(kind)]
+            if kind in (PRODUCTS, CUSTOMERS):
+                await self._check_shrunk(kind)
+        except ReadRefused as error:
+            if error.status not in ABSENT:
+                raise
+            return []
+        return ended
+
+    async def _poll_by_best(self, kind: Kind) -> Sweep:
+        if kind is not LEVELS:
+            by_update = FEATURE in self._facts().features
+            look = self._poll.updated if by_update else self._poll.newest
+            return await look(kind)
+        try:
+            return await self._poll.moved()
+        except ReadRefused as error:
+            if error.status not in ABSENT:
+                raise
+        # A level has neither a history nor a place in its list that would move.
+        return await self._walk_kind(POLL, kind, lambda _: None)
+
+    async def _check_shrunk(self, kind: Kind) -> None:
+        """Walk over a list that is shorter than the mirror: a deletion was missed.
+
+        Twice in a row, or it may be news on its way; the same surplus walks but once.
+        """
+        surplus = await self._surplus(kind)
+        if surplus > 0:
+            await self._clock.sleep(self._settings.grace)
+            surplus = min(surplus, await self._surplus(kind))
+        if surplus > 0 and surplus != self._shrunk.get(kind.name):
+            self._want([kind.name])
+        self._shrunk[kind.name] = surplus
+
+    async def _surplus(self, kind: Kind) -> int:
+        only_total = {"limit": 1}
+        listing = await self._client.page(
+            kind.path, 1, Priority.INCREMENTAL, only_total
+        )
+        if listing.total is None:
+            return 0
+        await self._repair.caught_up()
+        held = await self._repair.look.count(kind.singular, self._store)
+        return held - listing.total
+
+    def _tell_failed(self, error: Exception) -> None:
+        logger.bind(action="reconcile.failed", store=self._store).warning(
+            "store {}: {}", self._store, error
+        )

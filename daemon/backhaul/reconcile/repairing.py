@@ -1,0 +1,129 @@
+"""Holding rows against the mirror, and handing what differs to the inbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.core.drift import Drift, compare
+from backhaul.errors import Unusable
+from backhaul.store.contract import Arrival
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from backhaul.core.fold import Version
+    from backhaul.reconcile.kinds import Kind, Row
+    from backhaul.store.contract import Inbox
+    from backhaul.store.reconciling import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that the mirror does not hold as the platform shows it."""
+
+    row: Row
+    drift: Drift
+    read_at: str
+
+
+class Comparison:
+    """Holds rows of one store against the mirror.
+
+    `caught_up` waits until what has arrived is folded.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        look: Look,
+        currency: Callable[[], str],
+        caught_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.store = store
+        self.look = look
+        self.caught_up = caught_up
+        self._currency = currency
+        self._quarantined: set[bytes] = set()
+
+    async def differing(
+        self, kind: Kind, rows: Sequence[Row], read_at: str
+    ) -> list[Difference]:
+        """Return the rows that the mirror lacks or holds with other content."""
+        ids = [row.id for row in rows if row.id]
+        held = await self.look.versions(kind.singular, self.store, ids)
+        found = []
+        for row in rows:
+            drift = self._judge(kind, row, held.get(row.id))
+            if drift is not None:
+                found.append(Difference(row, drift, read_at))
+        return found
+
+    def _judge(self, kind: Kind, row: Row, held: Version | None) -> Drift | None:
+        if not row.id:
+            return None if row.body in self._quarantined else Drift.MISSED
+        if held is None:
+            return Drift.MISSED
+        try:
+            digest = kind.digest(row.body, self._currency())
+        except Unusable:
+            return None if row.body in self._quarantined else Drift.STALE
+        return compare(held, row.updated_at, digest)
+
+    async def still(
+        self, kind: Kind, found: Sequence[Difference]
+    ) -> Sequence[Difference]:
+        """Return what differs even now, with all that had arrived folded."""
+        if not found:
+            return found
+        await self.caught_up()
+        rows = [one.row for one in found]
+        read_at = {one.row.id: one.read_at for one in found}
+        again = await self.differing(kind, rows, "")
+        return [Difference(a.row, a.drift, read_at[a.row.id]) for a in again]
+
+
+class Repair(Comparison):
+    """The way of one store's rows into the mirror, whichever job read them.
+
+    `arrived` wakes the folding.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        look: Look,
+        inbox: Inbox,
+        currency: Callable[[], str],
+        arrived: Callable[[], None],
+        caught_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(store, look, currency, caught_up)
+        self._inbox = inbox
+        self._arrived = arrived
+
+    async def append(self, kind: Kind, found: Sequence[Difference]) -> Counter[Drift]:
+        """Make what differs durable, to be folded like any news; count it."""
+        await asyncio.gather(
+            *(
+                self._inbox.append(
+                    Arrival(
+                        self.store, "read", kind.topic, one.read_at, b"{}", one.row.body
+                    )
+                )
+                for one in found
+            )
+        )
+        if found:
+            self._arrived()
+        # What cannot be read goes to quarantine with its reason, once for each start.
+        self._quarantined |= {one.row.body for one in found if not one.row.id}
+        return Counter(one.drift for one in found)
+
+    async def append_body(self, topic: str, read_at: str, body: bytes) -> None:
+        """Make one document that we put together ourselves durable."""
+        arrival = Arrival(self.store, "read", topic, read_at, b"{}", body)
+        await self._inbox.append(arrival)
+        self._arrived()

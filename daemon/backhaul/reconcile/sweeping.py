@@ -1,0 +1,213 @@
+"""One walk over one whole list: every row held against the mirror, what differs read.
+
+A full walk also asks for what the mirror holds and the list did not show, by id: rows
+move between pages, so that absence proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.drift import Drift
+from backhaul.reconcile.walking import Walk, fetching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backhaul.core.budget import Priority
+    from backhaul.core.clock import Clock
+    from backhaul.reconcile.absence import Absence
+    from backhaul.reconcile.kinds import Kind, Row
+    from backhaul.reconcile.repairing import Difference, Repair
+    from backhaul.reconcile.walking import Shown
+    from backhaul.shop.client import ShopClient
+    from backhaul.store.reconciling import Progress, Sweep, Sweeps
+
+BACKFILL = "backfill"
+FULL = "full"
+PAGES_WAITING = 8
+"""Pages that are fetched before the ones before them are worked on."""
+VERIFY_ROWS = 1_000
+"""Repaired rows that are looked at again in one go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a walk has come, for whoever watches."""
+
+    store: str
+    kind: str
+    read: int
+    total: int | None
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page whose differences wait for the webhooks that may still tell of them."""
+
+    shown: Shown
+    found: Sequence[Difference]
+    due: float
+
+
+@dataclass(slots=True)
+class SweepWork:
+    """The walk of `job` over one kind of one store. `run` it once."""
+
+    job: str
+    kind: Kind
+    client: ShopClient
+    repair: Repair
+    sweeps: Sweeps
+    absence: Absence
+    clock: Clock
+    priority: Priority
+    grace_seconds: float = 0.0
+    watch: Callable[[Step], None] = lambda _: None
+    _furthest: int = 0
+    _waiting: deque[_Page] = field(default_factory=deque)
+    _repaired: list[Row] = field(default_factory=list)
+    _open: list[Row] = field(default_factory=list)
+
+    async def run(self) -> Sweep:
+        """Walk to the end, from where an earlier run was stopped."""
+        store = self.repair.store
+        at = await self.sweeps.begin(store, self.job, self.kind.name)
+        # What an earlier run handed in must be folded, or it were handed in again.
+        await self.repair.caught_up()
+        fetch = fetching(self.kind, self.client, self.clock, self.priority)
+        walk = Walk(fetch, self.kind.deletable, self._tell_ignored, at.page, at.total)
+        at = await self._walk(at, walk)
+        at = await self._flush(at, to_the_end=True)
+        if self.job == FULL:
+            at = await self._catch_head(at, walk)
+        return await self._conclude(at)
+
+    async def _walk(self, at: Progress, walk: Walk) -> Progress:
+        """Work on one page while the next ones are on their way."""
+        pages: asyncio.Queue[Shown | None] = asyncio.Queue(PAGES_WAITING)
+
+        async def fetch() -> None:
+            async for shown in walk.pages():
+                await pages.put(shown)
+            await pages.put(None)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fetch())
+                while (shown := await pages.get()) is not None:
+                    await self._take(shown)
+                    at = await self._flush(at)
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return at
+
+    async def _take(self, shown: Shown) -> None:
+        if shown.page <= self._furthest:
+            # Seen before: what was handed in then must not be handed in again.
+            await self.repair.caught_up()
+        self._furthest = max(self._furthest, shown.page)
+        found = await self.repair.differing(self.kind, shown.rows, shown.began_at)
+        due = self.clock.monotonic() + (self.grace_seconds if found else 0.0)
+        self._waiting.append(_Page(shown, found, due))
+
+    async def _flush(self, at: Progress, to_the_end: bool = False) -> Progress:
+        """Append what differs once it is due, and keep the progress, page by page."""
+        while self._waiting:
+            page = self._waiting[0]
+            wait = page.due - self.clock.monotonic()
+            if wait > 0:
+                if not to_the_end:
+                    break
+                await self.clock.sleep(wait)
+            self._waiting.popleft()
+            at = await self._settle(page, at)
+        return at
+
+    async def _settle(self, page: _Page, at: Progress) -> Progress:
+        found = page.found
+        if self.grace_seconds:
+            found = await self.repair.still(self.kind, found)
+        drift = await self.repair.append(self.kind, found)
+        shown = page.shown
+        read = at.read + len(shown.rows)
+        at = replace(at, page=shown.page, total=shown.total, read=read)
+        seen = [row.id for row in shown.rows if row.id] if self.job == FULL else []
+        await self.sweeps.advance(at, seen, drift)
+        await self._verify([one.row for one in found])
+        self.watch(Step(self.repair.store, self.kind.name, read, shown.total))
+        return at
+
+    async def _verify(self, rows: Sequence[Row], at_once: bool = False) -> None:
+        """Look whether what was handed in has arrived in the mirror."""
+        if self.job != FULL:
+            return
+        self._repaired += rows
+        if len(self._repaired) < VERIFY_ROWS and not at_once:
+            return
+        await self.repair.caught_up()
+        for start in range(0, len(self._repaired), 100):
+            part = self._repaired[start : start + 100]
+            left = await self.repair.differing(self.kind, part, "")
+            self._open += [one.row for one in left]
+            self._open += [row for row in part if not row.id]
+        self._repaired.clear()
+
+    async def _catch_head(self, at: Progress, walk: Walk) -> Progress:
+        """Walk the newest pages again, for what came in after the walk began."""
+        store, number = self.repair.store, 0
+        while True:
+            number += 1
+            shown = await walk.fetch(number)
+            ids = [row.id for row in shown.rows]
+            look = self.repair.look
+            if await look.all_seen(self.kind.name, store, at.sweep, ids):
+                return at
+            await self._take(replace(shown, page=at.page, total=at.total))
+            at = await self._flush(at, to_the_end=True)
+
+    async def _conclude(self, at: Progress) -> Sweep:
+        unrepaired = 0
+        if self.job == FULL:
+            await self._verify([], at_once=True)
+            drift, lost = await self.absence.ask(self.kind, at.sweep)
+            await self.sweeps.advance(at, [], drift)
+            unrepaired = lost + await self.absence.settle(self.kind, self._open)
+        ended = await self.sweeps.end(at.sweep, unrepaired)
+        store = self.repair.store
+        self.watch(Step(store, self.kind.name, ended.read, ended.read, ended=True))
+        tell_ended(ended)
+        return ended
+
+    def _tell_ignored(self) -> None:
+        store, kind = self.repair.store, self.kind.name
+        logger.bind(action="reconcile.pages_ignored", store=store).warning(
+            "store {}: the platform shows all {} on every page", store, kind
+        )
+
+
+def tell_ended(ended: Sweep) -> None:
+    """Say what a walk found; aloud only where something was wrong."""
+    found = {drift.value: getattr(ended, _FIELDS[drift]) for drift in Drift}
+    words = ", ".join(f"{n} {name}" for name, n in Counter(found).items() if n)
+    drifted = ended.job != BACKFILL and bool(words)
+    level = "WARNING" if drifted or ended.unrepaired else "INFO"
+    logger.bind(action=f"reconcile.{_WORDS[ended.job]}", store=ended.store).log(
+        level,
+        "store {}: {} {} read, {}",
+        ended.store,
+        ended.read,
+        ended.kind,
+        (words or "all as the mirror has it")
+        + (f"; {ended.unrepaired} not repaired" if ended.unrepaired else ""),
+    )
+
+
+_FIELDS = {drift: drift.value for drift in Drift} | {Drift.ALIEN: "alien"}
+_WORDS = {BACKFILL: "backfilled", FULL: "walked", "incremental": "looked"}

@@ -1,0 +1,157 @@
+"""Walking a list whose rows move from page to page meanwhile.
+
+Lists are newest first. A new row pushes the others on: a row is shown twice, which
+costs nothing. A deletion pulls rows up across the edge between two pages, where the
+walk would miss them. The list's total tells: where it shrinks the walk steps back, and
+where there is none it is repeated until it shows nothing new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+from backhaul.core.clock import to_text
+from backhaul.shop.client import PAGE_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from backhaul.core.budget import Priority
+    from backhaul.core.clock import Clock
+    from backhaul.reconcile.kinds import Kind, Row
+    from backhaul.shop.client import ShopClient
+
+AHEAD = 4
+"""Pages of a list without deletions that are asked for at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One page as it was shown."""
+
+    page: int
+    rows: tuple[Row, ...]
+    elements: int
+    began_at: str
+    total: int | None = None
+    has_more: bool | None = None
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(row.id or row.body.hex() for row in self.rows)
+
+
+Fetch: TypeAlias = "Callable[[int], Coroutine[None, None, Shown]]"
+
+
+def fetching(kind: Kind, client: ShopClient, clock: Clock, priority: Priority) -> Fetch:
+    """Return what reads a page of a kind."""
+
+    async def fetch(number: int) -> Shown:
+        began, started = to_text(clock.now()), clock.monotonic()
+        listing = await client.page(kind.path, number, priority)
+        read_at = began
+        if listing.dated is not None:
+            # The platform's clock, less what the request took: not after the reading.
+            took = timedelta(seconds=clock.monotonic() - started)
+            read_at = to_text(listing.dated - took)
+        rows = [row for body in listing.rows for row in kind.rows(body, read_at)]
+        return Shown(
+            number,
+            tuple(rows),
+            len(listing.rows),
+            began,
+            listing.total,
+            listing.has_more,
+        )
+
+    return fetch
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk from the page after `done`, where the list had `total` rows."""
+
+    fetch: Fetch
+    deletable: bool
+    pages_ignored: Callable[[], None]
+    done: int = 0
+    total: int | None = None
+    _before: frozenset[str] = field(default_factory=frozenset)
+    _known: set[str] = field(default_factory=set)
+    _fresh: bool = False
+    _size: int = PAGE_ROWS
+
+    async def pages(self) -> AsyncIterator[Shown]:
+        """Yield every page at least once, in an order that skips no row."""
+        # The last page that is done is read again: rows may have come up to its end.
+        number = max(self.done, 1)
+        if self.total is None and self.deletable:
+            number = 1
+        while True:
+            for page in await self._window(number):
+                if self._has_shrunk(page):
+                    number = max(page.page - self._pages_lost(page), 1)
+                    self.total = page.total
+                    break
+                if self._is_beyond_the_end(page):
+                    if not self._must_repeat():
+                        return
+                    number = 1
+                    break
+                yield self._accept(page)
+                number = page.page + 1
+                if page.has_more is False:
+                    return
+
+    async def _window(self, number: int) -> list[Shown]:
+        """Fetch a page, or several at once while nothing moves the list."""
+        if self.deletable or self.total is None:
+            return [await self.fetch(number)]
+        last = max(-(-self.total // self._size), number)
+        numbers = range(number, min(number + AHEAD, last + 1))
+        # Answered in another order than asked, a page that should be later may be of
+        # before a new row came: its total is smaller then, as after a deletion.
+        return await asyncio.gather(*(self.fetch(n) for n in numbers))
+
+    def _has_shrunk(self, page: Shown) -> bool:
+        if self.total is None or page.total is None:
+            return False
+        return page.total < self.total and page.page > 1
+
+    def _pages_lost(self, page: Shown) -> int:
+        lost = (self.total or 0) - (page.total or 0)
+        return -(-lost // self._size)
+
+    def _is_beyond_the_end(self, page: Shown) -> bool:
+        """Tell whether a page shows nothing that the one before it did not.
+
+        More than a page of new rows may have come in between: `has_more` knows better.
+        """
+        if not page.elements:
+            return True
+        same = page.page > 1 and page.rows and page.ids <= self._before
+        if same and not page.has_more and page.page > self.done + 1:
+            self.pages_ignored()
+            return True
+        return False
+
+    def _must_repeat(self) -> bool:
+        """Without totals a list that moves both ways is walked until it is stable."""
+        if not self.deletable or self.total is not None or not self._fresh:
+            return False
+        self._fresh, self._before = False, frozenset()
+        return True
+
+    def _accept(self, page: Shown) -> Shown:
+        self._before = page.ids
+        if page.page == 1 and page.has_more is not False:
+            self._size = page.elements
+        self.total = page.total
+        if page.total is None and self.deletable:
+            self._fresh = self._fresh or not page.ids <= self._known
+            self._known |= page.ids
+        return page

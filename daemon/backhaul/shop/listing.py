@@ -1,0 +1,62 @@
+"""A page of a list as it came, wrapped in `data` with `meta`, or bare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul.errors import Unusable
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from backhaul.shop.transport import Answer
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    page: int | None = None
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class _Wrapped(msgspec.Struct):
+    data: list[msgspec.Raw]
+    meta: _Meta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page. `total`, `has_more` and `dated` are None where nothing is said.
+
+    `dated` is the platform's own clock, in whole seconds.
+    """
+
+    rows: tuple[bytes, ...]
+    total: int | None = None
+    has_more: bool | None = None
+    dated: datetime | None = None
+
+
+def read(answer: Answer) -> Listing:
+    """Read a page. Raises Unusable."""
+    dated = _date(answer)
+    try:
+        if answer.body.lstrip()[:1] == b"[":
+            bare = msgspec.json.decode(answer.body, type=list[msgspec.Raw])
+            return Listing(tuple(map(bytes, bare)), dated=dated)
+        wrapped = msgspec.json.decode(answer.body, type=_Wrapped)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Unusable(f"the answer holds no list: {error}") from None
+    meta = wrapped.meta or _Meta()
+    rows = tuple(map(bytes, wrapped.data))
+    return Listing(rows, meta.total, meta.has_more, dated)
+
+
+def _date(answer: Answer) -> datetime | None:
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", ""))
+    except ValueError:
+        return None

@@ -1,0 +1,112 @@
+"""What reconciliation asks of a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul.core.drift import Drift
+    from backhaul.core.fold import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A walk over one list of one store, as far as it has come.
+
+    `page` is the last one whose rows are durable, 0 before the first; `total` is how
+    many rows the list had then, where the platform tells.
+    """
+
+    sweep: int
+    began_at: str
+    page: int = 0
+    total: int | None = None
+    read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One walk that has ended, or is under way (`ended_at` is None)."""
+
+    id: int
+    store: str
+    job: str
+    kind: str
+    began_at: str
+    ended_at: str | None
+    read: int
+    missed: int
+    stale: int
+    deleted: int
+    alien: int
+    unrepaired: int
+    note: str
+
+    @property
+    def found(self) -> int:
+        """How many rows were not as the platform has them."""
+        return self.missed + self.stale + self.deleted + self.alien
+
+
+class Sweeps(Protocol):
+    """Walks over the platform's lists: progress that survives, and what they found."""
+
+    async def begin(self, store: str, job: str, kind: str) -> Progress:
+        """Begin a walk, or go on with the one that has not ended."""
+        ...
+
+    async def advance(
+        self,
+        progress: Progress,
+        seen: Sequence[str],
+        drift: Mapping[Drift, int],
+    ) -> None:
+        """Keep that the rows up to `progress.page` are durable, and which they were."""
+        ...
+
+    async def end(self, sweep: int, unrepaired: int, note: str = "") -> Sweep:
+        """End a walk; a clean incremental one leaves no row behind."""
+        ...
+
+    async def pending_rereads(
+        self, store: str, objects: Sequence[tuple[str, str]]
+    ) -> list[tuple[str, str]]:
+        """Return which of these (kind, id) are still to be read again."""
+        ...
+
+
+class Look(Protocol):
+    """What the mirror holds, read beside the writer."""
+
+    async def versions(
+        self, kind: str, store: str, ids: Sequence[str]
+    ) -> dict[str, Version]:
+        """Return the versions held of `product`, `order`, `customer` or `level`."""
+        ...
+
+    async def unseen(self, kind: str, store: str, sweep: int) -> list[tuple[str, str]]:
+        """Return (id, product id or id) of what is held but was not seen in a walk."""
+        ...
+
+    async def all_seen(
+        self, kind: str, store: str, sweep: int, ids: Sequence[str]
+    ) -> bool:
+        """Tell whether a walk saw each of these."""
+        ...
+
+    async def count(self, kind: str, store: str) -> int:
+        """Return how many the mirror holds that are not deleted."""
+        ...
+
+    async def unknown_moves(
+        self, store: str, moves: Sequence[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Return which (adjustment id, variant id) the ledger lacks."""
+        ...
+
+    async def sweeps(self, store: str) -> list[Sweep]:
+        """Return the last ended walk of each job and kind."""
+        ...

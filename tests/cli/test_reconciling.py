@@ -1,0 +1,111 @@
+"""`backfill`, `reconcile` and `status`, beside a daemon and without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.daemon import Office, backhaul, daemon_process, office_of
+from support.databases import count, rows
+from support.reconciling import ON_DEMAND, differences
+from support.reference import ReferenceProcess, start_reference
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Iterator[ReferenceProcess]:
+    started = start_reference(tmp_path / "reference")
+    yield started
+    started.kill()
+
+
+@pytest.fixture
+def office(reference: ReferenceProcess) -> Iterator[Office]:
+    with office_of(reference, ON_DEMAND) as made:
+        yield made
+
+
+def unlike(reference: ReferenceProcess, office: Office) -> list[str]:
+    """Compare all but the moves of stock: a first reading asks for no history."""
+    found = differences(reference.state(), office.database)
+    return [text for text in found if "stock move" not in text]
+
+
+def test_without_a_daemon_the_command_reads_by_itself(
+    reference: ReferenceProcess, office: Office
+) -> None:
+    said = backhaul("backfill", "--json", config=office.config)
+    assert {walk["kind"] for walk in said.json()} == {
+        "products",
+        "levels",
+        "orders",
+        "customers",
+    }
+    assert unlike(reference, office) == []
+    events = count(office.database, "inbox")
+    again = backhaul("backfill", "--kind", "orders", config=office.config)
+    assert again.code == 0, again.err
+    assert "orders" in again.out
+    assert "products" not in again.out
+    assert count(office.database, "inbox") == events
+
+
+def test_a_walk_tells_since_when_the_mirror_is_equal(office: Office) -> None:
+    backhaul("backfill", config=office.config)
+    (unproved,) = [
+        line
+        for line in backhaul("status", config=office.config).out.splitlines()
+        if "equal" in line
+    ] or ["none"]
+    assert unproved == "none"
+    walks = backhaul("reconcile", "--json", config=office.config).json()
+    began = min(walk["began_at"] for walk in walks)
+    status = backhaul("status", "--json", config=office.config).json()
+    assert status["consistency"]["main"]["as_of"] == began
+    shown = backhaul("status", config=office.config).out
+    assert f"as of {began}" in shown
+
+
+def test_a_list_that_is_not_proved_is_named(office: Office) -> None:
+    backhaul("reconcile", "--kind", "orders", config=office.config)
+    shown = backhaul("status", config=office.config).out
+    assert "not proved yet (orders: 2" in shown
+
+
+def test_beside_a_daemon_the_daemon_does_it(
+    reference: ReferenceProcess, office: Office
+) -> None:
+    with daemon_process(office):
+        full = "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at > ''"
+        await_true(lambda: rows(office.database, full) == [(4,)], "a walk")
+        made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
+        assert made.status == 201
+        walks = backhaul("reconcile", "--json", config=office.config).json()
+        assert {w["kind"]: w["missed"] for w in walks}["products"] == 1
+        assert unlike(reference, office) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--kind", "parcels"], ["--store", "other"]], ids=["kind", "store"]
+)
+def test_a_wrong_name_is_told(wrong: list[str], office: Office) -> None:
+    for command in (["reconcile"], ["backfill"], ["reconcile", "--dry-run"]):
+        said = backhaul(*command, *wrong, config=office.config)
+        assert said.code == 1
+        assert f"{wrong[0]} {wrong[1]}: none of " in said.err
+    assert not office.database.exists()
+
+
+def test_a_platform_that_is_away_is_told(
+    reference: ReferenceProcess, office: Office
+) -> None:
+    reference.kill()
+    for command in (["backfill"], ["reconcile", "--dry-run"]):
+        said = backhaul(*command, config=office.config)
+        assert said.code in {1, 69}, said.err
+        assert "Traceback" not in said.err

@@ -1,0 +1,147 @@
+"""The budget: what the platform says, what reads leave over, and who goes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from backhaul.core.budget import Budget, Priority
+
+POLICY = '"key";q=240;w=60'
+READS = (Priority.REREAD, Priority.INCREMENTAL, Priority.SWEEP)
+
+
+def told(left: int, seconds: int, now: float = 0.0) -> Budget:
+    """Return a budget after one answer with these words."""
+    budget = Budget()
+    budget.spend(now)
+    budget.answered(now, POLICY, f'"key";r={left};t={seconds}')
+    return budget
+
+
+def spent(budget: Budget, priority: Priority, now: float) -> int:
+    """Send what may leave at once; return how many that were."""
+    count = 0
+    while budget.wait_seconds(priority, now) == 0:
+        budget.spend(now)
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("priority", Priority)
+def test_nothing_waits_until_a_limit_is_known(priority: Priority) -> None:
+    assert Budget().wait_seconds(priority, 5.0) == 0
+    assert Budget().per_second is None
+
+
+def test_rate_is_what_the_policy_says() -> None:
+    assert told(39, 1).per_second == 4.0
+
+
+RESERVES = {Priority.COMMAND: 0, Priority.REREAD: 10, Priority.SWEEP: 14}
+
+
+@pytest.mark.parametrize("priority", RESERVES)
+def test_a_read_leaves_its_reserve(priority: Priority) -> None:
+    assert spent(told(40, 0), priority, 0.0) == 40 - RESERVES[priority]
+
+
+def test_the_more_urgent_read_goes_first() -> None:
+    budget = told(10, 8)
+    waits = [budget.wait_seconds(priority, 0.0) for priority in READS]
+    assert waits == sorted(set(waits))
+    assert waits[0] > 0
+
+
+def test_a_wait_is_long_enough_and_no_longer() -> None:
+    budget = told(12, 7)
+    wait = budget.wait_seconds(Priority.SWEEP, 0.0)
+    assert wait == pytest.approx((40 * 0.35 + 1 - 12) / 4)
+    assert budget.wait_seconds(Priority.SWEEP, wait * 0.9) > 0
+    assert budget.wait_seconds(Priority.SWEEP, wait) == 0
+
+
+def test_a_steady_reader_uses_all_that_comes_in() -> None:
+    budget, now, count = told(40, 0), 0.0, 0
+    while now < 100.0:
+        wait = budget.wait_seconds(Priority.SWEEP, now)
+        now += wait
+        if not wait:
+            budget.spend(now)
+            count += 1
+    assert 0.99 * 400 <= count - 26 <= 401
+
+
+def test_what_is_under_way_counts() -> None:
+    budget = Budget()
+    for _ in range(5):
+        budget.spend(0.0)
+    budget.answered(0.0, POLICY, '"key";r=32;t=2')
+    assert spent(budget, Priority.REREAD, 0.0) == 32 - 4 - 10
+
+
+def test_other_users_of_the_key_are_seen() -> None:
+    budget = told(39, 1)
+    budget.spend(0.1)
+    budget.answered(0.1, POLICY, '"key";r=3;t=10')
+    assert budget.wait_seconds(Priority.REREAD, 0.1) > 1
+
+
+def test_a_small_bucket_is_never_closed_for_good() -> None:
+    budget = Budget()
+    budget.spend(0.0)
+    budget.answered(0.0, '"key";q=1;w=10', '"key";r=0;t=10')
+    for priority in READS:
+        assert 0 < budget.wait_seconds(priority, 0.0) <= 10.1
+
+
+def test_a_429_closes_for_as_long_as_it_says() -> None:
+    budget = Budget()
+    budget.throttled(5.0, 30.0)
+    assert budget.wait_seconds(Priority.COMMAND, 5.0) == 30.0
+    assert budget.wait_seconds(Priority.COMMAND, 34.0) == 1.0
+    budget.throttled(6.0, 1.0)
+    assert budget.wait_seconds(Priority.COMMAND, 6.0) == 29.0
+
+
+def test_after_a_429_without_policy_the_contract_is_assumed() -> None:
+    budget = Budget()
+    budget.throttled(0.0, None)
+    assert budget.per_second == 4.0
+    assert spent(budget, Priority.COMMAND, 1.0) == 0
+    assert spent(budget, Priority.COMMAND, 2.0) == 4
+
+
+def test_who_is_still_too_fast_slows_down_once_per_429() -> None:
+    budget = Budget()
+    budget.throttled(0.0, 1.0)
+    budget.throttled(0.5, 1.0)
+    assert budget.per_second == 4.0
+    budget.throttled(2.0, 1.0)
+    assert budget.per_second == 2.0
+    for second in range(10, 1_000, 10):
+        budget.throttled(second, 1.0)
+    assert budget.per_second == 0.1
+
+
+def test_what_the_policy_says_is_not_doubted_by_a_429() -> None:
+    budget = told(1, 10)
+    budget.throttled(0.0, 2.0)
+    assert budget.per_second == 4.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit"),
+    [
+        ("", ""),
+        ("240", "39"),
+        ('"key";q=240', '"key";r=3'),
+        ('"key";q=0;w=60', '"key";r=0;t=1'),
+        ('"key";q=240;w=0', '"key";r=3;t=1'),
+        ('"key";q=x;w=60', '"key";r=3;t=1'),
+    ],
+)
+def test_words_that_say_nothing_set_no_limit(policy: str, limit: str) -> None:
+    budget = Budget()
+    budget.spend(0.0)
+    budget.answered(0.0, policy, limit)
+    assert budget.per_second is None

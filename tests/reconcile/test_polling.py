@@ -1,0 +1,71 @@
+"""Looks for what is new, while it goes on changing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from reconcile.conftest import reconciling
+from support import payloads
+from support.databases import rows
+from support.push_server import document
+
+if TYPE_CHECKING:
+    from reconcile.conftest import Place
+    from support.push_server import Connection, Request
+
+
+class Changing:
+    """A list by update, in pages of two; after each page its first row changes."""
+
+    def __init__(self, count: int, changes: int) -> None:
+        self.listed = [payloads.order(f"ord_{n}", n, number=n) for n in range(count)]
+        self.changes = changes
+        self.now = count
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        query = {name: value for name, (value,) in parse_qs(request.query).items()}
+        since = query["updatedSince"]
+        found = [row for row in self.listed if row["updatedAt"] >= since]
+        found.sort(key=lambda row: str(row["updatedAt"]))
+        start = 2 * (int(query["page"]) - 1)
+        page = found[start : start + 2]
+        await connection.send(document({"data": page}))
+        if self.changes > 0 and page:
+            self.change(page[0])
+
+    def change(self, row: dict[str, Any]) -> None:
+        self.changes -= 1
+        self.now += 1
+        self.listed = [each for each in self.listed if each["id"] != row["id"]]
+        number = int(row["number"])
+        self.listed.append(payloads.order(row["id"], self.now, number=number))
+
+
+async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
+    orders = Changing(20, changes=6)
+    place.platform.says("/orders", orders)
+    mark = payloads.instant(0)
+    await place.store.marks.put("polled:main:orders", mark)
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.look(["orders"])
+    assert ended.missed == 20
+    mirrored = rows(place.store.path, "SELECT id, updated_at FROM orders ORDER BY id")
+    expected = sorted((row["id"], row["updatedAt"]) for row in orders.listed)
+    assert mirrored == expected
+
+
+async def test_a_look_goes_on_where_the_last_one_ended(place: Place) -> None:
+    orders = Changing(20, changes=0)
+    place.platform.says("/orders", orders)
+    await place.store.marks.put("polled:main:orders", payloads.instant(0))
+    async with reconciling(place) as reconciler:
+        await reconciler.look(["orders"])
+        asked = len(place.server.requests)
+        orders.change(orders.listed[3])
+        place.platform.says("/orders", orders)
+        (ended,) = await reconciler.look(["orders"])
+    assert (ended.missed, ended.stale) == (0, 1)
+    first = parse_qs(place.server.requests[asked].query)
+    # The newest row is of 12:00:19; a look reaches back two minutes behind it.
+    assert first["updatedSince"] == ["2026-03-01T11:58:19.000Z"]

@@ -1,0 +1,127 @@
+"""Walks over lists that move between two pages: no row is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from backhaul.reconcile.kinds import Row
+from backhaul.reconcile.walking import Shown, Walk
+
+
+@dataclass(slots=True)
+class List:
+    """A list, newest first, that moves between two answers."""
+
+    rows: list[int]
+    size: int = 100
+    told: bool = True
+    ignores_page: bool = False
+    moves: list[tuple[str, int]] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - repeats
+
+    async def fetch(self, number: int) -> Shown:
+        for _ in range(self.chance.randrange(3)):
+            await asyncio.sleep(0)
+        self.asked.append(number)
+        start = 0 if self.ignores_page else (number - 1) * self.size
+        end = len(self.rows) if self.ignores_page else start + self.size
+        shown = self.rows[start:end]
+        total = len(self.rows) if self.told else None
+        more = end < len(self.rows) if self.told else None
+        self.move()
+        rows = tuple(Row(str(id_), "", b"") for id_ in shown)
+        return Shown(number, rows, len(rows), "", total, more)
+
+    def move(self) -> None:
+        if self.moves:
+            what, where = self.moves.pop(0)
+            if what == "new":
+                self.rows.insert(0, max(self.rows, default=0) + 1)
+            elif what == "gone" and self.rows:
+                self.rows.pop(where % len(self.rows))
+
+
+def walk_over(moving: List, deletable: bool = True) -> Walk:
+    return Walk(moving.fetch, deletable, lambda: None)
+
+
+async def ids(walk: Walk) -> list[int]:
+    return [int(row.id) async for page in walk.pages() for row in page.rows]
+
+
+SIZES = [0, 1, 99, 100, 101, 250, 1000]
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["totals", "no-totals"])
+@pytest.mark.parametrize("deletable", [True, False])
+@pytest.mark.parametrize("count", SIZES)
+async def test_a_list_at_rest_is_read(count: int, deletable: bool, told: bool) -> None:
+    moving = List(list(range(count, 0, -1)), told=told)
+    found = await ids(walk_over(moving, deletable))
+    assert list(dict.fromkeys(found)) == moving.rows
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["totals", "no-totals"])
+@pytest.mark.parametrize("seed", range(40))
+async def test_deletions_and_news_hide_no_row(seed: int, told: bool) -> None:
+    chance = random.Random(seed)  # noqa: S311 - repeats
+    moves = [(chance.choice(["new", "gone", "gone", ""]), chance.randrange(700))]
+    moves += [
+        (chance.choice(["new", "gone", "gone", ""]), chance.randrange(700))
+        for _ in range(12)
+    ]
+    moving = List(list(range(700, 0, -1)), told=told, moves=moves)
+    before = set(moving.rows)
+    found = await ids(walk_over(moving))
+    assert before & set(moving.rows) <= set(found), f"seed {seed}"
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["totals", "no-totals"])
+@pytest.mark.parametrize("seed", range(20))
+async def test_news_hide_no_row_from_who_asks_ahead(seed: int, told: bool) -> None:
+    chance = random.Random(seed)  # noqa: S311 - repeats
+    moves = [(chance.choice(["new", ""]), 0) for _ in range(60)]
+    moving = List(list(range(1500, 0, -1)), told=told, moves=moves, chance=chance)
+    before = set(moving.rows)
+    found = await ids(walk_over(moving, deletable=False))
+    assert before <= set(found), f"seed {seed}"
+
+
+async def test_a_platform_that_ignores_the_page_is_left_and_told_of() -> None:
+    told: list[None] = []
+    moving = List(list(range(30, 0, -1)), told=False, ignores_page=True)
+    walk = Walk(moving.fetch, False, lambda: told.append(None))
+    assert await ids(walk) == moving.rows
+    assert (moving.asked, len(told)) == ([1, 2], 1)
+
+
+async def test_more_news_than_a_page_do_not_end_the_walk() -> None:
+    moving = List(list(range(500, 0, -1)))
+    before = set(moving.rows)
+
+    async def fetch(number: int) -> Shown:
+        shown = await moving.fetch(number)
+        if number == 2 and len(moving.rows) == 500:
+            moving.rows[:0] = range(700, 500, -1)
+        return shown
+
+    assert before <= set(await ids(Walk(fetch, False, lambda: None)))
+
+
+async def test_a_walk_goes_on_where_it_was_stopped() -> None:
+    moving = List(list(range(1000, 0, -1)))
+    walk = Walk(moving.fetch, False, lambda: None, done=6, total=1000)
+    assert await ids(walk) == list(range(500, 0, -1))
+
+
+async def test_what_was_deleted_meanwhile_is_made_up_for() -> None:
+    moving = List(list(range(1000, 0, -1)))
+    del moving.rows[:250]
+    walk = Walk(moving.fetch, True, lambda: None, done=6, total=1000)
+    found = await ids(walk)
+    assert set(range(400, 0, -1)) <= set(found)
