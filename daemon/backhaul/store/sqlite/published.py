@@ -32,5 +32,7 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = {
 }
 """Each with the columns that tell its rows apart, in the order of an index."""
 
-INTERNAL = frozenset({"sequence", "delivered", "read_at", "digest"})
+INTERNAL = frozenset(
+    {"sequence", "delivered", "seen_at", "digest", "standing", "confirmed_at"}
+)
 """Columns of published tables that are not for others: how versions are compared."""
