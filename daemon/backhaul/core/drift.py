@@ -22,13 +22,20 @@ class Drift(StrEnum):
     """The mirror holds what the platform never deletes and yet does not know."""
 
 
-def compare(held: Version | None, updated_at: str, digest: bytes) -> Drift | None:
+def compare(
+    held: Version | None, updated_at: str, digest: bytes, read_at: str = ""
+) -> Drift | None:
     """Compare a row that was read with what the mirror holds; None: nothing to do.
 
-    What the mirror holds may be newer than what was read: news came in meanwhile.
+    What the mirror holds may be newer than what was read: news came in meanwhile. Not
+    so where it was known before the read began at `read_at`: the platform says less
+    than it did, or the time of a row is only roughly known.
     """
     if held is None:
         return Drift.MISSED
-    if held.digest == digest or held.updated_at > updated_at:
+    if held.digest == digest:
+        return None
+    known_before = max(held.seen_at, held.confirmed_at) < read_at
+    if held.updated_at > updated_at and not known_before:
         return None
     return Drift.STALE

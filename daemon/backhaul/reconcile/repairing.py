@@ -56,12 +56,14 @@ class Comparison:
         held = await self.look.versions(kind.singular, self.store, ids)
         found = []
         for row in rows:
-            drift = self._judge(kind, row, held.get(row.id))
+            drift = self._judge(kind, row, held.get(row.id), read_at)
             if drift is not None:
                 found.append(Difference(row, drift, read_at))
         return found
 
-    def _judge(self, kind: Kind, row: Row, held: Version | None) -> Drift | None:
+    def _judge(
+        self, kind: Kind, row: Row, held: Version | None, read_at: str
+    ) -> Drift | None:
         if not row.id:
             return None if row.body in self._quarantined else Drift.MISSED
         if held is None:
@@ -70,7 +72,7 @@ class Comparison:
             digest = kind.digest(row.body, self._currency())
         except Unusable:
             return None if row.body in self._quarantined else Drift.STALE
-        return compare(held, row.updated_at, digest)
+        return compare(held, row.updated_at, digest, read_at)
 
     async def still(
         self, kind: Kind, found: Sequence[Difference]
@@ -79,10 +81,11 @@ class Comparison:
         if not found:
             return found
         await self.caught_up()
-        rows = [one.row for one in found]
-        read_at = {one.row.id: one.read_at for one in found}
-        again = await self.differing(kind, rows, "")
-        return [Difference(a.row, a.drift, read_at[a.row.id]) for a in again]
+        still: list[Difference] = []
+        for read_at in dict.fromkeys(one.read_at for one in found):
+            rows = [one.row for one in found if one.read_at == read_at]
+            still += await self.differing(kind, rows, read_at)
+        return still
 
 
 class Repair(Comparison):
