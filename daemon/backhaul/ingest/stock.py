@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Folded
 
 
+NOT_TOLD = "1970-01-01T00:00:00.000Z"
+"""The time of stock that was only seen beside a product."""
+
+
 def product(fold: Fold) -> Folded:
     """Fold a product, and the stock that its variants show."""
     found = wire.product(fold.envelope.data, fold.currency)
@@ -34,7 +38,8 @@ def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
     """Let what a read product shows fill a gap, or raise a doubt, and no more."""
     held = fold.mirror.held_level(fold.event.store, level.variant_id)
     if held is None:
-        _level(fold, level, updated_at)
+        # As of when is not told, so whatever tells it replaces this.
+        _level(fold, level, NOT_TOLD)
         return
     version = _version(fold, level, updated_at)
     if version.digest != held.digest and version.seen_at > held.seen_at:
