@@ -101,7 +101,8 @@ def test_a_running_daemon_forgets_and_redacts_what_comes_later(
 ) -> None:
     with connected_process(platform) as started:
         office = started.office
-        order = buy(platform)
+        somebody = {"name": "Oluwaseun Adebayo", "email": "seun@example.com"}
+        order = buy(platform, customer=somebody)
         query = "SELECT json_extract(document, '$.customer.email') FROM orders"
         where = f"{query} WHERE id = ?"
         await_true(lambda: rows(office.database, where, order["id"]), "the order")
@@ -109,7 +110,7 @@ def test_a_running_daemon_forgets_and_redacts_what_comes_later(
         command = ("forget", "customer", order["customer"]["id"], "--yes", "--json")
         found = in_process(*command, config=office.config).json()
         assert found["still_in"] == []
-        again = buy(platform)
+        again = buy(platform, customer=somebody)
         assert again["customer"]["email"] == email
         await_true(lambda: rows(office.database, where, again["id"]), "the next order")
         assert rows(office.database, where, again["id"]) == [(None,)]

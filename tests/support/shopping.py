@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 
-def buy(platform: ReferenceProcess, quantity: int = 1) -> Document:
+def buy(platform: ReferenceProcess, quantity: int = 1, **members: Any) -> Document:
     """Place an order as a shopper; return it as the keyed API shows it."""
     product = platform.v1("GET", "/products?limit=1").data()[0]
-    placed = platform.storefront("POST", "/orders", cart(product, quantity))
+    placed = platform.storefront("POST", "/orders", cart(product, quantity, **members))
     return order_of(platform, placed.data()["id"])
 
 
