@@ -28,6 +28,7 @@ from backhaul.app import SOCKET_NAME, Daemon
 from backhaul.cli import context, exits
 from backhaul.cli.root import app
 from support import session
+from support.loop_guard import on_purpose
 from support.waiting import await_true, until
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ class DaemonProcess:
                 cwd=office.folder,
             )
 
+    @on_purpose()
     def await_ready(self) -> dict[str, Any]:
         """Return what it says of itself once it is ready."""
 
@@ -204,10 +206,12 @@ class DaemonProcess:
         assert found is not None
         return found
 
+    @on_purpose()
     def terminate(self, seconds: float = STOP_SECONDS) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
+    @on_purpose()
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

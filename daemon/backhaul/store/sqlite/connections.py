@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from backhaul.store.sqlite.log_size import KEPT_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -60,6 +62,7 @@ def prepare_writer(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit={KEPT_BYTES}")
     connection.execute("PRAGMA cache_size=-32768")
 
 
