@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,4 +42,5 @@ def limited(pid: int, kind: int, soft: int) -> Iterator[None]:
     try:
         yield
     finally:
-        resource.prlimit(pid, kind, before)
+        with suppress(ProcessLookupError):  # it may have died of it
+            resource.prlimit(pid, kind, before)

@@ -32,6 +32,10 @@ _TOO_MUCH = (
 )
 
 
+class _TooLarge(Exception):
+    """A body has more bytes than the setting allows."""
+
+
 class _Connection(asyncio.Protocol):
     """Notes when a request begins, and passes everything on to aiohttp."""
 
@@ -217,13 +221,21 @@ class Arrivals:
             if connection.refused:
                 return _too_much()
             return _closing(408, "the body took too long")
+        except _TooLarge:
+            return _closing(413, f"a body has {request.client_max_size} bytes at most")
         finally:
             connection.answered(request.content.is_eof())
 
     async def _read(self, request: web.Request, connection: _Connection) -> None:
+        if (request.content_length or 0) > request.client_max_size:
+            raise _TooLarge
         spent = self.now() - (connection.began or self.now())
         async with asyncio.timeout(self._seconds - spent) as connection.deadline:
-            await request.read()
+            try:
+                await request.read()
+            except web.HTTPRequestEntityTooLarge:
+                # Not as it is: its traceback would hold what was read of the body.
+                raise _TooLarge from None
         connection.deadline = None
 
 
