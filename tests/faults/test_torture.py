@@ -106,8 +106,7 @@ async def test_a_tortured_stream_gives_the_stores_own_state(
 ) -> None:
     chance = chances()
     async with open_shop(tmp_path / "shop") as shop:
-        history = await trade(shop, EVENTS, chance)
-        state = await shop.state()
+        history, state = await trade(shop, EVENTS, chance)
         bodies = disordered(history, chance)
         access = shop.running.access
         more = "[reconcile]\nbackfill_on_start = false\n"
