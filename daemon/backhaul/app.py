@@ -388,7 +388,10 @@ class Daemon:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
         arrivals = Arrivals(
-            limits.request_seconds, limits.slow_per_address, limits.trusted_proxies
+            limits.request_seconds,
+            limits.slow_per_address,
+            limits.max_waiting_bytes,
+            limits.trusted_proxies,
         )
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app = admin_site.build(self.ready.is_set, self._status, {})

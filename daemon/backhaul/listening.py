@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from aiohttp import web
 
@@ -30,9 +30,10 @@ class _Refusal(asyncio.Protocol):
     """Answers a connection above the limit and closes it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.write(_FULL)
-            transport.close()
+        # Not by isinstance: uvloop's transports are no subclasses of asyncio's.
+        told = cast("asyncio.Transport", transport)
+        told.write(_FULL)
+        told.close()
 
 
 class Door(Protocol):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 1_048_576
 SLOW_PER_ADDRESS = 32
+MAX_WAITING_BYTES = 16 << 20
 REQUEST_SECONDS = 10.0
 
 
@@ -82,7 +83,7 @@ def _listener(kind: Kind, routes: list[web.RouteDef]) -> Listener:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_routes(routes)
         return Listener(app)
-    arrivals = Arrivals(REQUEST_SECONDS, SLOW_PER_ADDRESS)
+    arrivals = Arrivals(REQUEST_SECONDS, SLOW_PER_ADDRESS, MAX_WAITING_BYTES)
     return Listener(site.build(routes, MAX_BODY_BYTES, arrivals), door=arrivals)
 
 

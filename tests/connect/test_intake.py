@@ -32,7 +32,7 @@ class Intake:
         self, path: str, body: bytes = b"{}", **headers: str
     ) -> tuple[int, dict[str, object], dict[str, str]]:
         sock = listening.bind_tcp("127.0.0.1", 0, "public")
-        arrivals = Arrivals(10, 32)
+        arrivals = Arrivals(10, 32, 1 << 20)
         app = site.build(intake.routes("desk", self.wanted), 1_000, arrivals)
         listener = listening.Listener(app, door=arrivals)
         await listener.start(sock)

@@ -98,6 +98,9 @@ class _Cursor:
     def __iter__(self) -> Iterator[Any]:
         return iter(self._cursor)
 
+    def close(self) -> None:
+        self._cursor.close()
+
 
 class _Connection:
     """What the store asks of a connection of the standard library."""

@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 from backhaul.public.arriving import GRACE_SECONDS
 from support.databases import count
@@ -165,3 +166,22 @@ async def test_a_good_delivery_gets_the_place_of_a_slow_one(
         assert (await receiver.post(BODY)).status == 200
         assert await end_of(pairs[0][0]) == b""
     assert count(store.path, "inbox") == 1
+
+
+async def closed_and_refused(store: SqliteStore) -> tuple[bytes, bytes]:
+    """Return what a slow client is told, and one for whom there is no place."""
+    async with served(store.inbox, request_seconds=0.5, max_connections=1) as receiver:
+        reader, writer = await receiver.connect()
+        writer.write(HEAD[:40])
+        await until(lambda: receiver.arrivals.open, "it came")
+        refused = await receiver.raw(HEAD + BODY)
+        told = await end_of(reader)
+        writer.close()
+        return told, refused
+
+
+async def test_the_guards_hold_on_the_daemons_own_loop(store: SqliteStore) -> None:
+    """It runs on uvloop, whose transports are of other classes than asyncio's."""
+    told, refused = await asyncio.to_thread(uvloop.run, closed_and_refused(store))
+    assert told.startswith(b"HTTP/1.1 408")
+    assert refused.startswith(b"HTTP/1.1 503")

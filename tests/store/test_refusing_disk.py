@@ -15,6 +15,7 @@ from backhaul.ingest.drain import Drain
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.writer import Writer
 from support.databases import count, locked, rows, started_store
+from support.locking import LockOfAnotherProcess
 from support.payloads import arrival, envelope, order
 from support.receiving import served
 from support.waiting import until
@@ -114,32 +115,6 @@ async def test_folding_goes_on_after_a_lock(path: Path) -> None:
                 await store.marks.put("x", "y")
         await until(lambda: count(path, "orders") == 1, "the order is folded")
         running.cancel()
-
-
-class LockOfAnotherProcess:
-    """Holds the write lock from outside while the block runs."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        script = (
-            "import sqlite3, sys\n"
-            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-            "c.execute('BEGIN IMMEDIATE')\n"
-            "sys.stdout.write('locked\\n'); sys.stdout.flush()\n"
-            "sys.stdin.read()\n"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", script, str(self._path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"locked\n"
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
 
 
 FILLING = """

@@ -197,6 +197,7 @@ class DaemonProcess:
                 cwd=office.folder,
             )
 
+    @on_purpose()
     def await_ready(self) -> dict[str, Any]:
         """Return what it says of itself once it is ready."""
 
@@ -208,10 +209,12 @@ class DaemonProcess:
         assert found is not None
         return found
 
+    @on_purpose()
     def terminate(self, seconds: float = STOP_SECONDS) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
+    @on_purpose()
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

@@ -100,6 +100,7 @@ async def served(
     request_seconds: float = 10.0,
     max_connections: int = 512,
     slow_per_address: int = 32,
+    max_waiting_bytes: int = 16 << 20,
     trusted: Sequence[str] = (),
     now: Callable[[], float] | None = None,
 ) -> AsyncIterator[Served]:
@@ -107,7 +108,9 @@ async def served(
     async with aiohttp.ClientSession(
         connector=connector, auto_decompress=False
     ) as session:
-        arrivals = Arrivals(request_seconds, slow_per_address, trusted, now)
+        arrivals = Arrivals(
+            request_seconds, slow_per_address, max_waiting_bytes, trusted, now
+        )
         running = Served("", session, arrivals)
 
         def arrived() -> None:

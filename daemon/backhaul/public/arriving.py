@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
@@ -26,6 +26,14 @@ LOOKS = 20
 _TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
+_TOO_MUCH = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+class _TooLarge(Exception):
+    """A body has more bytes than the setting allows."""
 
 
 class _Connection(asyncio.Protocol):
@@ -34,14 +42,16 @@ class _Connection(asyncio.Protocol):
     def __init__(self, inner: web.RequestHandler, arrivals: Arrivals) -> None:
         self._inner = inner
         self._arrivals = arrivals
-        self._transport: asyncio.Transport | None = None
         self.address = ""
         self.began: float | None = None
         self.serving = False
+        self.bytes = 0
+        self.refused = False
+        self.deadline: asyncio.Timeout | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
+        # Not by isinstance: uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self.began = self._arrivals.now()
         self._arrivals.open[self._inner] = self
@@ -50,14 +60,40 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.began is None and not self.serving:
             self.began = self._arrivals.now()
+        if self.refused:
+            return  # thrown away: whoever sends on may still read the answer
+        self.refused = not self._arrivals.has_room(self, len(data))
+        if self.refused:
+            self._hurry()
         self._inner.data_received(data)
+
+    def _hurry(self) -> None:
+        """Have the request answered now, or soon if it has not begun to be served."""
+        if self.deadline is not None:
+            self.deadline.reschedule(0)
+        elif not self.serving:
+            loop = asyncio.get_running_loop()
+            loop.call_later(GRACE_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.refused and not self.serving:
+            self.close(_TOO_MUCH)
 
     def eof_received(self) -> None:
         self._inner.eof_received()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._arrivals.open.pop(self._inner, None)
+        # A body that waits for the disk is held until it has its answer.
+        if not self.serving:
+            self._arrivals.release(self)
         self._inner.connection_lost(exc)
+
+    def answered(self, whole: bool) -> None:
+        """Be ready for the next request, unless the rest of this one still comes."""
+        self.began = self.deadline = None
+        self.refused = self.serving = self.refused and not whole
+        self._arrivals.release(self)
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
@@ -67,28 +103,35 @@ class _Connection(asyncio.Protocol):
 
     def close(self, farewell: bytes = b"") -> None:
         """End the connection, whatever the other side still has to say."""
-        if self._transport is not None:
+        if farewell:
             self._transport.write(farewell)
-            self._transport.abort() if not farewell else self._transport.close()
+            self._transport.close()
+        else:
+            self._transport.abort()
 
 
 class Arrivals:
     """Gives every request `request_seconds` to arrive, headers and body together.
 
     An address may have `per_address` requests under way that are older than a second;
-    a trusted proxy, which speaks for many, as many as it likes.
+    a trusted proxy, which speaks for many, as many as it likes. All requests together
+    may hold `most_bytes`, from their first byte to their answer: it is what bounds the
+    memory, since a body that waits for the disk is held as well.
     """
 
     def __init__(
         self,
         request_seconds: float,
         per_address: int,
+        most_bytes: int,
         trusted: Iterable[str] = (),
         now: Callable[[], float] | None = None,
     ) -> None:
         # Part of the time is for the answer to a body that did not come.
-        self._seconds = request_seconds - min(FAREWELL_SECONDS, request_seconds / 10)
+        self._seconds = request_seconds - min(FAREWELL_SECONDS, request_seconds / 2)
         self._per_address = per_address
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._trusted = [ip_network(network, strict=False) for network in trusted]
         self.now = now or _loop_time
         self._timer: asyncio.TimerHandle | None = None
@@ -104,6 +147,17 @@ class Arrivals:
         if slow:
             slow[0].close()
         return bool(slow)
+
+    def has_room(self, connection: _Connection, number: int) -> bool:
+        """Count bytes that came, and tell whether they may be held."""
+        connection.bytes += number
+        self._bytes += number
+        return self._bytes <= self._most_bytes
+
+    def release(self, connection: _Connection) -> None:
+        """Count a request no more: it is answered, or its connection is gone."""
+        self._bytes -= connection.bytes
+        connection.bytes = 0
 
     def start(self) -> None:
         """Begin to look at the slow ones. Call from the running loop."""
@@ -157,17 +211,47 @@ class Arrivals:
         connection = self.open[request.protocol]
         connection.serving = True
         try:
-            if not request.content.is_eof():
-                spent = self.now() - (connection.began or self.now())
-                async with asyncio.timeout(self._seconds - spent):
-                    await request.read()
+            if not (connection.refused or request.content.is_eof()):
+                await self._read(request, connection)
+            if connection.refused:
+                return _too_much()
             connection.began = None
             return await handler(request)
         except TimeoutError:
-            return web.json_response({"error": "the body took too long"}, status=408)
+            if connection.refused:
+                return _too_much()
+            return _closing(408, "the body took too long")
+        except _TooLarge:
+            return _closing(413, f"a body has {request.client_max_size} bytes at most")
         finally:
-            connection.began = None
-            connection.serving = False
+            connection.answered(request.content.is_eof())
+
+    async def _read(self, request: web.Request, connection: _Connection) -> None:
+        if (request.content_length or 0) > request.client_max_size:
+            raise _TooLarge
+        spent = self.now() - (connection.began or self.now())
+        async with asyncio.timeout(self._seconds - spent) as connection.deadline:
+            try:
+                await request.read()
+            except web.HTTPRequestEntityTooLarge:
+                # Not as it is: its traceback would hold what was read of the body.
+                raise _TooLarge from None
+        connection.deadline = None
+
+
+def _too_much() -> web.Response:
+    return _closing(
+        503, "too much is on its way in; send it again", {"Retry-After": "1"}
+    )
+
+
+def _closing(
+    status: int, error: str, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return an answer that comes before the end of the body."""
+    answer = web.json_response({"error": error}, status=status, headers=headers)
+    answer.force_close()
+    return answer
 
 
 def _loop_time() -> float:

@@ -81,6 +81,12 @@ class Public(Section):
     max_connections: Count = Field(
         default=512, description="Connections that may be open at once."
     )
+    max_waiting_bytes: Count = Field(
+        default=16_777_216,
+        description="Bytes of requests that may be on their way in, or wait for the "
+        "disk, at once; what comes above that is answered 503. Keep it at several "
+        "times max_body_bytes.",
+    )
     slow_per_address: Count = Field(
         default=32,
         description="Requests of one address that may be on their way for more than a "

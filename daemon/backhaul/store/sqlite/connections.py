@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from backhaul.store.sqlite.log_size import KEPT_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -62,6 +64,7 @@ def prepare_writer(connection: sqlite3.Connection) -> None:
     # What is deleted is overwritten with zeros: whoever is forgotten leaves no bytes.
     connection.execute("PRAGMA secure_delete=ON")
     connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit={KEPT_BYTES}")
     connection.execute("PRAGMA cache_size=-32768")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.store.contract import Arrival, Folded, FoldReport, StoredEvent
@@ -11,7 +12,7 @@ from backhaul.store.sqlite.mirror import MirrorTransaction
 if TYPE_CHECKING:
     import asyncio
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import FoldOne
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _COLUMNS = "store, kind, topic, received_at, headers, body"
 _CHUNK = 32
 FOLD_BATCH = 64
-"""Rows read ahead by one slice of folding."""
+"""Rows that one slice of folding takes at most."""
 CURSOR = "fold_cursor"
 
 
@@ -86,26 +87,31 @@ def _fold_slice(
     fold_one: FoldOne,
     slice_seconds: float,
 ) -> FoldReport:
-    events = _after_cursor(connection)
     mirror = MirrorTransaction(connection, clock)
     until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
+    in_time = True
     connection.execute("SAVEPOINT slice")
     try:
-        for event in events:
-            outcomes.append((event.id, fold_one(event, mirror)))
-            if clock.monotonic() >= until:
-                break
+        with closing(_after_cursor(connection)) as events:
+            for event in events:
+                outcomes.append((event.id, fold_one(event, mirror)))
+                in_time = clock.monotonic() < until
+                if not in_time:
+                    break
     except Exception as error:
         if connections.concerns_the_file(error):
             raise
         # Once more, one by one: only the event that cannot be folded is set aside.
         connection.execute("ROLLBACK TO slice")
-        outcomes = [(e.id, isolated(connection, fold_one, e, mirror)) for e in events]
+        outcomes = [
+            (event.id, isolated(connection, fold_one, event, mirror))
+            for event in _after_cursor(connection)
+        ]
     connection.execute("RELEASE slice")
     if outcomes:
         _record(connection, outcomes, mirror.now)
-    more = len(outcomes) < len(events) or len(events) == FOLD_BATCH
+    more = not in_time or len(outcomes) == FOLD_BATCH
     problems = tuple(o for o in outcomes if o[1].state in {"quarantined", "unhandled"})
     return FoldReport(len(outcomes), more, problems, mirror.doubts)
 
@@ -130,16 +136,20 @@ def isolated(
     return folded
 
 
-def _after_cursor(connection: sqlite3.Connection) -> list[StoredEvent]:
-    rows = connection.execute(
-        """
-        SELECT id, store, kind, topic, received_at, body FROM inbox
-        WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
-        ORDER BY id LIMIT ?
-        """,
-        (CURSOR, FOLD_BATCH),
-    )
-    return [StoredEvent(*row) for row in rows]
+def _after_cursor(connection: sqlite3.Connection) -> Generator[StoredEvent]:
+    """Yield what is not folded yet, row by row: bodies may be large."""
+    with closing(
+        connection.execute(
+            """
+            SELECT id, store, kind, topic, received_at, body FROM inbox
+            WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
+            ORDER BY id LIMIT ?
+            """,
+            (CURSOR, FOLD_BATCH),
+        )
+    ) as rows:
+        for row in rows:
+            yield StoredEvent(*row)
 
 
 def _record(

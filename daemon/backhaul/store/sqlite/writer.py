@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from backhaul.errors import Busy
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.log_size import LogSize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +91,7 @@ class Writer:
         self._path = path
         self._connect = connect
         self._append_batch = append_batch
+        self._log_size = LogSize(path)
         self._urgent: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._background: queue.SimpleQueue[_Job[Any]] = queue.SimpleQueue()
         self._gathered = _Batch()
@@ -182,6 +184,7 @@ class Writer:
             while not last or not self._background.empty():
                 work = self._collect()
                 self._publish(work, self._commit(connection, work))
+                self._log_size.look()
                 last = last or work.last
         finally:
             connection.close()

@@ -1,0 +1,37 @@
+"""A platform for the suites that need one, and daemons beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.daemon import daemon_process, office_of
+from support.reference import reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import DaemonProcess, Office
+    from support.reference import ReferenceProcess
+
+
+@pytest.fixture(scope="session")
+def platform(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ReferenceProcess]:
+    with reference(tmp_path_factory.mktemp("platform")) as running:
+        yield running
+
+
+@pytest.fixture
+def office(platform: ReferenceProcess) -> Iterator[Office]:
+    with office_of(platform) as prepared:
+        prepared.write(**{'level = "TRACE"': 'level = "DEBUG"'})
+        yield prepared
+
+
+@pytest.fixture
+def daemon(office: Office) -> Iterator[DaemonProcess]:
+    with daemon_process(office) as running:
+        yield running

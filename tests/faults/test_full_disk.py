@@ -1,0 +1,212 @@
+"""The disk fills under a running daemon: no false yes, no sending; it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from faults.sending import sender
+from faults.trials import LONG, chances, tell
+from support.daemon import daemon_process
+from support.databases import rows
+from support.payloads import envelope
+from support.processes import limited
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from faults.sending import Sender
+    from support.daemon import DaemonProcess, Office
+    from support.reference import ReferenceProcess
+
+POINTS = 20 if LONG else 5
+SENDERS = 4
+MOST_SENT = 2_000
+RECOVERY_SECONDS = 30.0
+NEVER_SENT_SECONDS = 3.0
+
+
+def written(office: Office) -> int:
+    """Return how far the daemon has written its log of changes."""
+    return office.database.with_name("backhaul.db-wal").stat().st_size
+
+
+async def refused_by_all(client: Sender) -> None:
+    """Send until the disk is full for everybody, and then some more."""
+    begun = len(client.told)
+
+    def go_on() -> bool:
+        told = client.told[begun:]
+        return sum(one.status == 503 for one in told) < 20 and len(told) < MOST_SENT
+
+    await asyncio.gather(*(client.send_while(go_on) for _ in range(SENDERS)))
+    others = [await client.health(path) for path in ("/healthz", "/readyz")]
+    others.append(await client.health("/api/status"))
+    assert [told.status for told in others] == [200] * 3
+    assert max(told.seconds for told in others) < 1
+
+
+def faults_of(client: Sender) -> list[str]:
+    """Return what no refusal may look like."""
+    return [
+        str(told)
+        for told in client.told
+        if told.status not in {200, 503}
+        or (told.status == 503 and (told.retry_after != "1" or told.seconds > 1))
+    ]
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+async def test_a_disk_that_fills_at_any_point(
+    daemon: DaemonProcess,
+    platform: ReferenceProcess,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chance, recoveries = chances(), []
+    async with sender(daemon.office, platform.store().id) as client:
+        for _ in range(POINTS):
+            room = written(daemon.office) + chance.randrange(-60_000, 200_000)
+            with limited(daemon.process.pid, resource.RLIMIT_FSIZE, max(0, room)):
+                await refused_by_all(client)
+            recoveries.append(await client.insist(seconds=RECOVERY_SECONDS))
+        assert daemon.process.poll() is None
+        lost = client.lost(daemon.office.database)
+        refused = sum(told.status == 503 for told in client.told)
+        more = f"points; {len(client.kept)} kept, {refused} refused, back in"
+        tell(capsys, len(lost), POINTS, f"{more} {max(recoveries):.1f} s at most")
+        assert faults_of(client) == []
+    assert lost == set()
+    assert rows(daemon.office.database, "PRAGMA integrity_check") == [("ok",)]
+
+
+def arm(platform: ReferenceProcess, *rules: dict[str, Any]) -> None:
+    """Set what goes wrong at the platform from now on."""
+    body = {"seed": 1, "http": list(rules), "webhooks": []}
+    assert platform.control("PUT", "/stores/demo/faults", body).status == 200
+
+
+def fired(platform: ReferenceProcess) -> int:
+    return sum(
+        rule["fired"] for rule in platform.control("GET", "/stores/demo/faults").data()
+    )
+
+
+def adjustments(platform: ReferenceProcess, sku: str) -> list[int]:
+    """Return what the platform's own books say of the stock of an article."""
+    state = platform.state()
+    (variant,) = (
+        variant["id"]
+        for product in state["products"]
+        for variant in product["variants"]
+        if variant["sku"] == sku
+    )
+    return [
+        entry["adjustment"]
+        for entry in state["history"]
+        if entry["variantId"] == variant and entry["reason"] != "INITIAL_STOCK"
+    ]
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+async def test_nothing_is_sent_while_it_cannot_be_written_down(
+    daemon: DaemonProcess, platform: ReferenceProcess
+) -> None:
+    office = daemon.office
+    product = {"title": "Ark", "price": "10.00", "stock": 50, "sku": "ARK"}
+    assert platform.v1("POST", "/products", product).status == 201
+    throttled = {"fault": "rate429", "method": "POST", "seconds": 1}
+    arm(platform, throttled)
+    async with sender(office, platform.store().id) as client:
+        # The article came too late for the first reading; its webhook tells of it.
+        await tell_of_articles(client, platform)
+        office.put("stock-deltas-1.csv", "sku,adjustment,reason", "ARK,-7,DAMAGED")
+        await until(lambda: fired(platform) > 0, "it is tried, and told to come later")
+        with limited(daemon.process.pid, resource.RLIMIT_FSIZE, 0):
+            await refused_by_all(client)
+            before = fired(platform)
+            end = time.monotonic() + NEVER_SENT_SECONDS
+            await client.send_while(lambda: time.monotonic() < end)
+            assert fired(platform) == before
+        await until(lambda: fired(platform) > before, "it is tried again")
+        arm(platform)
+        await until(lambda: adjustments(platform, "ARK"), "it took effect", 30)
+        settled = "SELECT state FROM commands WHERE kind = 'adjust'"
+        await until(
+            lambda: rows(office.database, settled) == [("applied",)], "it is settled"
+        )
+        assert client.lost(office.database) == set()
+    assert adjustments(platform, "ARK") == [-7]
+
+
+async def tell_of_articles(client: Sender, platform: ReferenceProcess) -> None:
+    query = "SELECT count(*) FROM variants WHERE sku = 'ARK'"
+    for product in platform.state()["products"]:
+        body = envelope("products/create", product, storeId=client.store_id)
+        await client.insist(body)
+    await until(lambda: rows(client.office.database, query)[0][0], "it is known")
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Mount a disk of 16 MB, which is full with what the daemon writes."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+    subprocess.run(mount, check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def may_mount(folder: Path) -> bool:
+    try:
+        with small_disk(folder):
+            return True
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+@contextlib.contextmanager
+def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
+    """Leave no room on the disk; what took it is deleted at the end."""
+    if not mounted:
+        with limited(daemon.process.pid, resource.RLIMIT_FSIZE, 0):
+            yield
+        return
+    ballast = disk / "ballast"
+    with ballast.open("wb") as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(65_536))
+            file.flush()
+    yield
+    ballast.unlink()
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+async def test_a_small_disk_is_filled_and_cleared(
+    office: Office, platform: ReferenceProcess, tmp_path: Path
+) -> None:
+    """Where nothing may be mounted, a limit on the size of files takes its place."""
+    mounts = os.geteuid() == 0 and may_mount(tmp_path / "probe")
+    state = office.folder / "state"
+    disk = small_disk(state) if mounts else contextlib.nullcontext()
+    with disk, daemon_process(office) as daemon:
+        async with sender(office, platform.store().id) as client:
+            with filled(state, daemon, mounts):
+                await refused_by_all(client)
+            await client.insist(seconds=RECOVERY_SECONDS)
+            assert faults_of(client) == []
+            assert client.lost(office.database) == set()
+        assert daemon.terminate() == 0

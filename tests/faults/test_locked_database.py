@@ -1,0 +1,63 @@
+"""Another program holds the database: 503 and not 500, nothing lost, soon back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults.sending import sender
+from faults.trials import LONG, tell
+from support.databases import rows
+from support.locking import LockOfAnotherProcess
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from faults.sending import Sender
+    from support.daemon import DaemonProcess
+    from support.reference import ReferenceProcess
+
+HELD_SECONDS = 30.0 if LONG else 3.0
+RECOVERY_SECONDS = 5.0
+SENDERS = 4
+
+
+async def ask_meanwhile(client: Sender, end: float) -> None:
+    """Ask how it is, again and again: it answers at once."""
+    while time.monotonic() < end:
+        paths = ("/healthz", "/readyz", "/api/status")
+        heard = [await client.health(path) for path in paths]
+        assert {told.status for told in heard} == {200}
+        assert max(told.seconds for told in heard) < 1
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+async def test_a_lock_is_outlived(
+    daemon: DaemonProcess,
+    platform: ReferenceProcess,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = daemon.office.database
+    async with sender(daemon.office, platform.store().id) as client:
+        await client.insist()
+        with LockOfAnotherProcess(path):
+            end = time.monotonic() + HELD_SECONDS
+            sending = [
+                client.send_while(lambda: time.monotonic() < end)
+                for _ in range(SENDERS)
+            ]
+            await asyncio.gather(ask_meanwhile(client, end), *sending)
+        seconds = await client.insist(seconds=RECOVERY_SECONDS)
+        lost = client.lost(path)
+        tell(capsys, len(lost), len(client.told), f"webhooks; back in {seconds:.2f} s")
+    refused = [told for told in client.told if told.status != 200]
+    assert {(told.status, told.retry_after) for told in refused} == {(503, "1")}
+    # A round waits half a second for the lock; before it there may be two others.
+    assert max(told.seconds for told in refused) < 3
+    assert lost == set()
+    folded = "SELECT count(*) FROM events WHERE state = 'received'"
+    await until(lambda: rows(path, folded) == [(0,)], "what was kept is folded")

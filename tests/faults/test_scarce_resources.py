@@ -1,0 +1,107 @@
+"""Too few files, too little memory: no spinning, nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from yarl import URL
+
+from faults.sending import sender
+from faults.trials import LONG, SEED, chances, tell
+from support.daemon import daemon_process
+from support.databases import rows
+from support.processes import limited, memory_bytes, open_files, thread_seconds
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from faults.sending import Sender
+    from support.daemon import DaemonProcess, Office
+    from support.reference import ReferenceProcess
+
+FILES = 64
+VISITORS = 200
+LOOK_SECONDS = 10.0 if LONG else 2.0
+BUSY_SHARE = 0.5
+ROUNDS = 20 if LONG else 4
+SENDERS = 32
+BODY_BYTES = 900_000
+PRESS_SECONDS = 1.0
+
+
+@contextlib.asynccontextmanager
+async def visitors(client: Sender, number: int) -> AsyncIterator[None]:
+    """Hold connections open, as many as are let in."""
+    port = URL(client.public_url).port
+    held: list[asyncio.StreamWriter] = []
+    for _ in range(number):
+        with contextlib.suppress(OSError):
+            held.append((await asyncio.open_connection("127.0.0.1", port))[1])
+    try:
+        yield
+    finally:
+        for writer in held:
+            writer.close()
+
+
+@pytest.mark.faults
+async def test_too_few_files_do_not_make_it_spin(
+    daemon: DaemonProcess, platform: ReferenceProcess
+) -> None:
+    pid = daemon.process.pid
+    async with sender(daemon.office, platform.store().id) as client:
+        await client.insist()
+        with limited(pid, resource.RLIMIT_NOFILE, FILES):
+            async with visitors(client, VISITORS):
+                await until(lambda: open_files(pid) >= FILES - 2, "no file is left")
+                began, busy = time.monotonic(), thread_seconds(pid)
+                await until(lambda: time.monotonic() > began + LOOK_SECONDS, "a while")
+                share = (thread_seconds(pid) - busy) / (time.monotonic() - began)
+                assert share < BUSY_SHARE
+            await client.insist(seconds=5)
+        await client.insist()
+        assert daemon.process.poll() is None
+        assert client.lost(daemon.office.database) == set()
+
+
+async def press(client: Sender, seconds: float) -> None:
+    """Send large bodies for a while, whatever is answered."""
+    end = time.monotonic() + seconds
+    await asyncio.gather(
+        *(
+            client.send_while(lambda: time.monotonic() < end, BODY_BYTES)
+            for _ in range(SENDERS)
+        )
+    )
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+async def test_too_little_memory_loses_nothing(
+    office: Office, platform: ReferenceProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may refuse or die, at any allocation; then it is started again."""
+    chance, deaths = chances(), 0
+    for number in range(ROUNDS):
+        with daemon_process(office) as daemon:
+            pid = daemon.process.pid
+            room = memory_bytes(pid, "VmSize") + chance.randrange(24) * 1_000_000
+            async with sender(office, platform.store().id) as client:
+                with limited(pid, resource.RLIMIT_AS, room):
+                    await press(client, PRESS_SECONDS)
+                # What lives takes webhooks again; what does not is started again.
+                if daemon.process.poll() is None:
+                    await client.insist(seconds=10)
+                else:
+                    deaths += 1
+                missing = client.lost(office.database)
+            assert {told.status for told in client.told} - {200}, "it had enough"
+            assert not missing, f"seed {SEED}, round {number}: {len(missing)} lost"
+    assert rows(office.database, "PRAGMA integrity_check") == [("ok",)]
+    tell(capsys, 0, ROUNDS, f"rounds short of memory, {deaths} deaths")

@@ -1,0 +1,139 @@
+"""A store's whole history in disorder, while the daemon is killed again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.demo.books import read_books
+from backhaul.demo.mirrored import check_mirror
+from faults.history import disordered, trade
+from faults.sending import sender
+from faults.trials import LONG, SEED, chances, tell
+from support.daemon import DaemonProcess, Office
+from support.databases import rows
+from support.reference_shop import open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from faults.sending import Sender
+
+EVENTS, KILLS = (10_000, 20) if LONG else (1_500, 3)
+SENDERS = 8
+
+
+@dataclass(slots=True)
+class Stream:
+    """Sends the bodies in turn, each until it is kept, through every kill."""
+
+    client: Sender
+    bodies: list[bytes]
+    taken: int = 0
+    at: Iterator[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.at = iter(self.bodies)
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._send() for _ in range(SENDERS)))
+
+    async def _send(self) -> None:
+        for body in self.at:
+            await self.client.insist(body, seconds=60)
+            self.taken += 1
+
+
+async def kill_along(
+    daemon: DaemonProcess, stream: Stream, kills: list[int]
+) -> DaemonProcess:
+    """Kill the daemon whenever so many bodies were taken; return the last one."""
+    for taken in kills:
+        await until(lambda: stream.taken >= taken, f"{taken} are taken", 120)  # noqa: B023 - awaited here
+        daemon.kill()
+        daemon = DaemonProcess(daemon.office)
+        daemon.await_ready()
+    return daemon
+
+
+async def reconcile(office: Office) -> None:
+    """Read what no webhook tells: here `backhaul reconcile` runs once there is one."""
+    waiting = "SELECT count(*) FROM events WHERE state = 'received'"
+    await until(lambda: rows(office.database, waiting) == [(0,)], "all is folded", 60)
+
+
+def untold(state: Any) -> set[str]:
+    """Return what only a sweep can know.
+
+    A product that is deleted goes out of its orders' lines, and its last stock out of
+    the books, without an event.
+    """
+    alive = {product["id"] for product in state["products"]}
+    orphans = {
+        name
+        for order in state["orders"]
+        for item in order["items"]
+        if item["productId"] not in alive
+        for name in (
+            f"order {order['id']}",
+            f"order document {order['id']}",
+            f"order line {item['id']}",
+        )
+    }
+    return orphans | {
+        f"stock move {entry['adjustmentId']} {entry['variantId']}"
+        for entry in state["history"]
+        if entry["note"] == "variant deleted" and entry["productId"] not in alive
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+async def test_a_tortured_stream_gives_the_stores_own_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance = chances()
+    async with open_shop(tmp_path / "shop") as shop:
+        history, state = await trade(shop, EVENTS, chance)
+        bodies = disordered(history, chance)
+        access = shop.running.access
+        more = "[reconcile]\nbackfill_on_start = false\n"
+        office = Office(access.public_url, access.api_key, more=more)
+        try:
+            fixed = f"port = {free_port()}\n[admin]"
+            debug = {'level = "TRACE"': 'level = "DEBUG"'}
+            office.write(**{"port = 0\n[admin]": fixed}, **debug)
+            daemon = DaemonProcess(office)
+            # The platform is in this process: it answers while the daemon starts.
+            await asyncio.to_thread(daemon.await_ready)
+            async with sender(office, access.store_id) as client:
+                stream = Stream(client, bodies)
+                kills = sorted(chance.sample(range(len(bodies) - SENDERS), KILLS))
+                killing = kill_along(daemon, stream, kills)
+                daemon, _ = await asyncio.gather(killing, stream.run())
+                lost = client.lost(office.database)
+            await reconcile(office)
+            books = read_books(office.database, "main", "bench")
+            excused = untold(state)
+            found = check_mirror(state, books)
+            wrong = [str(f) for f in found if f.subject not in excused]
+            daemon.terminate()
+        finally:
+            daemon.kill()
+            office.remove()
+    told = f"events of {len(history)}, {KILLS} kills, {len(wrong)} rows differ"
+    tell(capsys, len(lost), len(bodies), told)
+    assert lost == set(), f"seed {SEED}"
+    assert wrong == [], f"seed {SEED}"

@@ -1,0 +1,197 @@
+"""Databases of every step of the schema, and kill -9 in the middle of an upgrade."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlite_utils import Database
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.migrations import migrations
+from faults.trials import LONG, SEED, chances, tell
+from support.daemon import backhaul
+from support.databases import rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.daemon import Office
+
+KILLS = 50 if LONG else 10
+ROWS = 200
+STEPS = [step.name for step in migrations.pending(Database(memory=True))]
+LEDGER = "_sqlite_migrations"
+VALUES: dict[str, Any] = {"INTEGER": 7, "BLOB": b"\x00\xff", "TEXT": "{}", "FLOAT": 1.5}
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+def build(path: Path, steps: int) -> Rows:
+    """Make a database as it was after so many steps; return what is in it."""
+    with closing(connections.open_writer(path)) as connection:
+        later = STEPS[steps] if steps < len(STEPS) else None
+        migrations.apply(Database(connection), stop_before=later)
+        connection.execute("BEGIN")
+        for table in tables(connection):
+            for number in range(1, ROWS + 1):
+                insert(connection, table, number)
+        connection.execute("COMMIT")
+        return contents(connection)
+
+
+def tables(connection: sqlite3.Connection) -> list[str]:
+    """Return our plain tables; those of the search keep themselves."""
+    found = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+        " AND name NOT LIKE 'sqlite%' AND name NOT LIKE '%search%'"
+        " AND sql NOT LIKE 'CREATE VIRTUAL%' AND name != ?"
+        " ORDER BY rowid",
+        (LEDGER,),
+    )
+    return [name for (name,) in found]
+
+
+def columns(connection: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
+    found = connection.execute(f"PRAGMA table_info({table})")
+    return [(name, kind) for _, name, kind, *_ in found]
+
+
+def insert(connection: sqlite3.Connection, table: str, number: int) -> None:
+    values = [
+        number
+        if name in {"id", "seq"} and kind == "INTEGER"
+        else value(name, kind, number)
+        for name, kind in columns(connection, table)
+    ]
+    places = ", ".join("?" * len(values))
+    connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({places})", values)  # noqa: S608 - names of our tables
+
+
+def value(name: str, kind: str, number: int) -> Any:
+    if kind == "TEXT" and name not in {"document", "payload"}:
+        return f"{name}-{number}"
+    if kind == "BLOB":
+        return b"\xff%d" % number
+    return VALUES[kind]
+
+
+def contents(connection: sqlite3.Connection) -> Rows:
+    found: Rows = {}
+    for table in tables(connection):
+        names = ", ".join(name for name, _ in columns(connection, table))
+        query = f"SELECT {names} FROM {table}"  # noqa: S608 - as above
+        found[query] = sorted(connection.execute(query), key=repr)
+    return found
+
+
+def schema(path: Path) -> list[tuple[Any, ...]]:
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+    return rows(path, query)
+
+
+def wrong(path: Path, before: Rows) -> list[str]:
+    """Return the queries that no longer answer what they did."""
+    return [q for q in before if sorted(rows(path, q), key=repr) != before[q]]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("steps", range(1, len(STEPS) + 1))
+def test_every_step_is_brought_up_to_date(steps: int, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    before = build(old, steps)
+    assert all(before.values())
+    open_store(old, SystemClock())
+    open_store(new, SystemClock())
+    assert wrong(old, before) == []
+    assert schema(old) == schema(new)
+    assert rows(old, "PRAGMA integrity_check") == [("ok",)]
+
+
+KILLED = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+from backhaul.core.clock import SystemClock
+from backhaul.store import opening
+
+class Deadly(sqlite3.Connection):
+    left = 0
+
+    def execute(self, *arguments):
+        Deadly.left -= 1
+        if Deadly.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().execute(*arguments)
+
+real = sqlite3.connect
+sqlite3.connect = lambda path, **options: real(path, factory=Deadly, **options)
+for line in sys.stdin:
+    path, left = line.rsplit(" ", 1)
+    child = os.fork()
+    if child == 0:
+        Deadly.left = int(left)
+        opening.open_store(Path(path), SystemClock())
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\\n")
+    sys.stdout.flush()
+"""
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+def test_a_kill_in_an_upgrade_leaves_whole_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance, found, killed = chances(), [], 0
+    after = [tmp_path / f"after-{steps}.db" for steps in range(len(STEPS) + 1)]
+    for steps, path in enumerate(after):
+        build(path, steps)
+    before = {steps: build(tmp_path / f"old-{steps}.db", steps) for steps in (1, 4)}
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as killer:
+        assert killer.stdin is not None
+        assert killer.stdout is not None
+        for number in range(KILLS):
+            steps = chance.choice(list(before))
+            path = tmp_path / f"killed-{number}.db"
+            shutil.copy(tmp_path / f"old-{steps}.db", path)
+            killer.stdin.write(f"{path} {chance.randrange(8, 110)}\n")
+            killer.stdin.flush()
+            killed += killer.stdout.readline() == "-9\n"
+            (done,) = rows(path, f"SELECT count(*) FROM {LEDGER}")[0]  # noqa: S608 - a constant
+            if schema(path) != schema(after[done]):
+                found.append(f"seed {SEED}: {path}: step {done} is not whole")
+            open_store(path, SystemClock())
+            found += wrong(path, before[steps])
+            if schema(path) != schema(after[-1]):
+                found.append(f"seed {SEED}: {path}: not up to date")
+        killer.stdin.close()
+    tell(capsys, len(found), killed, "kills in mid-upgrade")
+    assert found == []
+    assert killed > KILLS / 2
+
+
+@pytest.mark.faults
+def test_a_newer_database_is_refused_with_words(office: Office) -> None:
+    office.database.parent.mkdir()
+    open_store(office.database, SystemClock())
+    with closing(sqlite3.connect(office.database)) as connection, connection:
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+            " VALUES ('backhaul', 'm999_future', '2030-01-01')"
+        )
+    said = backhaul("run", config=office.config)
+    assert said.code == 65
+    assert "made by a newer version of Backhaul (m999_future)" in said.err
+    assert "install that version, or restore a backup" in said.err
+    assert "Traceback" not in said.err

@@ -1,0 +1,46 @@
+"""What the system knows of a process, and the limits that it sets."""
+
+from __future__ import annotations
+
+import resource
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def memory_bytes(pid: int, kind: str = "VmRSS") -> int:
+    """Return what `/proc/PID/status` says: VmRSS now, VmHWM the most, VmSize all."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{kind}:"):
+            return int(line.split()[1]) * 1_024
+    raise AssertionError(f"process {pid} has no {kind}")
+
+
+def reset_most_memory(pid: int) -> None:
+    """Begin to measure VmHWM anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def thread_seconds(pid: int) -> float:
+    """Return the processor time that the main thread, which has the loop, has used."""
+    taken = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]
+    return int(taken) / 1e9
+
+
+@contextmanager
+def limited(pid: int, kind: int, soft: int) -> Iterator[None]:
+    """Set a soft limit of a running process, and lift it at the end."""
+    before = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (soft, before[1]))
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):  # it may have died of it
+            resource.prlimit(pid, kind, before)
