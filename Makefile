@@ -36,8 +36,8 @@ check: $(READY) ## format, lint, types, import contracts, and the docs held to t
 	$(BIN)/lint-imports
 	$(BIN)/pytest tests/docs
 
-bench: $(READY) ## measure throughput and latency
-	PYTHONPATH=tests $(BIN)/python -m bench
+bench: $(READY) ## measure throughput and latency (BENCH=reference: some rows only)
+	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH)
 
 faults-short: $(READY) ## kill, cut and fill disks, the short form (seconds per suite)
 	FAULTS=short $(BIN)/pytest -m faults --durations=0 --durations-min=0.1

@@ -18,6 +18,9 @@ from backhaul_reference.state.schema import NewerDatabaseError
 EXIT_CORRUPT = 65
 EXIT_UNAVAILABLE = 69
 EXIT_TEMPORARY = 75
+# SQLite lets go of the interpreter with each statement. The default of 5 ms is how long
+# a busy loop then keeps the writer waiting, at each statement of each order.
+SWITCH_SECONDS = 0.0001
 REFUSALS: dict[type[Exception], tuple[int, str]] = {
     PortInUseError: (EXIT_UNAVAILABLE, "{}"),
     FolderInUseError: (EXIT_TEMPORARY, "another server uses {}"),
@@ -33,6 +36,7 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     os.umask(0o077)
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         uvloop.run(serve(options))
     except tuple(REFUSALS) as error:

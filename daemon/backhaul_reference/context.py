@@ -4,11 +4,11 @@ import base64
 import hashlib
 import hmac
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -21,6 +21,7 @@ from backhaul_reference.state.database import Rows, open_reader
 from backhaul_reference.state.writer import Writer
 
 T = TypeVar("T")
+MAX_KNOWN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,28 @@ class TrackingTokens:
         return sha256_hex(token)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reader:
     """Reads committed state, each time at one moment."""
 
     connection: sqlite3.Connection
+    _version: int = -1
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+
+    def recall(self, key: Hashable, question: Callable[[Rows], T]) -> T:
+        """As `read`, but asks only if anything was committed since it last did.
+
+        What is answered must follow from the state and the key alone, and stay as
+        it is.
+        """
+        # SQLite changes this number with each commit of another connection.
+        version = self.connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version or len(self._known) >= MAX_KNOWN:
+            self._version, self._known = version, {}
+        if key not in self._known:
+            self._known[key] = self.read(question)
+        known: T = self._known[key]
+        return known
 
     def read(self, question: Callable[[Rows], T]) -> T:
         self.connection.execute("BEGIN")

@@ -1,14 +1,16 @@
 """Instants: integer milliseconds inside, RFC 3339 UTC text on the wire."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 MAX_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
 
 
+@lru_cache(maxsize=4096)
 def to_text(ms: int) -> str:
     seconds, rest = divmod(ms, 1000)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+    moment = datetime.fromtimestamp(seconds, UTC).isoformat()
+    return f"{moment[:19]}.{rest:03d}Z"
 
 
 def to_text_or_none(ms: int | None) -> str | None:

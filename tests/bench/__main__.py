@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import machine
+from bench import machine, reference
 from bench.fold import fold
 from bench.ingest import ingest, ingest_folding
 from bench.results import CountsDisagreeError, Rounds, Scale
@@ -24,6 +24,12 @@ ROWS: dict[str, Row] = {
     "ingest": ingest,
     "ingest-folding": ingest_folding,
     "fold": fold,
+    "reference-page": reference.page,
+    "reference-page-anew": reference.page_anew,
+    "reference-product": reference.product,
+    "reference-order": reference.order,
+    "reference-order-webhooks": reference.order_webhooks,
+    "reference-adjustment": reference.adjustment,
 }
 DIRECTORY = Path("var/bench")
 
@@ -44,6 +50,8 @@ def _run(rows: list[str], scale: Scale, console: Console) -> tuple[dict[str, Any
             continue
         results[name] = [figure.to_json() for figure in rounds.figures.values()]
         console.print(_table(name, rounds))
+        for remark in rounds.remarks:
+            console.print(f"{name}: {remark}", style="yellow")
     return results, failed
 
 
@@ -61,23 +69,37 @@ def _shown(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def _known(names: list[str] | None) -> list[str]:
-    unknown = set(names or ()) - set(ROWS)
-    if unknown:
-        raise typer.BadParameter(f"no such row: {', '.join(sorted(unknown))}")
-    return names or list(ROWS)
+def known(names: list[str] | None) -> list[str]:
+    """Rows by name, or all whose names begin with a word: `reference`."""
+    found: dict[str, None] = {}
+    for name in names or ():
+        group = [row for row in ROWS if row.startswith(f"{name}-")]
+        rows = [name] if name in ROWS else group
+        if not rows:
+            raise typer.BadParameter(f"no such row: {name}")
+        found |= dict.fromkeys(rows)
+    return list(found or ROWS)
 
 
 @app.command()
 def main(
     row: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Any of {', '.join(ROWS)}.", callback=_known),
+        typer.Argument(
+            help=f"Any of {', '.join(ROWS)}, or reference for all of its rows.",
+            callback=known,
+        ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each row.")] = 5,
     requests: Annotated[int, typer.Option(min=10, help="Requests a load.")] = 30_000,
     orders: Annotated[int, typer.Option(min=1, help="Orders a fold.")] = 20_000,
     connections: Annotated[int, typer.Option(min=1)] = 64,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="How long a server is loaded each round.")
+    ] = 2.0,
+    peers: Annotated[
+        bool, typer.Option(help="Fetch json-server and localstripe and load them too.")
+    ] = True,
     directory: Annotated[
         Path, typer.Option(help="Where databases lie meanwhile; not a tmpfs.")
     ] = DIRECTORY,
@@ -90,7 +112,9 @@ def main(
     measured_on = machine.describe(directory)
     console = Console()
     console.print(measured_on)
-    scale = Scale(directory, rounds, requests, orders, connections)
+    scale = Scale(
+        directory, rounds, requests, orders, connections, seconds, peers=peers
+    )
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with machine.load_core():
         results, failed = _run(row or list(ROWS), scale, console)

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
@@ -17,7 +17,6 @@ from backhaul.ingest.drain import Drain
 from backhaul.store.contract import Arrival
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.connections import open_writer
-from bench import machine
 from bench.orders import STORE, bodies
 
 if TYPE_CHECKING:
@@ -141,11 +140,8 @@ def _counts(database: Path) -> dict[str, int]:
     return counted
 
 
-def main(
-    directory: str, count: int, core: Annotated[int | None, typer.Option()] = None
-) -> None:
+def main(directory: str, count: int) -> None:
     """Append so many orders, fold them, write the same rows plainly; print JSON."""
-    machine.pin(core)
     mirror, plain = Path(directory, "mirror.db"), Path(directory, "plain.db")
     taken = uvloop.run(_fold(mirror, count))
     found = Folded(*taken, *_write_plainly(mirror, plain, count), _counts(mirror))

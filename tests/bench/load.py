@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import uvloop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 _HEAD_END = b"\r\n\r\n"
 NO_ANSWER = 0
@@ -90,12 +90,24 @@ def _is_whole(answer: bytes) -> bool:
     return not named or len(body) >= int(length.partition(b"\r\n")[0])
 
 
-def send(port: int, requests: Sequence[bytes], connections: int) -> Loaded:
+def send(port: int, requests: Iterable[bytes], connections: int) -> Loaded:
     """Send each request once over so many connections, and wait for all answers."""
     return uvloop.run(_send(port, requests, connections))
 
 
-async def _send(port: int, requests: Sequence[bytes], connections: int) -> Loaded:
+def send_for(
+    seconds: float, port: int, requests: Iterator[bytes], connections: int
+) -> Loaded:
+    """Send requests for so long, and wait for all answers."""
+    return send(port, _until(perf_counter() + seconds, requests), connections)
+
+
+def _until(end: float, requests: Iterator[bytes]) -> Iterator[bytes]:
+    while perf_counter() < end:
+        yield next(requests)
+
+
+async def _send(port: int, requests: Iterable[bytes], connections: int) -> Loaded:
     loop = asyncio.get_running_loop()
     loaded, shared = Loaded(), iter(requests)
     started = perf_counter()

@@ -32,7 +32,19 @@ def cores() -> tuple[int | None, int | None]:
 @contextmanager
 def load_core() -> Iterator[None]:
     """Keep this process off the core of what is measured."""
-    core = cores()[1]
+    with _on(cores()[1]):
+        yield
+
+
+@contextmanager
+def measured_core() -> Iterator[None]:
+    """Be on the core of what is measured, so that what is started there stays there."""
+    with _on(cores()[0]):
+        yield
+
+
+@contextmanager
+def _on(core: int | None) -> Iterator[None]:
     if core is None:
         yield
         return

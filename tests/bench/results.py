@@ -23,6 +23,9 @@ class Scale:
     requests: int = 30_000
     orders: int = 20_000
     connections: int = 64
+    seconds: float = 2.0
+    fixture: str = "large"
+    peers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Rounds:
     """Collects the figures of a row round by round, in order of first mention."""
 
     figures: dict[str, Figure] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     def add(self, name: str, unit: str, value: float) -> None:
         self.figures.setdefault(name, Figure(name, unit, [])).values.append(value)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,32 +23,42 @@ class DiedError(Exception):
     """A measured process ended before its time."""
 
 
-def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
-    core = machine.cores()[0]
-    pinned = [] if core is None else ["--core", str(core)]
+def _start(
+    module: str, *arguments: str, measured: bool = True
+) -> subprocess.Popen[str]:
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments, *pinned],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    with machine.measured_core() if measured else nullcontext():
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
 
 
 @contextmanager
 def serving(kind: str, database: Path) -> Iterator[tuple[int, int]]:
-    """Run a server and give its port and process id; at the end it stops in order."""
-    with _start("bench.serving", kind, str(database)) as process:
+    """Run a receiver and give its port and process id; at the end it stops in order."""
+    with running(kind, "bench.serving", kind, str(database)) as (line, pid):
+        yield int(line), pid
+
+
+@contextmanager
+def running(
+    name: str, module: str, *arguments: str, measured: bool = True
+) -> Iterator[tuple[str, int]]:
+    """Run a module and give its first line and process id; it stops in order too."""
+    with _start(module, *arguments, measured=measured) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
             if not line.strip():
-                raise DiedError(f"the {kind} server did not start")
-            yield int(line), process.pid
+                raise DiedError(f"the {name} server did not start")
+            yield line, process.pid
         finally:
             process.send_signal(signal.SIGTERM)
             code = process.wait(STOP_SECONDS)
     if code != 0:
-        raise DiedError(f"the {kind} server ended with {code}")
+        raise DiedError(f"the {name} server ended with {code}")
 
 
 def run(module: str, *arguments: str) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import signal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 import uvloop
@@ -22,7 +22,6 @@ from backhaul.listening import Listener, bind_tcp
 from backhaul.public import site
 from backhaul.public.arriving import Arrivals
 from backhaul.store.opening import open_store
-from bench import machine
 from bench.orders import PATH, SECRET, STORE
 
 if TYPE_CHECKING:
@@ -99,11 +98,8 @@ async def _serve(kind: Kind, database: Path) -> None:
         await listener.stop()
 
 
-def main(
-    kind: Kind, database: str, core: Annotated[int | None, typer.Option()] = None
-) -> None:
+def main(kind: Kind, database: str) -> None:
     """Serve on a free port, which is printed, until SIGTERM."""
-    machine.pin(core)
     uvloop.run(_serve(kind, Path(database)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from backhaul.core import signature
 from bench import __main__ as command
 from bench import load, orders, servers
+from bench.peers import JsonServer, MissingError
 from bench.results import CountsDisagreeError, Rounds, Scale, agree
 
 if TYPE_CHECKING:
@@ -21,12 +23,19 @@ FIGURES = {
     "ingest": {"ratio to bare", "control, bare to bare", "ours, p99", "bare"},
     "ingest-folding": {"ratio to bare", "not folded at the end of the load"},
     "fold": {"ratio to plain rows", "orders folded"},
+    "reference-page": {"ratio to bare", "control, bare to bare", "ours, p99"},
+    "reference-page-anew": {"ratio to bare"},
+    "reference-product": {"ratio to bare"},
+    "reference-order": {"ratio to bare", "mails owed at the end of the load"},
+    "reference-order-webhooks": {"ours, p99", "deliveries owed at the end of the load"},
+    "reference-adjustment": {"ratio to bare", "ours, p99"},
 }
 
 
 @pytest.fixture
 def scale(tmp_path: Path) -> Scale:
-    return Scale(tmp_path, rounds=1, requests=40, orders=40, connections=4)
+    few = Scale(tmp_path, rounds=1, requests=40, orders=40, connections=4)
+    return replace(few, seconds=0.2, fixture="demo", peers=False)
 
 
 @pytest.mark.parametrize("row", FIGURES)
@@ -56,6 +65,21 @@ def test_a_row_whose_counts_disagree_has_no_figures(
     failure = "rows in the inbox: expected 2, found 1"
     assert document["rows"] == {"fold": {"failed": failure}}
     assert document["machine"]["python"] == sys.version.split()[0]
+
+
+def test_a_word_stands_for_all_rows_that_begin_with_it() -> None:
+    wanted = command.known(["fold", "reference"])
+    assert wanted == ["fold", *(row for row in FIGURES if "reference" in row)]
+    assert command.known(["ingest"]) == ["ingest"]
+    assert command.known(None) == list(FIGURES)
+
+
+def test_a_peer_that_cannot_be_had_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match="apt-get install nodejs npm"):
+        JsonServer(tmp_path)
 
 
 def test_a_row_that_is_not_known_is_refused() -> None:

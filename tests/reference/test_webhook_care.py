@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from backhaul_reference.state.deliveries import DUE
 from support.reference_shop import Received, Receiver, Shop, open_shop, subscribe
 from support.requirements import require
 from support.waiting import until
@@ -239,3 +240,11 @@ async def test_what_is_no_replay(shop: Shop, receiver: Receiver, body: Any) -> N
     webhook = await subscribe(shop, receiver, "products/create")
     reply = await shop.v1("POST", f"/webhooks/{webhook['id']}/replay", body)
     assert reply.status == 422
+
+
+async def test_what_is_due_is_found_without_walking_a_backlog(shop: Shop) -> None:
+    plan = shop.running.platform.reader.read(
+        lambda rows: [row["detail"] for row in rows.all(f"EXPLAIN QUERY PLAN {DUE}")]
+    )
+    steps = [step for step in plan if step.startswith(("SEARCH d ", "SCAN d"))]
+    assert [step.partition(" (")[2] for step in steps] == ["subscription_id=?)"]

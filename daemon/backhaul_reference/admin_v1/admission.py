@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from backhaul_reference.context import PLATFORM
+from backhaul_reference.identifiers import sha256_hex
 from backhaul_reference.limits import PER_KEY
 from backhaul_reference.problems import Problem
 from backhaul_reference.state import keys, stores
@@ -19,7 +20,10 @@ CHALLENGE = 'Bearer realm="v1"'
 def admit(request: web.Request, endpoint: Endpoint) -> Caller:
     """401, then 429, then 403; or the caller."""
     platform = request.app[PLATFORM]
-    key, store = platform.reader.read(lambda rows: _known(rows, presented(request)))
+    secret = presented(request)
+    key, store = platform.reader.recall(
+        ("api key", sha256_hex(secret)), lambda rows: _known(rows, secret)
+    )
     request[EXTRA_HEADERS] |= platform.limits.spend(PER_KEY, key.id)
     if endpoint.scope is not None:
         require_scopes(key.scopes, [endpoint.scope])

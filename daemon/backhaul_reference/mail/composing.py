@@ -1,11 +1,8 @@
 """Composing: a letter as a message with readable text and simple HTML."""
 
 import re
-from email.charset import QP, Charset
+from binascii import b2a_qp
 from email.header import Header
-from email.message import Message
-from email.mime.multipart import MIMEMultipart
-from email.mime.text import MIMEText
 from email.utils import formatdate
 from html import escape
 
@@ -18,24 +15,32 @@ HTML = """<!doctype html>
 """
 MAILABLE = re.compile(r"[\w!#$%&'*+/=?^`{|}~.-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 LONGEST_LINE = 900
+LINE_ENDS = re.compile(r"\r\n?")
 
 
 class UnsendableError(Exception):
     """The recipient is not an address that mail can be sent to."""
 
 
-def compose(letter: Letter, sender: str, mail_id: str, at_ms: int) -> Message:
-    # The older classes: a message takes a sixth of the time of EmailMessage.
-    message = MIMEMultipart("alternative")
-    message["From"] = sender
-    message["To"] = _address(letter.to)
-    message["Subject"] = _subject(letter.subject)
-    message["Date"] = formatdate(at_ms / 1000)
-    message["Message-ID"] = f"<{mail_id}@{sender.rpartition('@')[2]}>"
-    message["Auto-Submitted"] = "auto-generated"
-    message.attach(_part(_text(letter), "plain"))
-    message.attach(_part(_html(letter), "html"))
-    return message
+def compose(letter: Letter, sender: str, mail_id: str, at_ms: int) -> bytes:
+    """The message as RFC 5322 and RFC 2046 write it, its lines ended by LF."""
+    # By hand: the standard library's classes take thirty times as long.
+    boundary = f"=_{mail_id}"
+    headers = (
+        ("From", sender),
+        ("To", _address(letter.to)),
+        ("Subject", _subject(letter.subject)),
+        ("Date", formatdate(at_ms / 1000)),
+        ("Message-ID", f"<{mail_id}@{sender.rpartition('@')[2]}>"),
+        ("Auto-Submitted", "auto-generated"),
+        ("MIME-Version", "1.0"),
+        ("Content-Type", f'multipart/alternative; boundary="{boundary}"'),
+    )
+    head = "".join(f"{name}: {value}\n" for name, value in headers)
+    cut = f"\n--{boundary}\n".encode()
+    parts = (_part(_text(letter), "plain"), _part(_html(letter), "html"))
+    whole = cut.join((head.encode("ascii"), *parts))
+    return whole + f"\n--{boundary}--\n".encode()
 
 
 def _address(text: str) -> str:
@@ -50,16 +55,20 @@ def _subject(text: str) -> str:
     return line if plain else Header(line, "utf-8").encode()
 
 
-def _part(text: str, subtype: str) -> MIMEText:
-    short = all(len(line) <= LONGEST_LINE for line in text.splitlines())
-    if text.isascii() and short:
-        return MIMEText(text, subtype, "us-ascii")
-    readable = Charset("utf-8")
-    readable.body_encoding = QP
-    part = MIMEText("", subtype)
-    del part["Content-Transfer-Encoding"]
-    part.set_payload(text, readable)
-    return part
+def _part(text: str, subtype: str) -> bytes:
+    body = LINE_ENDS.sub("\n", text)
+    short = all(len(line) <= LONGEST_LINE for line in body.split("\n"))
+    if body.isascii() and short:
+        return _head_of_part(subtype, "us-ascii", "7bit") + body.encode()
+    readable = b2a_qp(body.encode(), istext=True)
+    return _head_of_part(subtype, "utf-8", "quoted-printable") + readable
+
+
+def _head_of_part(subtype: str, charset: str, encoding: str) -> bytes:
+    return (
+        f'Content-Type: text/{subtype}; charset="{charset}"\n'
+        f"Content-Transfer-Encoding: {encoding}\n\n"
+    ).encode()
 
 
 def _text(letter: Letter) -> str:

@@ -17,7 +17,8 @@ from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.mails import Sending
 from backhaul_reference.state.writer import Writer
 
-BATCH = 32
+# Few at a time: between two batches requests have their turn.
+BATCH = 8
 # Mails are also owed by work that wakes nobody, such as a webhook given up.
 IDLE_SECONDS = 5.0
 PAUSE_SECONDS = 1.0
@@ -102,14 +103,15 @@ class Courier:
             letter = self._office.desk.write(rows, row)
             if letter is None:
                 return Outcome("what it tells of is gone", hopeless=True)
-            message = compose(letter, self._office.sender, row["id"], now_ms)
+            sender = self._office.sender
+            message = compose(letter, sender, row["id"], now_ms)
         except UnsendableError as error:
             return Outcome(str(error), hopeless=True)
         except Exception:
             # One mail that cannot be written must not hold up the others.
             log.exception("mail not written id=%s", row["id"])
             return Outcome("it could not be written")
-        return Post(row["id"], message)
+        return Post(row["id"], sender, letter.to, message)
 
 
 def _ending(row: Row, outcome: Outcome, at_ms: int) -> Sending:

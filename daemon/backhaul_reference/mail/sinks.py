@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from email.message import Message
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +20,9 @@ class Post:
     """A composed mail."""
 
     mail_id: str
-    message: Message
+    sender: str
+    recipient: str
+    message: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class FolderSink:
         try:
             self.folder.mkdir(exist_ok=True, mode=PRIVATE_FOLDER)
             with os.fdopen(os.open(scratch, flags, PRIVATE_FILE), "wb") as file:
-                file.write(post.message.as_bytes())
+                file.write(post.message)
             scratch.replace(path)
         except OSError as error:
             return Outcome(type(error).__name__)
@@ -85,7 +86,7 @@ class SmtpSink:
 
 async def _hand_over(client: aiosmtplib.SMTP, post: Post) -> Outcome:
     try:
-        await client.send_message(post.message)
+        await client.sendmail(post.sender, post.recipient, post.message)
     except aiosmtplib.SMTPRecipientsRefused as refused:
         codes = {one.code for one in refused.recipients}
         return Outcome(_words(refused, codes), all(one in PERMANENT for one in codes))

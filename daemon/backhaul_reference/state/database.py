@@ -43,6 +43,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute("PRAGMA cache_size = -65536")
     migrate(connection)
     return connection
 

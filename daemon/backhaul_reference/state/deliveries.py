@@ -15,8 +15,10 @@ STATUSES = ("PENDING", "DELIVERED", "FAILED", "HELD")
 DISABLE_AFTER_MS = 5 * 24 * 3600 * 1000
 DISABLE_AFTER_FAILURES = 10
 
-DUE = """SELECT subscription_id, MIN(next_ms) AS next_ms FROM delivery
-WHERE status = 'PENDING' AND lease_ms IS NULL GROUP BY subscription_id"""
+# One step into the index for each subscription: a backlog may be long.
+DUE = """SELECT s.id AS subscription_id, (SELECT MIN(d.next_ms) FROM delivery d
+  WHERE d.subscription_id = s.id AND d.status = 'PENDING' AND d.lease_ms IS NULL
+) AS next_ms FROM subscription s"""
 CLAIM = """UPDATE delivery SET lease_ms = :now WHERE seq IN (
   SELECT seq FROM delivery WHERE status = 'PENDING' AND lease_ms IS NULL
     AND subscription_id = :subscription AND next_ms <= :now
@@ -58,7 +60,8 @@ def clear_leases(tx: Tx) -> None:
 
 def due(rows: Rows) -> list[tuple[str, int]]:
     """Each subscription with something pending, and when its first is due."""
-    return [(row["subscription_id"], row["next_ms"]) for row in rows.all(DUE)]
+    found = [(row["subscription_id"], row["next_ms"]) for row in rows.all(DUE)]
+    return [one for one in found if one[1] is not None]
 
 
 def claim(tx: Tx, subscription_id: str, limit: int) -> list[Row]:

@@ -215,7 +215,11 @@ def _cancellation(row: Row) -> Document | None:
 
 def tracking_view(rows: Rows, store: Store, row: Row) -> Document:
     """What anyone with the link may see: no address, no contact, no ids."""
-    order = views(rows, store, [row])[0]
+    return tracked(store, row, views(rows, store, [row])[0])
+
+
+def tracked(store: Store, row: Row, order: Document) -> Document:
+    """The same, of an order whose whole view is at hand."""
     names = ("number", "name", "status", "financialStatus", "fulfillmentStatus")
     required = row["confirmation_required"] and row["cancelled_ms"] is None
     return {

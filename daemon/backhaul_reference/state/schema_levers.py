@@ -1,4 +1,4 @@
-"""What customers, quirks, fixtures and pruning add to the tables."""
+"""What customers, quirks, fixtures, pruning and long lists add to the tables."""
 
 LEVERS = """
 ALTER TABLE store ADD COLUMN quirks TEXT NOT NULL DEFAULT '[]';
@@ -10,3 +10,5 @@ CREATE INDEX delivery_event ON delivery(event_seq);
 CREATE INDEX delivery_age ON delivery(created_ms);
 CREATE INDEX event_age ON event(created_ms);
 """
+
+LISTS = "CREATE INDEX product_status ON product(store_id, status, created_ms, id);"

@@ -60,7 +60,9 @@ def store_of_header(request: web.Request) -> Store | None:
     if not SUBDOMAIN.fullmatch(subdomain):
         raise not_found("STORE")
     platform = request.app[PLATFORM]
-    store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
+    store = platform.reader.recall(
+        ("subdomain", subdomain), lambda rows: stores.by_subdomain(rows, subdomain)
+    )
     if store is None or not store.active:
         raise not_found("STORE")
     return store

@@ -3,6 +3,7 @@
 from typing import Any
 
 from aiohttp import web
+from yarl import URL
 
 from backhaul_reference.documents import Document
 from backhaul_reference.state import (
@@ -15,7 +16,7 @@ from backhaul_reference.state import (
 from backhaul_reference.state.database import Rows
 from backhaul_reference.state.paging import Listing
 from backhaul_reference.web import queries
-from backhaul_reference.web.answers import data_answer, page_answer
+from backhaul_reference.web.answers import Page, data_answer, page_answer, page_of
 from backhaul_reference.web.endpoint import Call, Endpoint
 
 
@@ -24,21 +25,25 @@ async def get_store(call: Call) -> web.Response:
 
 
 async def list_products(call: Call) -> web.Response:
+    url = call.request.rel_url
+    key = ("storefront products", call.store.id, url.raw_path_qs)
+    page = call.platform.reader.recall(key, lambda rows: _products(rows, call, url))
+    return page.answer()
+
+
+def _products(rows: Rows, call: Call, url: URL) -> Page:
     query = call.query
     window = queries.window(query)
     filters: dict[str, Any] = {"search": queries.search(query)}
     collection_id = queries.text(query, "collectionId")
-
-    def find(rows: Rows) -> Listing:
-        within = None
-        if collection_id is not None:
-            collection = collections.visible(rows, call.store, collection_id)
-            if collection is None:
-                return Listing([], 0)
-            within = membership.clause(collection)
-        return products.visible_page(rows, call.store, filters, window, within)
-
-    return page_answer(call.request, call.read(find), window)
+    within = None
+    if collection_id is not None:
+        collection = collections.visible(rows, call.store, collection_id)
+        if collection is None:
+            return page_of(url, Listing([], 0), window)
+        within = membership.clause(collection)
+    found = products.visible_page(rows, call.store, filters, window, within)
+    return page_of(url, found, window)
 
 
 async def get_product(call: Call) -> web.Response:

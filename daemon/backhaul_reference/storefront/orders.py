@@ -23,7 +23,7 @@ async def place_order(call: Call) -> web.Response:
         row = order_views.find(tx, call.store, order_id)
         # The token itself is rendered when the answer is sent, never stored.
         data = {"id": order["id"], "trackingToken": None}
-        tracked = order_views.tracking_view(tx, call.store, row)
+        tracked = order_views.tracked(call.store, row, order)
         return Answer({**data, **tracked}, 201, token_order_id=order_id)
 
     answer = await call.mutate(place)

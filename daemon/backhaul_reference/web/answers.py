@@ -1,6 +1,7 @@
 """Answers: the data envelope, pages with their links, problems."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -29,10 +30,24 @@ def data_answer(data: Any, status: int = 200) -> web.Response:
     return json_answer({"data": data}, status)
 
 
-def page_answer(request: web.Request, listing: Listing, window: Window) -> web.Response:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as it is sent."""
+
+    body: bytes
+    links: str
+
+    def answer(self) -> web.Response:
+        return raw_answer(self.body, headers={"Link": self.links})
+
+
+def page_of(url: URL, listing: Listing, window: Window) -> Page:
     document = {"data": listing.rows, "meta": meta(listing.total, window)}
-    links = link_header(request.rel_url, listing.total, window)
-    return json_answer(document, headers={"Link": links})
+    return Page(encode(document), link_header(url, listing.total, window))
+
+
+def page_answer(request: web.Request, listing: Listing, window: Window) -> web.Response:
+    return page_of(request.rel_url, listing, window).answer()
 
 
 def last_page(total: int, window: Window) -> int:
