@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from ipaddress import ip_address, ip_network
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -90,7 +91,7 @@ class Arrivals:
         self._seconds = request_seconds - min(FAREWELL_SECONDS, request_seconds / 10)
         self._per_address = per_address
         self._trusted = [ip_network(network, strict=False) for network in trusted]
-        self.now = now or _loop_time
+        self.now = now or monotonic
         self._timer: asyncio.TimerHandle | None = None
         self.open: dict[web.RequestHandler, _Connection] = {}
 
@@ -149,26 +150,34 @@ class Arrivals:
             return False
         return any(found in network for network in self._trusted)
 
-    @web.middleware
-    async def arrive(
-        self, request: web.Request, handler: Handler
-    ) -> web.StreamResponse:
-        """Wait for the body until its time is up; then it is answered 408."""
-        connection = self.open[request.protocol]
-        connection.serving = True
-        try:
+    def guard(self, handler: Handler) -> Handler:
+        """Let the handler begin with a whole body, or answer 408 in its place.
+
+        No middleware: with one aiohttp spends three times as much on each delivery.
+        """
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            connection = self.open[request.protocol]
+            connection.serving = True
             if not request.content.is_eof():
-                spent = self.now() - (connection.began or self.now())
-                async with asyncio.timeout(self._seconds - spent):
-                    await request.read()
+                try:
+                    await self._read(request, connection)
+                except TimeoutError:
+                    told = {"error": "the body took too long"}
+                    return web.json_response(told, status=408)
             connection.began = None
             return await handler(request)
-        except TimeoutError:
-            return web.json_response({"error": "the body took too long"}, status=408)
-        finally:
+
+        return guarded
+
+    async def _read(self, request: web.Request, connection: _Connection) -> None:
+        spent = self.now() - (connection.began or self.now())
+        async with asyncio.timeout(self._seconds - spent):
+            await request.read()
+
+    async def answered(self, request: web.Request, _: web.StreamResponse) -> None:
+        """Take note that the request is over, whoever answered it."""
+        connection = self.open.get(request.protocol)
+        if connection is not None:  # else it ended before it could be answered
             connection.began = None
             connection.serving = False
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
