@@ -15,7 +15,9 @@ from rich.table import Table
 from bench import machine, reference
 from bench.backfill import backfill
 from bench.fold import fold
-from bench.ingest import ingest, ingest_folding
+from bench.fold_large import fold_large, start
+from bench.ingest import ingest, ingest_at_256, ingest_folding
+from bench.ingest_peers import ingest_peers
 from bench.results import CountsDisagreeError, Rounds, Scale
 from bench.servers import DiedError
 
@@ -23,8 +25,12 @@ Row: TypeAlias = Callable[[Scale], Rounds]
 
 ROWS: dict[str, Row] = {
     "ingest": ingest,
+    "ingest-256": ingest_at_256,
     "ingest-folding": ingest_folding,
+    "ingest-peers": ingest_peers,
     "fold": fold,
+    "fold-large": fold_large,
+    "start": start,
     "reference-page": reference.page,
     "reference-page-anew": reference.page_anew,
     "reference-product": reference.product,
@@ -95,12 +101,15 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each row.")] = 5,
     requests: Annotated[int, typer.Option(min=10, help="Requests a load.")] = 30_000,
     orders: Annotated[int, typer.Option(min=1, help="Orders a fold.")] = 20_000,
+    mirrored: Annotated[
+        int, typer.Option(min=100, help="Orders in a large mirror.")
+    ] = 1_000_000,
     connections: Annotated[int, typer.Option(min=1)] = 64,
     seconds: Annotated[
         float, typer.Option(min=0.1, help="How long a server is loaded each round.")
     ] = 2.0,
     peers: Annotated[
-        bool, typer.Option(help="Fetch json-server and localstripe and load them too.")
+        bool, typer.Option(help="Fetch the peers and load them too.")
     ] = True,
     directory: Annotated[
         Path, typer.Option(help="Where databases lie meanwhile; not a tmpfs.")
@@ -115,7 +124,14 @@ def main(
     console = Console()
     console.print(measured_on)
     scale = Scale(
-        directory, rounds, requests, orders, connections, seconds, peers=peers
+        directory,
+        rounds,
+        requests,
+        orders,
+        mirrored,
+        connections=connections,
+        seconds=seconds,
+        peers=peers,
     )
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with machine.load_core():

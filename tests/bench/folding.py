@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from pathlib import Path
-from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import typer
 import uvloop
 
-from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.drain import Drain
-from backhaul.store.contract import Arrival
+from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.connections import open_writer
-from bench.orders import STORE, bodies
+from bench.draining import Timer, append, fold_all
+from bench.orders import bodies
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from backhaul.store.contract import FoldOne, FoldReport, Inbox
-    from backhaul.store.sqlite.database import SqliteStore
-
-APPENDED_AT_ONCE = 1_000
 ROWS_A_COMMIT = 32
 """About as many orders as one slice of folding takes."""
 TABLES = ("seen", "orders", "order_items", "shipments", "changes", "event_outcomes")
@@ -42,58 +32,12 @@ class Folded(msgspec.Struct):
     counts: dict[str, int]
 
 
-class _Timer:
-    def __init__(self) -> None:
-        self._started = perf_counter(), process_time()
-
-    def read(self) -> tuple[float, float]:
-        return perf_counter() - self._started[0], process_time() - self._started[1]
-
-
-async def _append(store: SqliteStore, count: int) -> None:
-    now = to_text(SystemClock().now())
-    pending = []
-    for body in bodies(count):
-        arrival = Arrival(STORE, "delivery", "orders/create", now, b"{}", body)
-        pending.append(store.inbox.append(arrival))
-        if len(pending) == APPENDED_AT_ONCE:
-            await asyncio.gather(*pending)
-            pending.clear()
-    await asyncio.gather(*pending)
-
-
-class _Watched:
-    """The inbox, telling when nothing is left to fold."""
-
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-        self.emptied = asyncio.Event()
-
-    def append(self, arrival: Arrival) -> Awaitable[int]:
-        return self._inbox.append(arrival)
-
-    async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
-        report = await self._inbox.fold(fold_one, slice_seconds)
-        if not report.more:
-            self.emptied.set()
-        return report
-
-
 async def _fold(database: Path, count: int) -> tuple[float, float]:
-    """Fold with the shipped drain until it finds nothing left."""
-    clock = SystemClock()
-    store = open_store(database, clock)
+    store = open_store(database, SystemClock())
     store.start()
     try:
-        await _append(store, count)
-        watched = _Watched(store.inbox)
-        timer = _Timer()
-        async with asyncio.TaskGroup() as tasks:
-            drain = Drain(watched, clock, {}, lambda: None)
-            running = tasks.create_task(drain.run())
-            await watched.emptied.wait()
-            running.cancel()
-        return timer.read()
+        await append(store, "orders/create", bodies(count))
+        return await fold_all(store)
     finally:
         await store.stop()
 
@@ -106,7 +50,7 @@ def _write_plainly(folded: Path, into: Path, count: int) -> tuple[float, float]:
     connection.execute("PRAGMA foreign_keys=OFF")
     tables = {name: _rows(source, name) for name in TABLES}
     source.close()
-    timer = _Timer()
+    timer = Timer()
     for start in range(0, count, ROWS_A_COMMIT):
         connection.execute("BEGIN IMMEDIATE")
         for name, rows in tables.items():

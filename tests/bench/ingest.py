@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -33,6 +33,10 @@ _COUNTS = """
     SELECT (SELECT count(*) FROM inbox),
            (SELECT count(*) FROM event_outcomes WHERE state = 'folded'),
            (SELECT count(*) FROM orders)
+"""
+_LONGEST_LAG = """
+    SELECT 86400 * max(julianday(o.folded_at) - julianday(i.received_at))
+    FROM inbox i JOIN event_outcomes o ON o.id = i.id
 """
 
 
@@ -82,6 +86,11 @@ def ingest(scale: Scale) -> Rounds:
     return rounds
 
 
+def ingest_at_256(scale: Scale) -> Rounds:
+    """The same over 256 connections."""
+    return ingest(replace(scale, connections=256))
+
+
 def ingest_folding(scale: Scale) -> Rounds:
     """Accept durably while what was accepted is folded."""
     rounds, requests = Rounds(), _requests(scale)
@@ -93,9 +102,11 @@ def ingest_folding(scale: Scale) -> Rounds:
                 server.load(requests[: scale.requests])
                 if server.kind is Kind.FOLDING:
                     behind, seconds = uvloop.run(_until_folded(server.database))
+                    lag = _longest_lag(server.database)
         _add(rounds, *trio)
         rounds.add("not folded at the end of the load", "rows", behind)
         rounds.add("until all is folded", "s", seconds)
+        rounds.add("longest from arrival to fold", "s", lag)
     return rounds
 
 
@@ -163,6 +174,12 @@ def _counts(database: Path) -> tuple[int, int, int]:
     with closing(open_reader(database)) as connection:
         kept, outcomes, mirrored = connection.execute(_COUNTS).fetchone()
     return kept, outcomes, mirrored
+
+
+def _longest_lag(database: Path) -> float:
+    with closing(open_reader(database)) as connection:
+        seconds: float = connection.execute(_LONGEST_LAG).fetchone()[0]
+    return seconds
 
 
 def _behind(database: Path) -> int:

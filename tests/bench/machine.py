@@ -71,6 +71,20 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process holds; 0 where the system tells none."""
+    file = Path("/proc", str(pid), "statm")
+    pages = int(file.read_text().split()[1]) if file.exists() else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """Return the most memory that a process ever held; 0 where the system is silent."""
+    file = Path("/proc", str(pid), "status")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return sum(int(line.split()[1]) * 1_024 for line in lines if "VmHWM" in line)
+
+
 def core_seconds() -> float:
     """Return how long the measured core has worked, whoever for."""
     core = f"cpu{cores()[0]}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+import itertools
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,22 +12,43 @@ import msgspec
 from backhaul.core import signature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 STORE = "main"
 SECRET = b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 PATH = f"/webhooks/{STORE}"
+HEX_HEADER = "X-Signature-Hex"
+"""The same signature in the form that Debian's `webhook` understands."""
+STRIPE_HEADER = "Stripe-Signature"
 ITEMS = 3
+FIRST = 100_000_000
+"""The number of the first order; ids contain their order's number and grow with it."""
 _MARK = 777_000_777
 _PLACED = "2026-03-01T10:00:00.000Z"
+_CHANGED = "2026-03-02T10:00:00.000Z"
 
 
-def bodies(count: int) -> Iterator[bytes]:
+def bodies(count: int, first: int = FIRST) -> Iterator[bytes]:
     """Yield `count` envelopes of orders with different ids."""
-    before, *rest = msgspec.json.encode(_envelope()).split(str(_MARK).encode())
-    for index in range(count):
-        number = b"%d" % (100_000_000 + index)
-        yield number.join((before, *rest))
+    return _numbered(_envelope(), range(first, first + count))
+
+
+def changes(numbers: Iterable[int]) -> Iterator[bytes]:
+    """Yield an envelope that tells of a change, for each order of such a number."""
+    changed = {"note": "No need to ring.", "updatedAt": _CHANGED, "version": 2}
+    envelope = _envelope() | {
+        "id": f"evt_2_{_MARK}",
+        "topic": "orders/updated",
+        "createdAt": _CHANGED,
+        "data": _order() | changed,
+    }
+    return _numbered(envelope, numbers)
+
+
+def _numbered(envelope: dict[str, Any], numbers: Iterable[int]) -> Iterator[bytes]:
+    parts = msgspec.json.encode(envelope).split(str(_MARK).encode())
+    for number in numbers:
+        yield (b"%d" % number).join(parts)
 
 
 def requests(count: int) -> list[bytes]:
@@ -32,7 +56,49 @@ def requests(count: int) -> list[bytes]:
     return [_request(body) for body in bodies(count)]
 
 
-def _request(body: bytes) -> bytes:
+def hex_requests(count: int) -> list[bytes]:
+    """Return the same requests, signed in hexadecimal as well."""
+    return [
+        _request(body, {HEX_HEADER: hmac.digest(SECRET, body, "sha256").hex()})
+        for body in bodies(count)
+    ]
+
+
+def stripe_requests() -> Iterator[bytes]:
+    """Yield, without end, customers as Stripe sends them, as large as our orders.
+
+    Signed when they are asked for: a signature ages.
+    """
+    size = len(next(bodies(1)))
+    for number in itertools.count(FIRST):
+        body = _stripe_customer(number, size)
+        now = int(time())
+        digest = hmac.digest(SECRET, b"%d.%s" % (now, body), "sha256").hex()
+        yield _request(body, {STRIPE_HEADER: f"t={now},v1={digest}"})
+
+
+def _stripe_customer(number: int, size: int) -> bytes:
+    customer = {
+        "id": f"cus_{number}",
+        "object": "customer",
+        "name": "Ana Example",
+        "email": f"ana.{number}@example.com",
+        "created": 1_772_359_200,
+        "metadata": {},
+    }
+    event = {
+        "id": f"evt_{number}",
+        "object": "event",
+        "api_version": "2020-08-27",
+        "created": 1_772_359_200,
+        "type": "customer.created",
+        "data": {"object": customer},
+    }
+    filled = customer | {"description": "x" * (size - len(msgspec.json.encode(event)))}
+    return msgspec.json.encode(event | {"data": {"object": filled}})
+
+
+def _request(body: bytes, more: Mapping[str, str] | None = None) -> bytes:
     lines = [
         f"POST {PATH} HTTP/1.1",
         "Host: 127.0.0.1",
@@ -49,6 +115,7 @@ def _request(body: bytes) -> bytes:
         "webhook-id: evt_4f9d1b7c2a8e4e6f",
         "webhook-timestamp: 1772359200",
         f"{signature.HEADER}: {signature.sign(body, SECRET).decode()}",
+        *(f"{name}: {value}" for name, value in (more or {}).items()),
         f"Content-Length: {len(body)}",
     ]
     return "\r\n".join([*lines, "", ""]).encode() + body

@@ -62,7 +62,7 @@ class JsonServer:
         self._program = home / "node_modules/.bin/json-server"
         if not self._program.exists():
             command = [npm, "install", "--no-audit", "--no-fund", "--prefix"]
-            _install([*command, str(home), JSON_SERVER], "npm")
+            install([*command, str(home), JSON_SERVER], "npm")
 
     @contextmanager
     def run(
@@ -72,10 +72,10 @@ class JsonServer:
         folder.mkdir()
         database = folder / "db.json"
         database.write_text(json.dumps(held))
-        port = _free_port()
+        port = free_port()
         command = [str(self._node), str(self._program), "--quiet"]
         options = ["--host", "127.0.0.1", "--port", str(port), str(database)]
-        with _running([*command, *options], port) as pid:
+        with running([*command, *options], port) as pid:
             yield port, pid
 
 
@@ -88,9 +88,9 @@ class Localstripe:
         home = cache.resolve() / "localstripe"
         self._python = home / "bin/python"
         if not (home / "bin/localstripe").exists():
-            _install([sys.executable, "-m", "venv", "--clear", str(home)], "venv")
+            install([sys.executable, "-m", "venv", "--clear", str(home)], "venv")
             pip = [str(self._python), "-m", "pip", "install", "--quiet"]
-            _install([*pip, LOCALSTRIPE], "pip")
+            install([*pip, LOCALSTRIPE], "pip")
 
     @contextmanager
     def run(
@@ -100,16 +100,17 @@ class Localstripe:
         folder.mkdir()
         objects = folder / "objects.json"
         objects.write_text(json.dumps(held))
-        port = _free_port()
+        port = free_port()
         start = [str(self._python), "-c", STRIPE_START, str(objects)]
         try:
-            with _running([*start, "--from-scratch", "--port", str(port)], port) as pid:
+            with running([*start, "--from-scratch", "--port", str(port)], port) as pid:
                 yield port, pid
         finally:
             STRIPE_STORE.unlink(missing_ok=True)
 
 
-def _install(command: Sequence[str], tool: str) -> None:
+def install(command: Sequence[str], tool: str) -> None:
+    """Run a command of a packager. Raises MissingError with its last words."""
     ran = subprocess.run(
         command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
     )
@@ -118,14 +119,15 @@ def _install(command: Sequence[str], tool: str) -> None:
         raise MissingError(f"{tool} failed, is the package index reachable? {last}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody has now."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port: int = held.getsockname()[1]
         return port
 
 
 @contextmanager
-def _running(command: Sequence[str], port: int) -> Iterator[int]:
+def running(command: Sequence[str], port: int) -> Iterator[int]:
     """Run a server on the measured core until the end."""
     with machine.measured_core():
         process = subprocess.Popen(

@@ -22,6 +22,7 @@ class Scale:
     rounds: int = 5
     requests: int = 30_000
     orders: int = 20_000
+    mirrored: int = 1_000_000
     connections: int = 64
     seconds: float = 2.0
     fixture: str = "large"

@@ -29,6 +29,7 @@ class Target:
     pid: int
     asked: Asked
     shop: Shop | None = None
+    connections: int = CONNECTIONS
     answered: int = 0
     loaded: Loaded = field(default_factory=Loaded)
     processor_seconds: float = 0.0
@@ -37,7 +38,9 @@ class Target:
 
     def load(self, seconds: float) -> None:
         before = machine.processor_seconds(self.pid)
-        loaded = load.send_for(seconds, self.port, self.asked.requests, CONNECTIONS)
+        loaded = load.send_for(
+            seconds, self.port, self.asked.requests, self.connections
+        )
         self.processor_seconds += machine.processor_seconds(self.pid) - before
         answers = len(loaded.latencies)
         agree(f"answers of {self.name}", {self.asked.status: answers}, loaded.statuses)

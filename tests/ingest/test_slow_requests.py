@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from backhaul.public.arriving import GRACE_SECONDS
+from backhaul.store.contract import FoldReport
 from support.databases import count
 from support.payloads import envelope, order, signed
 from support.receiving import raw_request, served
@@ -18,6 +19,7 @@ from support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from backhaul.store.contract import Arrival, FoldOne
     from backhaul.store.sqlite.database import SqliteStore
     from support.receiving import Served
 
@@ -41,6 +43,21 @@ class Time:
 
     def __call__(self) -> float:
         return self.seconds
+
+
+class LateInbox:
+    """Keeps deliveries when a test says so."""
+
+    def __init__(self) -> None:
+        self.came = asyncio.Event()
+        self.kept: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def append(self, arrival: Arrival) -> asyncio.Future[int]:
+        self.came.set()
+        return self.kept
+
+    async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
+        return FoldReport(0, more=False)
 
 
 @pytest.fixture
@@ -122,6 +139,35 @@ async def test_each_request_of_a_connection_has_its_own_time(
         receiver.arrivals.look()
         assert (await end_of(reader)).startswith(b"HTTP/1.1 408")
         writer.close()
+
+
+@pytest.mark.parametrize("asked", [b"GET /nothing", b"GET /webhooks/main"])
+async def test_what_nobody_serves_is_over_when_it_is_answered(
+    asked: bytes, store: SqliteStore, time: Time
+) -> None:
+    async with served(store.inbox, now=time) as receiver:
+        reader, writer = await receiver.connect()
+        writer.write(asked + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 40")
+        (connection,) = receiver.arrivals.open.values()
+        assert (connection.began, connection.serving) == (None, False)
+        writer.close()
+
+
+async def test_who_leaves_before_the_answer_leaves_nothing_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inbox = LateInbox()
+    async with served(inbox) as receiver:
+        _, writer = await receiver.connect()
+        writer.write(raw_request(BODY, signed(BODY).items()))
+        await inbox.came.wait()
+        writer.transport.abort()
+        await until(lambda: not receiver.arrivals.open, "it left")
+        inbox.kept.set_result(1)
+        await until(lambda: receiver.woken == 1, "the delivery was kept")
+        assert (await receiver.post(BODY)).status == 200
+    assert [one.message for one in caplog.records if one.name == "aiohttp.server"] == []
 
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())

@@ -56,7 +56,12 @@ class Receiver:
         store = request.match_info["store"]
         if not self._signed(store, request.headers, body):
             return _answer(401, "the signature does not match")
-        return await self._keep(store, request, body)
+        try:
+            await self._inbox.append(_arrival(store, self._clock, request, body))
+        except Busy as error:
+            return _busy(store, error)
+        self._arrived()
+        return web.Response(status=200)
 
     def _signed(self, store: str, headers: CIMultiDictProxy[str], body: bytes) -> bool:
         """Check the signature; an unknown store or a doubled header is just wrong."""
@@ -64,28 +69,25 @@ class Receiver:
         text = presented[0] if len(presented) == 1 else ""
         return self._signers.signed(store, body, text)
 
-    async def _keep(
-        self, store: str, request: web.Request, body: bytes
-    ) -> web.Response:
-        arrival = Arrival(
-            store=store,
-            kind="delivery",
-            topic=_topic(request),
-            received_at=to_text(self._clock.now()),
-            headers=_kept(request.headers),
-            body=body,
-        )
-        try:
-            await self._inbox.append(arrival)
-        except Busy as error:
-            logger.bind(action="receive.busy", store=store).warning("{}", error)
-            return web.json_response(
-                {"error": "the event cannot be kept now; send it again"},
-                status=503,
-                headers={"Retry-After": str(error.retry_after_seconds)},
-            )
-        self._arrived()
-        return web.Response(status=200)
+
+def _arrival(store: str, clock: Clock, request: web.Request, body: bytes) -> Arrival:
+    return Arrival(
+        store=store,
+        kind="delivery",
+        topic=_topic(request),
+        received_at=to_text(clock.now()),
+        headers=_kept(request.headers),
+        body=body,
+    )
+
+
+def _busy(store: str, error: Busy) -> web.Response:
+    logger.bind(action="receive.busy", store=store).warning("{}", error)
+    return web.json_response(
+        {"error": "the event cannot be kept now; send it again"},
+        status=503,
+        headers={"Retry-After": str(error.retry_after_seconds)},
+    )
 
 
 def _topic(request: web.Request) -> str:
@@ -96,12 +98,12 @@ def _topic(request: web.Request) -> str:
 
 
 def _kept(headers: CIMultiDictProxy[str]) -> bytes:
-    kept = {
-        name: value if value.isascii() else _readable(value)
-        for name, value in headers.items()
-        if _is_kept(name)
-    }
-    return msgspec.json.encode(kept)
+    kept = {name: value for name, value in headers.items() if _is_kept(name)}
+    try:
+        return msgspec.json.encode(kept)
+    except UnicodeEncodeError:
+        readable = {name: _readable(value) for name, value in kept.items()}
+        return msgspec.json.encode(readable)
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from ipaddress import ip_address, ip_network
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
@@ -133,7 +134,7 @@ class Arrivals:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._trusted = [ip_network(network, strict=False) for network in trusted]
-        self.now = now or _loop_time
+        self.now = now or monotonic
         self._timer: asyncio.TimerHandle | None = None
         self.open: dict[web.RequestHandler, _Connection] = {}
 
@@ -203,28 +204,39 @@ class Arrivals:
             return False
         return any(found in network for network in self._trusted)
 
-    @web.middleware
-    async def arrive(
-        self, request: web.Request, handler: Handler
-    ) -> web.StreamResponse:
-        """Wait for the body until its time is up; then it is answered 408."""
-        connection = self.open[request.protocol]
-        connection.serving = True
-        try:
-            if not (connection.refused or request.content.is_eof()):
-                await self._read(request, connection)
-            if connection.refused:
-                return _too_much()
-            connection.began = None
-            return await handler(request)
-        except TimeoutError:
-            if connection.refused:
-                return _too_much()
-            return _closing(408, "the body took too long")
-        except _TooLarge:
-            return _closing(413, f"a body has {request.client_max_size} bytes at most")
-        finally:
-            connection.answered(request.content.is_eof())
+    def guard(self, handler: Handler) -> Handler:
+        """Let the handler begin with a whole body, or answer in its place.
+
+        No middleware: with one aiohttp spends three times as much on each delivery.
+        """
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            connection = self.open[request.protocol]
+            connection.serving = True
+            try:
+                if not (connection.refused or request.content.is_eof()):
+                    await self._read(request, connection)
+                if connection.refused:
+                    return _too_much()
+                connection.began = None
+                return await handler(request)
+            except TimeoutError:
+                if connection.refused:
+                    return _too_much()
+                return _closing(408, "the body took too long")
+            except _TooLarge:
+                most = request.client_max_size
+                return _closing(413, f"a body has {most} bytes at most")
+            finally:
+                connection.answered(request.content.is_eof())
+
+        return guarded
+
+    async def unserved(self, request: web.Request, _: web.StreamResponse) -> None:
+        """Take note that a request which no route takes is over as well."""
+        connection = self.open.get(request.protocol)
+        if connection is not None and not connection.serving:
+            connection.answered(whole=True)
 
     async def _read(self, request: web.Request, connection: _Connection) -> None:
         if (request.content_length or 0) > request.client_max_size:
@@ -252,7 +264,3 @@ def _closing(
     answer = web.json_response({"error": error}, status=status, headers=headers)
     answer.force_close()
     return answer
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What is appended to the inbox: exact bytes, and how they came.
+class Arrival(NamedTuple):
+    """What is appended to the inbox, a row as it is: exact bytes, and how they came.
 
     `kind` is `delivery` (a webhook) or `read` (fetched by us; `received_at` is then the
     start of the read). `headers` is a JSON object.

@@ -61,16 +61,7 @@ class SqliteInbox:
 
     def append(self, arrival: Arrival) -> asyncio.Future[int]:
         """Resolve with the event's id once it is durable. May raise Busy."""
-        return self._writer.append(
-            (
-                arrival.store,
-                arrival.kind,
-                arrival.topic,
-                arrival.received_at,
-                arrival.headers,
-                arrival.body,
-            )
-        )
+        return self._writer.append(arrival)
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         """Fold for about `slice_seconds` in one transaction with the cursor."""

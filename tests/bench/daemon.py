@@ -1,0 +1,93 @@
+"""`backhaul run` on a database that is there already, beside an absent platform."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from contextlib import closing, suppress
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import httpx
+
+from backhaul.store.sqlite.connections import open_writer
+from bench import machine
+from bench.orders import SECRET, STORE
+from bench.peers import free_port
+from bench.servers import STOP_SECONDS, DiedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START_SECONDS = 60
+LOOK_SECONDS = 0.005
+_CONFIGURATION = """\
+state_dir = {state_dir}
+[public]
+host = "127.0.0.1"
+port = 0
+[admin]
+port = {port}
+[reconcile]
+backfill_on_start = false
+[stores.{store}]
+base_url = "http://127.0.0.1:9"
+api_key = "svc_live_none"
+webhook_secrets = ["{secret}"]
+"""
+_KNOWN = '{"store_id": "sto_1a2b3c4d5e6f", "currency": "EUR"}'
+
+
+class Daemon:
+    """Starts and stops a daemon whose state lies in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.database = folder / "backhaul.db"
+        self._config = folder / "backhaul.toml"
+        self._ready = ""
+        self._process: subprocess.Popen[bytes]
+
+    def start(self) -> tuple[float, int]:
+        """Return the seconds from the command to `ready`, and the process id."""
+        self._configure(free_port())
+        command = [sys.executable, "-m", "backhaul", "run", "--config"]
+        started = perf_counter()
+        with machine.measured_core():
+            self._process = subprocess.Popen(
+                [*command, str(self._config)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        self._await_ready(started + START_SECONDS)
+        return perf_counter() - started, self._process.pid
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self._process.terminate()
+        self._process.wait(STOP_SECONDS)
+
+    def _configure(self, port: int) -> None:
+        self._ready = f"http://127.0.0.1:{port}/readyz"
+        state_dir = json.dumps(str(self.database.parent.resolve()))
+        self._config.write_text(
+            _CONFIGURATION.format(
+                state_dir=state_dir, port=port, store=STORE, secret=SECRET.decode()
+            )
+        )
+        # It met the platform before: only the first start waits for it.
+        with closing(open_writer(self.database)) as connection:
+            mark = (f"facts:{STORE}", _KNOWN)
+            connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", mark)
+
+    def _await_ready(self, until: float) -> None:
+        rest = threading.Event()
+        while perf_counter() < until and self._process.poll() is None:
+            with suppress(httpx.HTTPError):
+                if httpx.get(self._ready, trust_env=False).is_success:
+                    return
+            rest.wait(LOOK_SECONDS)
+        self._process.kill()
+        raise DiedError(f"the daemon on {self.database} was not ready")

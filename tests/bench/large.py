@@ -1,0 +1,88 @@
+"""A mirror of many orders: one is folded, the others are copies of its rows."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.ingest.known_stores import fold_for
+from backhaul.store.contract import Arrival
+from backhaul.store.opening import open_store
+from bench.orders import FIRST, STORE, bodies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import TypeAlias
+
+    Value: TypeAlias = str | bytes | int | float | None
+
+COPIED = ("inbox", "event_outcomes", "changes", "seen", "orders", "order_items")
+NUMBERED = {"inbox": "id", "event_outcomes": "id", "changes": "id", "seen": "id"}
+"""Columns that count from 1, an event each."""
+OWN = {
+    # A body is long gone by the time there are a million of them.
+    ("inbox", "body"): "x''",
+    ("seen", "digest"): "randomblob(length(digest))",
+}
+CACHE_KIBIBYTES = 1_000_000
+
+
+def fill(database: Path, count: int) -> None:
+    """Make a database that mirrors `count` orders, each of the usual size."""
+    asyncio.run(_fold_one(database))
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.create_function("numbered", 2, _numbered, deterministic=True)
+    connection.execute("PRAGMA synchronous=OFF")
+    connection.execute("PRAGMA foreign_keys=OFF")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
+    connection.execute("BEGIN")
+    for table in COPIED if count > 1 else ():
+        _copy(connection, table, count)
+    connection.execute("UPDATE marks SET value = ? WHERE name = 'fold_cursor'", [count])
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+async def _fold_one(database: Path) -> None:
+    clock = SystemClock()
+    store = open_store(database, clock)
+    store.start()
+    (body,) = bodies(1)
+    now = to_text(clock.now())
+    arrival = Arrival(STORE, "delivery", "orders/create", now, b"{}", body)
+    await store.inbox.append(arrival)
+    await store.inbox.fold(fold_for({}), slice_seconds=1)
+    await store.stop()
+
+
+def _numbered(value: Value, number: int) -> Value:
+    """Return the value as the order of another number has it."""
+    if isinstance(value, str):
+        return value.replace(str(FIRST), str(number))
+    return number if value == FIRST else value
+
+
+def _copy(connection: sqlite3.Connection, table: str, count: int) -> None:
+    connection.execute(f"CREATE TEMP TABLE first AS SELECT * FROM {table}")  # noqa: S608 - constants
+    found = connection.execute("SELECT * FROM first LIMIT 0")
+    values = ", ".join(_copied(table, name) for name, *_ in found.description)
+    connection.execute(
+        f"""
+        WITH RECURSIVE copies(n) AS (
+            SELECT 1 UNION ALL SELECT n + 1 FROM copies WHERE n < ?)
+        INSERT INTO {table} SELECT {values} FROM copies CROSS JOIN first
+        """,  # noqa: S608 - constants
+        (count - 1,),
+    )
+    connection.execute("DROP TABLE first")
+
+
+def _copied(table: str, column: str) -> str:
+    if (table, column) in OWN:
+        return OWN[table, column]
+    if column == NUMBERED.get(table) or column in {"event", "delivered"}:
+        return "n + 1"
+    return f"numbered({column}, {FIRST} + n)"
