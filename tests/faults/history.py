@@ -89,16 +89,15 @@ async def trade(
 ) -> tuple[list[bytes], Any]:
     """Work until so many events have happened; return them in order, and the state.
 
-    In whole seconds most changes of an object have one time: the sequence alone tells
-    which is newer.
+    The events have whole seconds only, so that most changes of an object share one
+    time, and the sequence alone tells which is newer.
     """
     lanes = [Trade(shop, chance, lane).run(events) for lane in range(LANES)]
     await asyncio.gather(*lanes)
     recorded = shop.running.platform.reader.read(
         lambda rows: rows.all("SELECT body FROM event ORDER BY sequence")
     )
-    state = json.loads(in_seconds(json.dumps(await shop.state()).encode()))
-    return [in_seconds(row["body"]) for row in recorded], state
+    return [in_seconds(row["body"]) for row in recorded], await shop.state()
 
 
 def disordered(bodies: Sequence[bytes], chance: random.Random) -> list[bytes]:

@@ -32,7 +32,8 @@ for module in sys.argv[2:]:
 sys.exit(f"failed: {failed}" if failed else 0)
 """
 LIBRARIES = (
-    "aiohttp.web httpx loguru msgspec pydantic_settings pytest rich.console "
+    "aiohttp.web aiosmtplib apscheduler.schedulers.asyncio email.message httpx jinja2 "
+    "loguru msgspec pydantic_settings pytest rich.console rich.progress segno "
     "sqlite_utils tenacity typer uvloop"
 )
 

@@ -33,9 +33,9 @@ def reference_server(
 
 @pytest.fixture
 def reference_store(reference_server: ReferenceServer) -> ReferenceStore:
-    """A store of its own for this test, with the `demo` fixture's products."""
+    """A store of its own for this test: the demo's products, and no order yet."""
     name = f"test-{secrets.token_hex(4)}"
-    return reference_server.create_store(name, fixture="demo")
+    return reference_server.create_store(name, fixture="fresh")
 
 
 @pytest.fixture
