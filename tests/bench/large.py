@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ def fill(database: Path, count: int) -> None:
     connection.execute("COMMIT")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+    # What was not waited for so far would be written while the first round is measured.
+    os.sync()
 
 
 async def _fold_one(database: Path) -> None:

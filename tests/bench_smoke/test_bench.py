@@ -15,8 +15,10 @@ from bench import __main__ as command
 from bench import load, orders, servers
 from bench.peers import JsonServer, MissingError
 from bench.results import CountsDisagreeError, Rounds, Scale, agree
+from bench.webhook_peers import DebianWebhook, SyncEngine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 FIGURES = {
@@ -79,12 +81,23 @@ def test_a_word_stands_for_all_rows_that_begin_with_it() -> None:
     assert command.known(None) == list(FIGURES)
 
 
+@pytest.mark.parametrize(
+    ("peer", "packages"),
+    [
+        (JsonServer, "nodejs npm"),
+        (SyncEngine, "nodejs npm"),
+        (DebianWebhook, "webhook"),
+    ],
+)
 def test_a_peer_that_cannot_be_had_is_told_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: Callable[[Path], object],
+    packages: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match="apt-get install nodejs npm"):
-        JsonServer(tmp_path)
+    with pytest.raises(MissingError, match=f"apt-get install {packages}"):
+        peer(tmp_path)
 
 
 def test_a_row_that_is_not_known_is_refused() -> None:

@@ -56,6 +56,30 @@ async def test_an_order_is_mirrored_with_lines_and_parcels(store: SqliteStore) -
     ) == ("shp_1", "ord_1", "BlueDart", "BD1", instant(5))
 
 
+async def test_a_changed_order_keeps_its_place_and_only_lines_that_stay(
+    store: SqliteStore,
+) -> None:
+    lines = [payloads.item(f"li_{number}") for number in range(3)]
+    await take(store, envelope("orders/create", payloads.order(items=lines)))
+    await take(store, envelope("orders/create", payloads.order("ord_9")))
+    orders = rows(store.path, "SELECT rowid, id FROM orders")
+    placed = rows(store.path, "SELECT rowid, id FROM order_items WHERE id < 'li_2'")
+    left = [lines[0], {**lines[1], "quantity": 7}]
+    await take(store, envelope("orders/updated", payloads.order(at=1, items=left)))
+    assert rows(store.path, "SELECT rowid, id FROM orders") == orders
+    assert (
+        rows(
+            store.path,
+            "SELECT rowid, id FROM order_items WHERE order_id = 'ord_1'",
+        )
+        == placed
+    )
+    assert rows(
+        store.path,
+        "SELECT id, quantity FROM order_items WHERE order_id = 'ord_1' ORDER BY id",
+    ) == [("li_0", 2), ("li_1", 7)]
+
+
 @pytest.mark.parametrize(
     ("topic", "members", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -36,8 +37,17 @@ _HELD_TOMBSTONE = f"SELECT {_VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noq
 
 
 def _replace(table: str, columns: str) -> str:
+    """Insert a row, or bring it up to date in its place when it is another.
+
+    `INSERT OR REPLACE` would move it, and write a page of every index for it.
+    """
     places = ", ".join("?" * (columns.count(",") + 1))
-    return f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({places})"  # noqa: S608 - constants
+    names = [name for name in columns.split(", ") if name not in {"store", "id"}]
+    old, new = ", ".join(names), ", ".join(f"excluded.{name}" for name in names)
+    return (
+        f"INSERT INTO {table} ({columns}) VALUES ({places})"  # noqa: S608 - constants
+        f" ON CONFLICT DO UPDATE SET ({old}) = ({new}) WHERE ({old}) IS NOT ({new})"
+    )
 
 
 _PUT_PRODUCT = _replace(
@@ -239,7 +249,15 @@ class MirrorTransaction:
         )
 
     def _replace_children(self, store: str, order: Order) -> None:
-        self._remove_children(store, order.id)
+        for table, kept in (
+            ("order_items", [item.id for item in order.items]),
+            ("shipments", [parcel.id for parcel in order.shipments]),
+        ):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE store = ? AND order_id = ?"  # noqa: S608 - constants
+                " AND id NOT IN (SELECT value FROM json_each(?))",
+                (store, order.id, json.dumps(kept)),
+            )
         self._connection.executemany(
             _PUT_ITEM,
             [
