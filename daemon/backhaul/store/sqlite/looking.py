@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from typing import TYPE_CHECKING, TypeVar
 
 from backhaul.core.fold import Version
+from backhaul.errors import Busy
 from backhaul.store.reconciling import Sweep
 from backhaul.store.sqlite.connections import Readers
 from backhaul.store.sqlite.sweeps import COLUMNS
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -106,8 +107,12 @@ class SqliteLook:
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:
-            with self._readers.lend() as connection:
-                return work(connection)
+            try:
+                with self._readers.lend() as connection:
+                    return work(connection)
+            except sqlite3.OperationalError as error:
+                # Locked, or no file may be opened for a moment: not the end of us.
+                raise Busy(f"the database cannot be read now: {error}") from None
 
         return await asyncio.to_thread(run)
 

@@ -1,0 +1,24 @@
+"""A database that cannot be read for a moment does not end who looks at it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.errors import Busy
+from backhaul.store.sqlite.looking import SqliteLook
+from support.databases import started_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_file_that_cannot_be_opened_is_looked_at_later(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    with closing(SqliteLook(path)) as look:
+        with pytest.raises(Busy, match="unable to open database file"):
+            await look.count("product", "main")
+        async with started_store(path):
+            assert await look.count("product", "main") == 0
