@@ -13,7 +13,7 @@ import pytest
 from yarl import URL
 
 from faults.sending import sender
-from faults.trials import LONG, SEED, chances, tell
+from faults.trials import SEED, chances, tell
 from support.daemon import daemon_process
 from support.databases import rows
 from support.processes import limited, memory_bytes, open_files, thread_seconds
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 FILES = 64
 VISITORS = 200
-LOOK_SECONDS = 10.0 if LONG else 2.0
+LOOK_SECONDS = 10.0
 BUSY_SHARE = 0.5
-ROUNDS = 20 if LONG else 4
+ROUNDS = 20
 SENDERS = 32
 BODY_BYTES = 900_000
 PRESS_SECONDS = 1.0
@@ -51,6 +51,7 @@ async def visitors(client: Sender, number: int) -> AsyncIterator[None]:
             writer.close()
 
 
+@pytest.mark.long
 @pytest.mark.faults
 async def test_too_few_files_do_not_make_it_spin(
     daemon: DaemonProcess, platform: ReferenceProcess
@@ -107,6 +108,7 @@ async def press(client: Sender, seconds: float) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.faults
 @pytest.mark.timeout(300)
 async def test_too_little_memory_loses_nothing(
