@@ -178,8 +178,8 @@ def test_a_body_of_ones_own_is_sent_as_it_is(office: Office) -> None:
     body.write_bytes(b'{ "odd" : 1 }')
     said = backhaul("trigger", "orders/exploded", "--data", body, config=office.config)
     assert said.code == 0, said.err
-    query = "SELECT body FROM inbox ORDER BY id DESC LIMIT 1"
-    assert rows(office.database, query) == [(b'{ "odd" : 1 }',)]
+    query = "SELECT count(*) FROM inbox WHERE kind = 'delivery' AND body = ?"
+    assert rows(office.database, query, b'{ "odd" : 1 }') == [(1,)]
 
 
 def test_without_a_daemon_a_trigger_says_so(platform: ReferenceProcess) -> None:
