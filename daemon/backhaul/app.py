@@ -326,7 +326,7 @@ class Daemon:
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
         loops = [drain.run, self._waiting.run, self._indexer.run]
-        loops += [self._pruner.run, self._signers.run]
+        loops += [self._pruner.run, self._signers.run, store.watch]
         loops += [host.run for host in self._hosts]
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))

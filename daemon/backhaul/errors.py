@@ -6,6 +6,7 @@ BackhaulError
 │   ├── PortInUse             69  a listener's address is taken
 │   ├── PlatformUnavailable   69  a store's API does not answer
 │   ├── CorruptData           65  the database fails its own checks
+│   ├── WriterFailed          70  what writes the database ended by itself
 │   └── AlreadyRunning        75  another daemon holds the lock
 ├── Busy                      try again soon (answered 503 with Retry-After)
 └── Unusable                  this one row or body is set aside, the rest goes on
@@ -74,6 +75,12 @@ class CorruptData(Fatal):
     """The database fails its own checks, or was made by a newer version."""
 
     exit_code = 65
+
+
+class WriterFailed(Fatal):
+    """What writes the database met what nobody foresaw; a new start may do."""
+
+    exit_code = 70
 
 
 class AlreadyRunning(Fatal):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from support.daemon import Office
 
+WORDS = "Please ring twice; the bell is below the stairs. "
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -51,7 +53,8 @@ class Sender:
 
     def body(self, size: int = 2_000) -> bytes:
         number = next(self.numbers)
-        document = order(f"ord_{number}", number=number, note="x" * size)
+        note = WORDS * (size // len(WORDS))
+        document = order(f"ord_{number}", number=number, note=note)
         return envelope("orders/create", document, storeId=self.store_id)
 
     async def send(self, body: bytes | None = None) -> Told:

@@ -47,13 +47,7 @@ async def flood(client: Sender, size: int) -> float:
 
 @pytest.mark.faults
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(
-    "size",
-    [
-        pytest.param(BODY_BYTES, id="100 kB"),
-        pytest.param(LARGEST_BYTES, id="1 MB", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("size", [BODY_BYTES, LARGEST_BYTES], ids=["100 kB", "1 MB"])
 async def test_a_flood_is_refused_in_part(
     size: int,
     daemon: DaemonProcess,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
-from loguru import logger
 
 from backhaul.core import signature
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
+from backhaul.ingest.refusals import Refusals
 from backhaul.store.contract import Arrival
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Receiver:
         self._clock = clock
         self._signers = signers
         self._arrived = arrived
+        self._refusals = Refusals(clock)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the public routes; the topic may also come from the path."""
@@ -59,7 +60,8 @@ class Receiver:
         try:
             await self._inbox.append(_arrival(store, self._clock, request, body))
         except Busy as error:
-            return _busy(store, error)
+            return self._busy(error)
+        self._refusals.kept()
         self._arrived()
         return web.Response(status=200)
 
@@ -68,6 +70,14 @@ class Receiver:
         presented = headers.getall(signature.HEADER, [])
         text = presented[0] if len(presented) == 1 else ""
         return self._signers.signed(store, body, text)
+
+    def _busy(self, error: Busy) -> web.Response:
+        self._refusals.refused(error)
+        return web.json_response(
+            {"error": "the event cannot be kept now; send it again"},
+            status=503,
+            headers={"Retry-After": str(error.retry_after_seconds)},
+        )
 
 
 def _arrival(store: str, clock: Clock, request: web.Request, body: bytes) -> Arrival:
@@ -78,15 +88,6 @@ def _arrival(store: str, clock: Clock, request: web.Request, body: bytes) -> Arr
         received_at=to_text(clock.now()),
         headers=_kept(request.headers),
         body=body,
-    )
-
-
-def _busy(store: str, error: Busy) -> web.Response:
-    logger.bind(action="receive.busy", store=store).warning("{}", error)
-    return web.json_response(
-        {"error": "the event cannot be kept now; send it again"},
-        status=503,
-        headers={"Retry-After": str(error.retry_after_seconds)},
     )
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 1.0
 """Younger requests are not called slow."""
 FAREWELL_SECONDS = 1.0
+SMALL_BYTES = 16 << 10
+"""A body that may stay with an idle connection; to copy its request would cost more."""
 LOOKS = 20
 """Looks at the slow ones in the time that a request may take."""
 _TOO_SLOW = (
@@ -213,13 +215,14 @@ class Arrivals:
         async def guarded(request: web.Request) -> web.StreamResponse:
             connection = self.open[request.protocol]
             connection.serving = True
+            served = _own(request)
             try:
                 if not (connection.refused or request.content.is_eof()):
-                    await self._read(request, connection)
+                    await self._read(served, connection)
                 if connection.refused:
                     return _too_much()
                 connection.began = None
-                return await handler(request)
+                return await handler(served)
             except TimeoutError:
                 if connection.refused:
                     return _too_much()
@@ -249,6 +252,17 @@ class Arrivals:
                 # Not as it is: its traceback would hold what was read of the body.
                 raise _TooLarge from None
         connection.deadline = None
+
+
+def _own(request: web.Request) -> web.Request:
+    """Return what may hold the body, and ends with the answer.
+
+    aiohttp keeps the request itself, and all that was read of it, until the next one
+    comes on the same connection.
+    """
+    length = request.content_length
+    small = length is not None and length <= SMALL_BYTES
+    return request if small else request.clone()
 
 
 def _too_much() -> web.Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.commands import SqliteCommands
@@ -53,6 +53,10 @@ class SqliteStore:
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""
         self._writer.start()
+
+    async def watch(self) -> NoReturn:
+        """Raise WriterFailed once nothing can be written any more."""
+        await self._writer.watch()
 
     async def stop(self) -> None:
         """Finish what was handed in and close the file."""

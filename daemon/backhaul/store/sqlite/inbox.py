@@ -12,14 +12,17 @@ from backhaul.store.sqlite.mirror import MirrorTransaction
 if TYPE_CHECKING:
     import asyncio
     import sqlite3
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import FoldOne
     from backhaul.store.sqlite.writer import Row, Writer
 
 _COLUMNS = "store, kind, topic, received_at, headers, body"
-_CHUNK = 32
+_BODY = 5
+CHUNK_ROWS = 32
+CHUNK_BYTES = 256 << 10
+"""Rows, and bytes of bodies, that one statement inserts at most."""
 FOLD_BATCH = 64
 """Rows that one slice of folding takes at most."""
 CURSOR = "fold_cursor"
@@ -32,15 +35,31 @@ def append_batch(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[in
     statement and not once per row, which is what costs beside a busy event loop.
     """
     ids: list[int] = []
-    whole = len(rows) - len(rows) % _CHUNK
-    for start in range(0, whole, _CHUNK):
-        ids += _insert(connection, rows[start : start + _CHUNK])
-    return ids + _insert(connection, rows[whole:])
+    for chunk in _chunks(rows):
+        ids += _insert(connection, chunk)
+    return ids
+
+
+def _chunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield the rows in order, a few at a time; a large body stands alone.
+
+    A statement keeps a copy of what it was last given for as long as it is cached, and
+    there is one for each number of rows.
+    """
+    chunk: list[Row] = []
+    held = 0
+    for row in rows:
+        size = len(row[_BODY])
+        if chunk and (len(chunk) == CHUNK_ROWS or held + size > CHUNK_BYTES):
+            yield chunk
+            chunk, held = [], 0
+        chunk.append(row)
+        held += size
+    if chunk:
+        yield chunk
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
-    if not rows:
-        return []
     places = ",".join(["(?,?,?,?,?,?)"] * len(rows))
     values = [value for row in rows for value in row]
     cursor = connection.execute(

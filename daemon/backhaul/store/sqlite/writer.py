@@ -14,11 +14,14 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
-from backhaul.errors import Busy
+from loguru import logger
+
+from backhaul.errors import Busy, WriterFailed
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.log_size import LogSize
 
@@ -95,10 +98,13 @@ class Writer:
         self._urgent: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._background: queue.SimpleQueue[_Job[Any]] = queue.SimpleQueue()
         self._gathered = _Batch()
+        self._taken = _Round()
         self._under_way = False
         self._background_is_next = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._failure: WriterFailed | None = None
+        self._failed = asyncio.Event()
 
     def start(self) -> None:
         """Open the connection in its thread. Call from the running event loop."""
@@ -116,6 +122,11 @@ class Writer:
             self._hand_over()
             self._urgent.put(_Signal.STOP)
             await asyncio.to_thread(thread.join)
+
+    async def watch(self) -> NoReturn:
+        """Raise WriterFailed once the thread has ended by itself."""
+        await self._failed.wait()
+        raise self._failure or WriterFailed
 
     def urgent(self, unit: Unit[T]) -> asyncio.Future[T]:
         """Run a unit in the next round. Waiting for it may raise Busy."""
@@ -175,35 +186,64 @@ class Writer:
     def _open_loop(self) -> asyncio.AbstractEventLoop:
         if self._thread is None or self._loop is None:
             raise Busy("the database is closed")
+        if self._failure is not None:
+            raise Busy(str(self._failure))
         return self._loop
 
     def _work(self) -> None:
-        connection = self._connect(self._path)
         try:
-            last = False
-            while not last or not self._background.empty():
-                work = self._collect()
-                self._publish(work, self._commit(connection, work))
-                self._log_size.look()
-                last = last or work.last
-        finally:
-            connection.close()
+            with closing(self._connect(self._path)) as connection:
+                last = False
+                while not last or not self._background.empty():
+                    last = self._work_once(connection) or last
+        except BaseException as error:  # noqa: BLE001 - nobody sees how a thread ends
+            self._call(self._fail, error)
 
-    def _collect(self) -> _Round:
+    def _work_once(self, connection: sqlite3.Connection) -> bool:
+        """Do a round and let it go, as its bodies may be large; tell if it is the last.
+
+        Whoever waits for the round is known from its first unit on, should it fail.
+        """
+        work = self._taken = _Round()
+        self._collect(work)
+        if results := self._commit(connection, work):
+            self._call(self._finish, work.futures(), results)
+        self._taken = _Round()
+        self._log_size.look()
+        return work.last
+
+    def _fail(self, error: BaseException) -> None:
+        """Refuse everything from now on: the program has to be started anew."""
+        self._failure = WriterFailed(
+            f"the database's writer failed ({type(error).__name__}: {error});"
+            " nothing acknowledged is lost; start the program again"
+        )
+        logger.bind(action="database.writer_failed").opt(exception=error).error(
+            "{}", self._failure
+        )
+        self._failed.set()
+        left, self._gathered = self._gathered, _Batch()
+        self._taken.take(left)
+        for waiting in (self._urgent, self._background):
+            while not waiting.empty():
+                self._taken.take(waiting.get())
+        futures = self._taken.futures()
+        _resolve(futures, [_Failure(Busy(str(self._failure)))] * len(futures))
+
+    def _collect(self, work: _Round) -> None:
         """Take all that is urgent or, in turn, one background slice.
 
         Never both: who waits for an accept would wait for the slice as well.
         """
         if self._background_is_next and not self._background.empty():
             self._background_is_next = False
-            return _Round(jobs=[self._background.get()])
-        work = _Round()
+            work.take(self._background.get())
+            return
         if self._background.empty():
             work.take(self._urgent.get())
         while not self._urgent.empty():
             work.take(self._urgent.get())
         self._background_is_next = True
-        return work
 
     def _commit(self, connection: sqlite3.Connection, work: _Round) -> list[Any]:
         """Return a value or a failure for each future of the round."""
@@ -220,8 +260,7 @@ class Writer:
             results += [_run(connection, job.unit) for job in work.jobs]
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - handed to whoever waits
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _roll_back(connection)
             told = error
             if isinstance(error, sqlite3.Error):
                 told = Busy(f"the database does not take writes now: {error}")
@@ -240,9 +279,17 @@ class Writer:
         alone = [_run(connection, unit([row])) for row in rows]
         return [one if isinstance(one, _Failure) else one[0] for one in alone]
 
-    def _publish(self, work: _Round, results: list[Any]) -> None:
-        if results and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._finish, work.futures(), results)
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        """Go on in the loop."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """Undo the round. Where even that fails, the next one cannot begin and tries."""
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _truncate(connection: sqlite3.Connection) -> bool:
@@ -266,6 +313,8 @@ def _unwrapped(connection: sqlite3.Connection, job: _Job[Any]) -> object:
         value: object = job.unit(connection)
     except sqlite3.Error as error:
         return _Failure(Busy(f"the database is not at rest now: {error}"))
+    except Exception as error:  # noqa: BLE001 - handed to whoever waits
+        return _Failure(error)
     return value
 
 

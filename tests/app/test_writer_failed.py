@@ -1,0 +1,47 @@
+"""A daemon that can write no more ends, so that it is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.app import Daemon
+from backhaul.cli import context
+from backhaul.core.clock import SystemClock
+from backhaul.errors import WriterFailed
+from support.daemon import office_of
+from support.reference import reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITHIN_SECONDS = 10
+
+
+class FailingClock(SystemClock):
+    """Ends the writer's thread, once it is told to, where that asks for the time."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def monotonic(self) -> float:
+        if self.fails and threading.current_thread() is not threading.main_thread():
+            raise SystemExit
+        return super().monotonic()
+
+
+async def test_the_daemon_ends_with_its_writer(tmp_path: Path) -> None:
+    clock = FailingClock()
+    with reference(tmp_path) as platform, office_of(platform) as office:
+        daemon = Daemon(context.settings(office.config), clock=clock)
+        running = asyncio.create_task(daemon.run())
+        async with asyncio.timeout(WITHIN_SECONDS):
+            await daemon.ready.wait()
+            clock.fails = True
+            daemon.look()
+            with pytest.raises(BaseExceptionGroup) as told:
+                await running
+        assert told.group_contains(WriterFailed, match="SystemExit")

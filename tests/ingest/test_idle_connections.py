@@ -1,0 +1,41 @@
+"""A connection that is kept open for the next request holds nothing of the last."""
+
+from __future__ import annotations
+
+import weakref
+
+import aiohttp
+from aiohttp import web
+
+from backhaul import listening
+from backhaul.public import site
+from backhaul.public.arriving import SMALL_BYTES, Arrivals
+from support.waiting import until
+
+LARGE = SMALL_BYTES + 1
+
+
+async def test_a_large_body_goes_with_its_answer() -> None:
+    served: list[weakref.ref[web.Request]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        assert request.match_info["name"] == "this"
+        served.append(weakref.ref(request))
+        return web.Response(text=str(len(await request.read())))
+
+    arrivals = Arrivals(5, 5, 10 * LARGE)
+    app = site.build([web.post("/{name}", handle)], 2 * LARGE, arrivals)
+    listener = listening.Listener(app, 5, arrivals)
+    sock = listening.bind_tcp("127.0.0.1", 0, "public")
+    url = listening.url_of(sock)
+    await listener.start(sock)
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{url}/this", data=b"x" * LARGE) as answer,
+        ):
+            assert int(await answer.text()) == LARGE
+            await until(lambda: served[0]() is None, "the request is let go")
+            assert len(arrivals.open) == 1
+    finally:
+        await listener.stop()

@@ -1,0 +1,58 @@
+"""However many webhooks are refused, the log says it once, and once that it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loguru import logger
+
+from backhaul.errors import Busy
+from backhaul.ingest.refusals import CALM_SECONDS, Refusals
+from support.clock import VirtualClock
+from support.locking import LockOfAnotherProcess
+from support.payloads import envelope, order
+from support.receiving import served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+BUSY = Busy("the database does not take writes now: disk full")
+BODY = envelope("orders/create", order())
+
+
+@pytest.fixture
+def told() -> Iterator[list[dict[str, Any]]]:
+    found: list[dict[str, Any]] = []
+    sink = logger.add(lambda line: found.append(line.record["extra"]))
+    yield found
+    logger.remove(sink)
+
+
+async def test_each_turn_is_told_once(told: list[dict[str, Any]]) -> None:
+    clock = VirtualClock()
+    refusals = Refusals(clock)
+    refusals.kept()
+    for _ in range(3):  # a nearly full disk has room for a small one now and then
+        refusals.refused(BUSY)
+        refusals.kept()
+    assert told == [{"action": "receive.busy"}]
+    await clock.advance(CALM_SECONDS)
+    refusals.kept()
+    refusals.kept()
+    assert told[1:] == [{"action": "receive.resumed", "refused": 3}]
+    refusals.refused(BUSY)
+    assert told[2:] == [{"action": "receive.busy"}]
+
+
+async def test_refused_webhooks_are_one_line(
+    store: SqliteStore, told: list[dict[str, Any]]
+) -> None:
+    async with served(store.inbox) as receiver:
+        with LockOfAnotherProcess(store.path):
+            statuses = [(await receiver.post(BODY)).status for _ in range(3)]
+        assert (await receiver.post(BODY)).status == 200
+    assert statuses == [503] * 3
+    assert [line["action"] for line in told] == ["receive.busy"]

@@ -1,0 +1,113 @@
+"""What nobody foresaw in the writer's thread: it goes on, or says that it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.errors import Busy, WriterFailed
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.inbox import append_batch
+from backhaul.store.sqlite.writer import Writer
+from support.databases import count, started_store
+from support.payloads import arrival
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TROUBLE = "disk I/O error"
+
+
+class NoWayBack(sqlite3.Connection):
+    """A connection whose disk fails while a round is undone, once."""
+
+    failed = False
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        if sql == "ROLLBACK" and not self.failed:
+            self.failed = True
+            raise sqlite3.OperationalError(TROUBLE)
+        return super().execute(sql, *values)
+
+
+def without_way_back(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, factory=NoWayBack)
+    connections.prepare_writer(connection)
+    return connection
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    async with started_store(tmp_path / "backhaul.db") as store:
+        return store.path
+
+
+@pytest.fixture
+async def writer(path: Path) -> AsyncIterator[Writer]:
+    started = Writer(path, append_batch)
+    started.start()
+    yield started
+    async with asyncio.timeout(5):
+        await started.stop()
+
+
+def mark(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO marks (name, value) VALUES ('a', '')")
+
+
+def full_disk(connection: sqlite3.Connection) -> None:
+    mark(connection)
+    error = sqlite3.OperationalError(TROUBLE)
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    raise error
+
+
+async def test_a_round_that_cannot_be_undone_is_undone_later(path: Path) -> None:
+    writer = Writer(path, append_batch, without_way_back)
+    writer.start()
+    async with asyncio.timeout(5):
+        with pytest.raises(Busy, match=TROUBLE):
+            await writer.urgent(full_disk)
+        with pytest.raises(Busy, match="within a transaction"):
+            await writer.urgent(mark)
+        assert count(path, "marks") == 0
+        await writer.urgent(mark)
+        await writer.stop()
+    assert count(path, "marks") == 1
+
+
+def leave(connection: sqlite3.Connection) -> None:
+    raise SystemExit("the writer leaves")
+
+
+async def test_who_waits_for_a_thread_that_ends_is_refused(
+    writer: Writer, path: Path
+) -> None:
+    watched = asyncio.create_task(writer.watch())
+    waiting: list[asyncio.Future[Any]] = [
+        writer.urgent(leave),
+        writer.urgent(mark),
+        writer.background(mark),
+    ]
+    waiting.append(writer.append(arrival(b"1")))
+    async with asyncio.timeout(5):
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        with pytest.raises(WriterFailed, match=r"SystemExit.*start the program again"):
+            await watched
+    assert [type(error) for error in told] == [Busy] * 4
+    with pytest.raises(Busy, match="writer failed"):
+        writer.append(arrival(b"2"))
+    assert (count(path, "inbox"), count(path, "marks")) == (0, 0)
+
+
+async def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, append_batch)
+    writer.start()
+    async with asyncio.timeout(5):
+        with pytest.raises(WriterFailed, match="unable to open"):
+            await writer.watch()
+        await writer.stop()
