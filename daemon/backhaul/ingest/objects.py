@@ -38,11 +38,13 @@ class Fold:
         envelope: Envelope,
         mirror: MirrorWriter,
         currency: str,
+        tracking: wire.Tracking = wire.TRACKING,
     ) -> None:
         self.event = event
         self.envelope = envelope
         self.mirror = mirror
         self.currency = currency
+        self.tracking = tracking
         self.is_read = event.kind == "read"
         self.is_confirming = self.is_read and event.topic.endswith(CONFIRMING)
         self.doubts: list[str] = []
@@ -112,7 +114,7 @@ def decide(
 
 def order(fold: Fold) -> Folded:
     """Fold an order."""
-    found = wire.order(fold.envelope.data)
+    found = wire.order(fold.envelope.data, fold.tracking)
     store, mirror = fold.event.store, fold.mirror
     version = fold.version(found.updated_at, found.document, standing.of_order(found))
     held = mirror.held("order", store, found.id)
