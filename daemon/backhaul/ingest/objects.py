@@ -151,9 +151,14 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
     version = fold.version(found.deleted_at, content, standing.GONE)
     held = mirror.held("product", store, found.id)
     put = partial(mirror.delete_product, store, found)
-    if fold.is_confirming and held is not None and held.digest == version.digest:
-        # The platform's own deletion says more about the product than a 404.
-        return fold.conclude("product", found.id, Judgement.SAME)
+    if held is not None and held.digest == version.digest:
+        # The platform's own deletion says more about the product than a 404 that we
+        # read, whichever came first.
+        if fold.is_confirming:
+            return fold.conclude("product", found.id, Judgement.SAME)
+        if not held.delivered:
+            put(join(held, version))
+            return fold.conclude("product", found.id, Judgement.NEWER)
     judgement = decide(fold, ("product", found.id), held, version, put)
     return fold.conclude("product", found.id, judgement)
 
