@@ -36,7 +36,8 @@ def build_client(
     )
     key = shop.api_key.get_secret_value()
     transport = Transport(shop.base_url, key, limits, clock, http)
-    return transport, ShopClient(transport)
+    tracking = (shop.fields.tracking_company, shop.fields.tracking_number)
+    return transport, ShopClient(transport, tracking)
 
 
 def build_reconciler(

@@ -73,6 +73,28 @@ async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
         assert [p["trackingNumber"] for p in shown["shipments"]] == [number]
 
 
+OWN_NAMES = """
+[stores.main.fields]
+tracking_company = "carrier"
+tracking_number = "awb"
+"""
+
+
+async def test_a_parcel_is_read_by_the_names_it_is_written_by(shop: Shop) -> None:
+    body = {"quirks": ["tracking-fields=carrier,awb"]}
+    assert (await shop.control("PUT", "/stores/demo/quirks", body)).status == 200
+    product = await shop.product()
+    async with connected(shop, OWN_NAMES) as (office, daemon):
+        await shop.order(product)
+        await until(lambda: count(office.database, "orders") == 1, "the order")
+        assert (await scan(office, daemon, "1001")).status_code == 200
+        parcels = "SELECT tracking_number FROM shipments"
+        await until(lambda: rows(office.database, parcels) == [("T1",)], "the parcel")
+        over = "SELECT count(*) FROM commands WHERE state IN ('planned', 'sending')"
+        await until(lambda: rows(office.database, over) == [(0,)], "it is decided")
+        assert command_states(office) == [("fulfill", "applied")]
+
+
 async def test_what_was_there_before_is_read(shop: Shop) -> None:
     product = await shop.product(stock=10)
     for _ in range(3):

@@ -148,10 +148,16 @@ async def test_a_product_that_is_not_there_leaves_a_tombstone(
     assert count(store.path, "variants") == count(store.path, "inventory_levels") == 0
 
 
-async def test_the_platforms_own_deletion_is_kept(store: SqliteStore) -> None:
-    await take(store, envelope("products/delete", payloads.deletion()))
-    await arrive(store, read("products/gone", {"id": "prod_1"}, at=31))
-    assert rows(store.path, "SELECT title FROM products") == [("Linen shirt",)]
+@pytest.mark.parametrize("first", ["told", "read"])
+async def test_the_platforms_own_deletion_is_kept(
+    first: str, store: SqliteStore
+) -> None:
+    told = arrival(envelope("products/delete", payloads.deletion()), at=31)
+    gone = read("products/gone", {"id": "prod_1"}, at=31)
+    for one in (told, gone) if first == "told" else (gone, told):
+        await arrive(store, one)
+    found = rows(store.path, "SELECT title, updated_at, deleted_at FROM products")
+    assert found == [("Linen shirt", payloads.instant(9), payloads.instant(9))]
 
 
 @pytest.mark.parametrize("kind", ["order", "customer"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +38,21 @@ async def test_platform_is_known_by_its_facts(place: Place) -> None:
 
 async def test_platform_that_tells_nothing_of_itself_is_one(place: Place) -> None:
     assert await meet(place) == StoreFacts()
+
+
+async def test_the_names_of_today_replace_those_of_an_earlier_start(
+    place: Place,
+) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.client.tracking = ("carrier", "awb")
+    renamed = replace(KNOWN, tracking=("carrier", "awb"))
+    assert await meet(place) == renamed
+    place.platform.says("/store", problem(404, "NOT_FOUND"))
+    assert await meet(place) == renamed
+    everywhere(place, problem(503, "AWAY"))
+    place.client.tracking = ("courier", "code")
+    assert await meet(place) == replace(KNOWN, tracking=("courier", "code"))
 
 
 WRONG = {

@@ -119,6 +119,17 @@ def test_statuses_may_come_in_lower_case() -> None:
     assert wire.stock_change(change).moves[0].reason == "ORDER_PLACED"
 
 
+def test_parcels_are_read_by_the_stores_own_names() -> None:
+    own = payloads.shipment(carrier="DHL", awb="7")
+    del own["trackingCompany"], own["trackingNumber"]
+    theirs = payloads.order(shipments=[own, payloads.shipment("shp_2")])
+    found = wire.order(theirs, ("carrier", "awb"))
+    told = [(one.tracking_company, one.tracking_number) for one in found.shipments]
+    assert told == [("DHL", "7"), ("BlueDart", "BD1")]
+    assert b'"awb":"7"' in found.document
+    assert wire.order(theirs).shipments[0].tracking_number is None
+
+
 def test_money_may_come_as_numbers() -> None:
     text = json.dumps(payloads.order()).replace('"1499.00"', "1499.00")
     data = strict_json.decode(text.replace('"2998.00"', "2998").encode())

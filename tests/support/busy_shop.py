@@ -5,22 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from backhaul_reference.quirks import NONE
 from support.reference_shop import CUSTOMER, Reply, Shop, cart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from random import Random
 
+    from backhaul_reference.quirks import Quirks
+
 Document = dict[str, Any]
 PLENTY = 100_000
+REASONS = ("MANUAL_ADJUSTMENT", "MANUAL_ADJUSTMENT", "DAMAGED")
 
 
 @dataclass(slots=True)
 class BusyShop:
-    """Products, orders and customers, changed at random until enough was told."""
+    """Products, orders and customers, changed at random until enough was told.
+
+    Whoever works in it speaks as the store's quirks want it.
+    """
 
     shop: Shop
     chance: Random
+    quirks: Quirks = NONE
     products: list[Document] = field(default_factory=list)
     orders: list[Document] = field(default_factory=list)
 
@@ -42,7 +50,8 @@ class BusyShop:
             for size in ("S", "M")
         ]
         body = {"title": f"Thing {number}", "variants": variants}
-        self.products.append((await self.shop.v1("POST", "/products", body)).data)
+        made = await self.shop.v1("POST", "/products", body)
+        self.products.append(_document(made))
 
     async def _place(self, number: int) -> None:
         buyer = f"buyer{number // 2}@example.com"
@@ -53,7 +62,7 @@ class BusyShop:
         )
         placed = await self.shop.shopper("POST", "/orders", wanted)
         order = await self.shop.v1("GET", f"/orders/{placed.data['id']}")
-        self.orders.append(order.data)
+        self.orders.append(_document(order))
 
     async def _change_something(self) -> None:
         change = self.chance.choice(CHANGES)
@@ -64,7 +73,9 @@ class BusyShop:
     async def _adjust(self) -> Reply:
         product = self.chance.choice(self.products)
         body = {"productId": product["id"], "adjustment": self.chance.choice((-3, 2))}
-        body["variantId"] = self.chance.choice(product["variants"])["id"]
+        body["reason"] = self.chance.choice(REASONS)
+        if self._tells_more():
+            body["variantId"] = self.chance.choice(product["variants"])["id"]
         return await self.shop.v1("POST", "/inventory/adjust", body)
 
     async def _rename(self) -> Reply:
@@ -82,14 +93,17 @@ class BusyShop:
     async def _fulfill(self) -> Reply:
         order = self.chance.choice(self.orders)
         line = self.chance.choice(order["items"])["id"]
-        body = {"items": [{"lineItemId": line, "quantity": 1}]}
+        parcel = ("DHL", f"T{self.chance.randrange(PLENTY)}")
+        body: Document = dict(zip(self.quirks.tracking_fields, parcel, strict=True))
+        if self._tells_more():
+            body["items"] = [{"lineItemId": line, "quantity": 1}]
         return await self.shop.v1("POST", f"/orders/{order['id']}/fulfill", body)
 
     async def _cancel(self) -> Reply:
         if self.chance.random() < 0.7:
             return await self._fulfill()
         order = self.chance.choice(self.orders)
-        body = {"restock": self.chance.random() < 0.5}
+        body = {self.quirks.restock_field: self.chance.random() < 0.5}
         return await self.shop.v1("POST", f"/orders/{order['id']}/cancel", body)
 
     async def _settle(self) -> Reply:
@@ -97,6 +111,17 @@ class BusyShop:
         step = self.chance.choice(("confirm", "mark-paid", "mark-paid", "refund"))
         path = f"/stores/demo/orders/{order['id']}/{step}"
         return await self.shop.control("POST", path)
+
+    def _tells_more(self) -> bool:
+        """Choose whether to send members that a strict store refuses."""
+        return "strict-body" not in self.quirks and self.chance.random() < 0.8
+
+
+def _document(reply: Reply) -> Document:
+    """Return the object of an answer, wrapped or bare."""
+    assert reply.status < 300, reply.body
+    document: Document = reply.body.get("data", reply.body)
+    return document
 
 
 CHANGES: tuple[Callable[[BusyShop], Awaitable[Reply]], ...] = (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Inbox
 
 MAX_BODY_BYTES = 64_000
+SECRETS = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ async def served(
     max_waiting_bytes: int = 16 << 20,
     trusted: Sequence[str] = (),
     now: Callable[[], float] | None = None,
+    secrets: Mapping[str, Sequence[bytes]] = SECRETS,
 ) -> AsyncIterator[Served]:
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(
@@ -118,7 +120,6 @@ async def served(
 
         clock = SystemClock()
         signers = Signers(SecretsInMemory(), clock)
-        secrets = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
         await signers.load(secrets)
         receiver = Receiver(inbox, clock, signers, arrived)
         app = site.build(receiver.routes(), MAX_BODY_BYTES, arrivals)

@@ -10,6 +10,7 @@ import httpx
 from backhaul.app import SOCKET_NAME
 from backhaul.demo.books import read_books
 from backhaul.demo.mirrored import check_mirror
+from support.databases import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ enabled = false
 """Settings with which nothing is read but what a test asks for."""
 DRIFTS = ("missed", "stale", "deleted", "foreign")
 Found = dict[str, dict[str, int]]
+Shown = dict[str, list[Any]]
 
 
 async def reconcile(
@@ -89,3 +91,39 @@ def untold(state: Any, database: Path) -> Found:
     }
     found["levels"] = {name: n for name, n in counts.items() if n}
     return {kind: counts for kind, counts in found.items() if counts}
+
+
+def shown_by_platform(state: Any) -> Shown:
+    """Return what every platform tells of its objects, whatever it leaves out."""
+    items = [item for order in state["orders"] for item in order["items"]]
+    parcels = [parcel for order in state["orders"] for parcel in order["shipments"]]
+    variants = [variant for one in state["products"] for variant in one["variants"]]
+    return {
+        "orders": _sorted(state["orders"], "id", "status", "financialStatus"),
+        "sent": _sorted(state["orders"], "id", "fulfillmentStatus"),
+        "items": _sorted(items, "id", "quantity", "fulfilledQuantity"),
+        "parcels": _sorted(parcels, "id", "trackingCompany", "trackingNumber"),
+        "products": _sorted(state["products"], "id", "title", "status"),
+        "variants": _sorted(variants, "id", "sku", "title"),
+        "customers": _sorted(state["customers"], "id", "name", "email"),
+        "levels": _sorted(state["levels"], "variantId", "stock"),
+    }
+
+
+def _sorted(objects: Sequence[Any], *members: str) -> list[Any]:
+    return sorted(tuple(one[name] for name in members) for one in objects)
+
+
+def shown_by_mirror(database: Path) -> Shown:
+    """Return the same of a mirror."""
+    queries = {
+        "orders": "id, status, financial_status FROM orders",
+        "sent": "id, fulfillment_status FROM orders",
+        "items": "id, quantity, fulfilled_quantity FROM order_items",
+        "parcels": "id, tracking_company, tracking_number FROM shipments",
+        "products": "id, title, status FROM products WHERE deleted_at IS NULL",
+        "variants": "id, sku, title FROM variants",
+        "customers": "id, name, email FROM customers",
+        "levels": "variant_id, stock FROM inventory_levels",
+    }
+    return {kind: sorted(rows(database, f"SELECT {q}")) for kind, q in queries.items()}

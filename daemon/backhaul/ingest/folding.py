@@ -12,11 +12,13 @@ from backhaul.errors import Unusable
 from backhaul.ingest import objects, stock
 from backhaul.ingest.forgotten import without_forgotten
 from backhaul.ingest.objects import Fold
+from backhaul.shop.wire import TRACKING
 from backhaul.store.contract import Folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from backhaul.shop.wire import Tracking
     from backhaul.store.contract import MirrorWriter, StoredEvent
 
 Handler: TypeAlias = Callable[[Fold], Folded]
@@ -59,6 +61,7 @@ def fold_one(
     *,
     store_id: str | None,
     currency: str,
+    tracking: Tracking = TRACKING,
 ) -> Folded:
     """Fold one event. `store_id` is the platform's id of the store, where known."""
     try:
@@ -73,7 +76,7 @@ def fold_one(
             _digest(event), event.id
         ):
             return Folded("duplicate", envelope.topic, envelope.event_id)
-        return handler(Fold(event, envelope, mirror, currency))
+        return handler(Fold(event, envelope, mirror, currency, tracking))
     except Unusable as error:
         return Folded("quarantined", event.topic, detail=str(error))
 

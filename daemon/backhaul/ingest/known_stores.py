@@ -21,7 +21,11 @@ def fold_for(facts: Mapping[str, StoreFacts]) -> FoldOne:
     def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
         known = facts.get(event.store, _NOTHING)
         return fold_one(
-            event, mirror, store_id=known.store_id or None, currency=known.currency
+            event,
+            mirror,
+            store_id=known.store_id or None,
+            currency=known.currency,
+            tracking=known.tracking,
         )
 
     return fold

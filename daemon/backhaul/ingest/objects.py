@@ -38,11 +38,13 @@ class Fold:
         envelope: Envelope,
         mirror: MirrorWriter,
         currency: str,
+        tracking: wire.Tracking = wire.TRACKING,
     ) -> None:
         self.event = event
         self.envelope = envelope
         self.mirror = mirror
         self.currency = currency
+        self.tracking = tracking
         self.is_read = event.kind == "read"
         self.is_confirming = self.is_read and event.topic.endswith(CONFIRMING)
         self.doubts: list[str] = []
@@ -112,7 +114,7 @@ def decide(
 
 def order(fold: Fold) -> Folded:
     """Fold an order."""
-    found = wire.order(fold.envelope.data)
+    found = wire.order(fold.envelope.data, fold.tracking)
     store, mirror = fold.event.store, fold.mirror
     version = fold.version(found.updated_at, found.document, standing.of_order(found))
     held = mirror.held("order", store, found.id)
@@ -149,9 +151,14 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
     version = fold.version(found.deleted_at, content, standing.GONE)
     held = mirror.held("product", store, found.id)
     put = partial(mirror.delete_product, store, found)
-    if fold.is_confirming and held is not None and held.digest == version.digest:
-        # The platform's own deletion says more about the product than a 404.
-        return fold.conclude("product", found.id, Judgement.SAME)
+    if held is not None and held.digest == version.digest:
+        # The platform's own deletion says more about the product than a 404 that we
+        # read, whichever came first.
+        if fold.is_confirming:
+            return fold.conclude("product", found.id, Judgement.SAME)
+        if not held.delivered:
+            put(join(held, version))
+            return fold.conclude("product", found.id, Judgement.NEWER)
     judgement = decide(fold, ("product", found.id), held, version, put)
     return fold.conclude("product", found.id, judgement)
 

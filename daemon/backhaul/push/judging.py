@@ -30,7 +30,7 @@ class Judged:
 async def judge(command: Command, answer: Answer, client: ShopClient) -> Judged:
     """Decide what an answer proves. Reads the object where the table asks for it."""
     if answer.ok:
-        return _judge_success(command, answer)
+        return _judge_success(command, answer, client.tracking)
     verdict = classify_refusal(
         command.kind, answer.status, answer.problem(), answer.retry_after_seconds()
     )
@@ -54,9 +54,9 @@ def refuse_unsent(judged: Judged, request: bytes) -> Judged:
     return replace(judged, verdict=replace(verdict, outcome=Outcome.REJECTED))
 
 
-def _judge_success(command: Command, answer: Answer) -> Judged:
+def _judge_success(command: Command, answer: Answer, tracking: wire.Tracking) -> Judged:
     try:
-        proof = requests.evidence(command, answer.json())
+        proof = requests.evidence(command, answer.json(), tracking)
     except Unusable as error:
         reason = f"{answer.status}, but {error}"
         return Judged(Verdict(Outcome.UNCERTAIN, reason))
@@ -108,7 +108,7 @@ async def _check_effect(
         return Judged(Verdict(Outcome.PARKED, verdict.reason))
     try:
         data = await client.read(_object_path(command))
-        order = wire.order(data)
+        order = wire.order(data, client.tracking)
     except (NotSent, InDoubt, ReadRefused, Unusable) as error:
         reason = f"{verdict.reason}; reading back: {error}"
         return Judged(Verdict(Outcome.DEFERRED, reason))

@@ -6,6 +6,7 @@ it is set up. Later an outage must not keep webhooks from being received.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,6 +44,8 @@ async def acquaint(
     Raises PlatformUnavailable or ConfigurationError at the first contact only.
     """
     known = await known_facts(name, marks)
+    if known is not None:
+        known = replace(known, tracking=client.tracking)
     try:
         await _require_platform(name, base_url, client)
         facts = await client.facts()
@@ -51,7 +54,7 @@ async def acquaint(
             raise _fatal(name, base_url, e) from None
         logger.bind(action="store.unreachable", store=name).warning("{}", e)
         return known
-    if known is not None and facts == StoreFacts():
+    if known is not None and facts == StoreFacts(tracking=client.tracking):
         return known
     await marks.put(_mark(name), msgspec.json.encode(facts).decode())
     return facts

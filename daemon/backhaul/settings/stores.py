@@ -7,7 +7,7 @@ from backhaul.settings.values import BaseUrl, Secret, Secrets, Text
 
 
 class Fields(Section):
-    """Names of the fields in the body of a fulfill request."""
+    """Names of the fields in a fulfill request and in the parcels of an order."""
 
     tracking_company: Text = Field(
         default="trackingCompany", description="Field that names the carrier."
@@ -34,5 +34,5 @@ class Store(Section):
         description="Field of a cancel request that asks to put the stock back.",
     )
     fields: Fields = Field(
-        default=Fields(), description="Names of the fields of a fulfill request."
+        default=Fields(), description="Names of the fields that tell of parcels."
     )

@@ -24,11 +24,15 @@ LISTS = ("/orders", "/products", "/inventory")
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """What the platform says about the store; empty where it says nothing."""
+    """What the platform says about the store; empty where it says nothing.
+
+    `tracking` is how it names a parcel's carrier and number, which it says nowhere.
+    """
 
     store_id: str = ""
     currency: str = ""
     features: tuple[str, ...] = ()
+    tracking: wire.Tracking = wire.TRACKING
 
 
 class ReadRefused(Unusable):
@@ -42,8 +46,11 @@ class ReadRefused(Unusable):
 class ShopClient:
     """Reads of one store. Each may raise NotSent, InDoubt, ReadRefused or Unusable."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(
+        self, transport: Transport, tracking: wire.Tracking = wire.TRACKING
+    ) -> None:
         self._transport = transport
+        self.tracking = tracking
 
     async def facts(self) -> StoreFacts:
         """Read the store's own record; platforms without one say nothing."""
@@ -51,13 +58,14 @@ class ShopClient:
         if answer.status == 429 or answer.status >= 500:
             raise ReadRefused("/store", answer)
         if not answer.ok:
-            return StoreFacts()
+            return StoreFacts(tracking=self.tracking)
         data = wire.resource(answer.json())
         features = data.get("features")
         return StoreFacts(
             str(data.get("id") or ""),
             str(data.get("currency") or ""),
             tuple(map(str, features)) if isinstance(features, list) else (),
+            self.tracking,
         )
 
     async def read(self, path: str) -> dict[str, Any]:

@@ -82,7 +82,9 @@ def _adjust(command: Command, _: Dialect) -> dict[str, Any]:
 _BODIES = {"fulfill": _fulfill, "cancel": _cancel, "adjust": _adjust}
 
 
-def evidence(command: Command, document: object) -> dict[str, Any]:
+def evidence(
+    command: Command, document: object, tracking: wire.Tracking = wire.TRACKING
+) -> dict[str, Any]:
     """Return what a 2xx proves, to recognize the effect by. Raises Unusable.
 
     fulfill: the order's shipment ids; cancel: `cancelledAt`; adjust: the adjustment id
@@ -91,7 +93,7 @@ def evidence(command: Command, document: object) -> dict[str, Any]:
     data = wire.resource(document)
     if command.kind == "adjust":
         return _adjustment(command, data)
-    order = wire.order(data)
+    order = wire.order(data, tracking)
     if order.id != command.target:
         raise Unusable(f"the answer is about {order.id}, not {command.target}")
     if not shows(command, order, data):

@@ -36,6 +36,10 @@ TRANSIENT = frozenset({"changes", "shipment", "trigger"})
 DERIVED = frozenset({"ordersCount", "totalSpent"})
 """Members of a customer that move without its version: the orders are their home."""
 
+Tracking: TypeAlias = tuple[str, str]
+TRACKING: Tracking = ("trackingCompany", "trackingNumber")
+"""The members of a parcel that name its carrier and its number."""
+
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number that the database can hold."""
 
@@ -162,9 +166,13 @@ class _Level(_Wire):
     updated_at: str
 
 
-def order(data: Mapping[str, Any]) -> Order:
-    """Read a v1 order. Raises Unusable, naming the member."""
-    wire = _read(data, _Order)
+def order(data: Mapping[str, Any], tracking: Tracking = TRACKING) -> Order:
+    """Read a v1 order. Raises Unusable, naming the member.
+
+    `tracking` is how the store names the carrier and the number of a parcel; its
+    document keeps them so.
+    """
+    wire = _read(_with_tracking(data, tracking), _Order)
     cancellation = wire.cancellation
     return Order(
         id=wire.id,
@@ -189,6 +197,21 @@ def order(data: Mapping[str, Any]) -> Order:
         shipments=tuple(_shipment(parcel) for parcel in wire.shipments),
         document=_document(data),
     )
+
+
+def _with_tracking(data: Mapping[str, Any], names: Tracking) -> Mapping[str, Any]:
+    """Name carrier and number of every parcel as the specification does."""
+    parcels = data.get("shipments")
+    if names == TRACKING or not isinstance(parcels, list):
+        return data
+    ours = dict(zip(names, TRACKING, strict=True))
+    renamed = [
+        {ours.get(name, name): value for name, value in parcel.items()}
+        if isinstance(parcel, dict)
+        else parcel
+        for parcel in parcels
+    ]
+    return {**data, "shipments": renamed}
 
 
 def _awaits(confirmation: _Confirmation | None) -> bool:

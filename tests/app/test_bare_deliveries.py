@@ -1,0 +1,107 @@
+"""Deliveries that say little of themselves, of two stores that say it differently."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support import session
+from support.daemon import NOBODY, TOPICS, Office, running
+from support.databases import rows
+from support.reference_shop import open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from support.reference_shop import Shop
+
+SECOND = """
+[stores.second]
+base_url = "{url}"
+api_key = "{key}"
+webhook_secrets = [{secrets}]
+[reconcile]
+backfill_on_start = false
+[jobs.reconcile_incremental]
+enabled = false
+[jobs.reconcile_full]
+enabled = false
+"""
+"""Nothing is read by itself: what the mirror holds came in deliveries."""
+TOLD = [
+    *("customers/create", "inventory/level_update"),
+    *("orders/cancelled", "orders/create", "orders/updated", "products/create"),
+]
+UNDERSTOOD = ("folded", "duplicate", "stale")
+
+
+@pytest.fixture
+async def shops(tmp_path: Path) -> AsyncIterator[list[Shop]]:
+    async with AsyncExitStack() as at_end:
+        opened = [open_shop(tmp_path / name) for name in ("main", "second")]
+        yield [await at_end.enter_async_context(shop) for shop in opened]
+
+
+async def subscribe(shop: Shop, *topics: str) -> dict[str, str]:
+    body = {"address": NOBODY, "topics": topics}
+    hook: dict[str, str] = (await shop.v1("POST", "/webhooks", body)).data
+    session.issued(hook["secret"])
+    return hook
+
+
+async def become(shop: Shop, *quirks: str) -> None:
+    reply = await shop.control("PUT", "/stores/demo/quirks", {"quirks": quirks})
+    assert reply.status == 200, reply.body
+
+
+async def trade(shop: Shop) -> None:
+    order = await shop.order(await shop.product())
+    await shop.v1("POST", f"/orders/{order['id']}/cancel", {"restock": False})
+
+
+async def test_topics_come_from_the_envelope_else_from_the_path(
+    shops: list[Shop],
+) -> None:
+    main, second = shops
+    hook = await subscribe(main, *TOPICS)
+    hooks = {topic: await subscribe(second, topic) for topic in TOPICS}
+    secrets = ", ".join(f'"{one["secret"]}"' for one in hooks.values())
+    access = second.running.access
+    more = SECOND.format(url=access.public_url, key=access.api_key, secrets=secrets)
+    office = Office(
+        main.running.access.public_url,
+        main.running.access.api_key,
+        webhook_secret=hook["secret"],
+        more=more,
+    )
+    kinds = [f'type = "{kind}"' for kind in ("file_drop", "scanner")]
+    office.write(**{kind: f'{kind}\nstore = "main"' for kind in kinds})
+    try:
+        async with running(office) as daemon:
+            address = f"{daemon.public_url}/webhooks/main"
+            await main.v1("PUT", f"/webhooks/{hook['id']}", {"address": address})
+            for topic, one in hooks.items():
+                address = f"{daemon.public_url}/webhooks/second/{topic}"
+                await second.v1("PUT", f"/webhooks/{one['id']}", {"address": address})
+            await become(main, "bare-headers")
+            await become(second, "bare-headers", "bare-webhooks")
+            await asyncio.gather(trade(main), trade(second))
+            for store in ("main", "second"):
+                await until(lambda: told(office, store) == TOLD, store)  # noqa: B023 - awaited here
+        found = "SELECT store, status FROM orders ORDER BY store"
+        expected = [("main", "CANCELLED"), ("second", "CANCELLED")]
+        assert rows(office.database, found) == expected
+    finally:
+        office.remove()
+
+
+def told(office: Office, store: str) -> list[str]:
+    """Return the topics of what a store delivered, as far as it was understood."""
+    query = "SELECT topic, state FROM events WHERE store = ? AND source = 'delivery'"
+    found = rows(office.database, query, store)
+    return sorted(topic for topic, state in found if state in UNDERSTOOD)

@@ -1,0 +1,97 @@
+"""A run of a real shop as the daemon's own receiver kept it, under any quirks."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from backhaul.errors import Busy
+from backhaul.store.contract import Arrival
+from support.busy_shop import BusyShop
+from support.daemon import NOBODY, TOPICS
+from support.databases import rows, started_store
+from support.receiving import served
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Sequence
+    from pathlib import Path
+    from random import Random
+
+    from backhaul.store.contract import FoldOne, FoldReport, Inbox
+    from backhaul_reference.quirks import Quirks
+    from support.receiving import Served
+    from support.reference_shop import Shop
+
+REFUSED = 0.1
+"""The share of deliveries that are answered 503 once: they come again, or never."""
+SENDING_SECONDS = 600
+SENDING = "SELECT count(*) AS open FROM delivery WHERE status = 'PENDING'"
+
+
+class MoodyInbox:
+    """An inbox whose disk is busy every now and then."""
+
+    def __init__(self, inbox: Inbox, chance: Random) -> None:
+        self._inbox = inbox
+        self._chance = chance
+        self._refused: set[bytes] = set()
+
+    def append(self, arrival: Arrival) -> Awaitable[int]:
+        if arrival.body not in self._refused and self._chance.random() < REFUSED:
+            self._refused.add(arrival.body)
+            raise Busy("the disk is busy", retry_after_seconds=0)
+        return self._inbox.append(arrival)
+
+    async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
+        return await self._inbox.fold(fold_one, slice_seconds)
+
+
+async def capture(
+    shop: Shop, quirks: Quirks, chance: Random, path: Path, events: int, objects: int
+) -> list[Arrival]:
+    """Trade under these quirks; return what arrived, as it was kept."""
+    async with started_store(path) as store:
+        inbox = MoodyInbox(store.inbox, chance)
+        async with _subscribed(shop, quirks, inbox):
+            await BusyShop(shop, chance, quirks).trade(events, objects)
+            await until(lambda: not _sending(shop), "all is sent", SENDING_SECONDS)
+    kept = "SELECT store, kind, topic, received_at, headers, body FROM inbox"
+    return [Arrival(*row) for row in rows(path, f"{kept} ORDER BY id")]
+
+
+@asynccontextmanager
+async def _subscribed(
+    shop: Shop, quirks: Quirks, inbox: Inbox
+) -> AsyncIterator[Served]:
+    """Have a receiver told of everything; only then the shop becomes quirky."""
+    hooks = []
+    for path, topics in _addresses(quirks).items():
+        hook = await shop.v1("POST", "/webhooks", {"address": NOBODY, "topics": topics})
+        hooks.append((hook.data, path))
+    secrets = {"main": [hook["secret"].encode() for hook, _ in hooks]}
+    async with served(inbox, secrets=secrets) as receiver:
+        for hook, path in hooks:
+            address = {"address": receiver.url + path}
+            assert (await shop.v1("PUT", f"/webhooks/{hook['id']}", address)).data
+        await become(shop, quirks)
+        yield receiver
+
+
+def _addresses(quirks: Quirks) -> dict[str, Sequence[str]]:
+    """Return where which topics are to go: told by the path where nothing else does."""
+    if {"bare-webhooks", "bare-headers"} <= quirks.names:
+        return {f"/webhooks/main/{topic}": [topic] for topic in TOPICS}
+    return {"/webhooks/main": TOPICS}
+
+
+async def become(shop: Shop, quirks: Quirks) -> None:
+    """Let the platform answer by these readings from now on."""
+    body = {"quirks": list(quirks.texts)}
+    assert (await shop.control("PUT", "/stores/demo/quirks", body)).status == 200
+
+
+def _sending(shop: Shop) -> int:
+    platform = shop.running.platform
+    (row,) = platform.reader.read(lambda found: found.all(SENDING))
+    return int(row["open"])

@@ -1,0 +1,111 @@
+"""What keeps a mirror equal, put together as the daemon does, on a clock that runs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.ingest.drain import Drain
+from backhaul.parts import build_client, build_reconciler, build_rereader
+from backhaul.reconcile.acquaintance import acquaint
+from backhaul.reconcile.kinds import KINDS
+from backhaul.reconcile.sweeping import FULL
+from support.clock import RunningClock
+from support.databases import started_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from pathlib import Path
+
+    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.reconcile.rereading import Rereader
+    from backhaul.settings import Settings
+    from backhaul.shop.client import StoreFacts
+    from backhaul.store.contract import Arrival
+    from backhaul.store.sqlite.database import SqliteStore
+
+STORE = "main"
+PART = 100
+"""Deliveries that arrive at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One store's mirror and the parts that fill it."""
+
+    store: SqliteStore
+    clock: RunningClock
+    drain: Drain
+    rereader: Rereader
+    reconciler: Reconciler
+
+    async def take(self, arrivals: Sequence[Arrival]) -> None:
+        """Let deliveries arrive in this order, folded as they come, in parts."""
+        for first in range(0, len(arrivals), PART):
+            now = to_text(self.clock.now())
+            part = [a._replace(received_at=now) for a in arrivals[first : first + PART]]
+            await asyncio.gather(*(self.store.inbox.append(one) for one in part))
+            await self.drain.caught_up()
+            await self.clock.sleep(1)
+
+    async def fill(self) -> None:
+        """Read everything for the first time."""
+        await self.reconciler.backfill()
+        await self.settle()
+
+    async def sweep(self) -> None:
+        """Walk once over every list."""
+        await self.reconciler.walk(FULL, KINDS)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all is quiet: whatever was in doubt has been read again."""
+        self.rereader.release()
+        while await self.store.rereads.next_due(STORE):
+            self.rereader.wake()
+            await self.clock.sleep(1)
+            await self.drain.caught_up()
+
+
+@asynccontextmanager
+async def mirroring(settings: Settings, path: Path) -> AsyncIterator[Mirror]:
+    """Begin with an empty mirror; folding and reading again go on beside it."""
+    clock = RunningClock(SystemClock().now())
+    known: dict[str, StoreFacts] = {}
+    transport, client = build_client(settings, STORE, clock)
+    async with AsyncExitStack() as at_end:
+        at_end.push_async_callback(transport.close)
+        store = await at_end.enter_async_context(started_store(path, clock))
+        base_url = settings.stores[STORE].base_url
+        known[STORE] = await acquaint(STORE, base_url, client, store.marks)
+        rereader: Rereader
+
+        def doubted() -> None:
+            rereader.wake()
+
+        drain = Drain(store.inbox, clock, known, lambda: None, doubted)
+        rereader = build_rereader(STORE, store, client, drain, clock, _middling)
+        reconciler = build_reconciler(
+            settings, STORE, store, client, drain, clock, _middling, known, doubted
+        )
+        await at_end.enter_async_context(_beside(drain.run(), rereader.run()))
+        yield Mirror(store, clock, drain, rereader, reconciler)
+
+
+def _middling() -> float:
+    return 0.5
+
+
+@asynccontextmanager
+async def _beside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
