@@ -67,6 +67,26 @@ def test_a_query_is_a_table_or_what_programs_read(office: Office) -> None:
     assert table == [["number", "name"], *([str(n), name] for n, name in expected)]
 
 
+TWINS = "SELECT 1 AS id, 'first' AS word, 2 AS id, 'second' AS word"
+
+
+def test_columns_of_one_name_keep_their_own_values(office: Office) -> None:
+    told = ask(office, "query", TWINS).split()
+    assert [told.count(word) for word in ("first", "second")] == [1, 1]
+    table = list(csv.reader(io.StringIO(ask(office, "query", TWINS, "--csv"))))
+    assert table == [["id", "word"] * 2, ["1", "first", "2", "second"]]
+
+
+@pytest.mark.parametrize("form", ["--json", "--jsonl"])
+def test_an_object_is_not_written_with_a_value_too_few(
+    form: str, office: Office
+) -> None:
+    said = in_process("query", TWINS, form, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert "several columns are called id, word" in said.err
+    assert "AS" in said.err
+
+
 @pytest.mark.parametrize(
     ("sql", "why"),
     [

@@ -36,8 +36,7 @@ def query(
     if form is not None:
         writing_out.write(form, found.columns, found.rows, sys.stdout)
         return
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-    showing.grid(rows, found.columns, "no rows")
+    showing.grid(found.rows, found.columns, "no rows")
 
 
 def export(

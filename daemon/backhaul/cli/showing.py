@@ -50,19 +50,19 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) 
     console.print(shown)
 
 
-def grid(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
+def grid(rows: Sequence[Sequence[Any]], columns: Sequence[str], none: str) -> None:
     """Print rows as they are: numbers to the right, nothing left out or renamed."""
     console = Console(highlight=False)
     if not rows:
         console.print(none)
         return
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        numbers = all(isinstance(row[column], int | float | None) for row in rows)
+    for place, column in enumerate(columns):
+        numbers = all(isinstance(row[place], int | float | None) for row in rows)
         justify: JustifyMethod = "right" if numbers else "left"
         shown.add_column(Text(column), overflow="fold", justify=justify)
     for row in rows:
-        shown.add_row(*(_cell(row[column]) for column in columns))
+        shown.add_row(*map(_cell, row))
     console.print(shown)
 
 

@@ -6,6 +6,7 @@ import csv
 import os
 import sys
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -44,8 +45,20 @@ def write(
     rows: Iterable[Sequence[Any]],
     stream: TextIO,
 ) -> int:
-    """Write rows as they come; return how many."""
+    """Write rows as they come; return how many. Raises BackhaulError."""
+    if form is not Format.CSV:
+        _check_names(columns)
     return _WRITERS[form](columns, rows, stream)
+
+
+def _check_names(columns: Sequence[str]) -> None:
+    """Refuse names that an object could hold once only."""
+    repeated = [name for name, times in Counter(columns).items() if times > 1]
+    if repeated:
+        raise BackhaulError(
+            f"several columns are called {', '.join(repeated)}, and an object has room"
+            " for one: give each a name of its own with AS, or take --csv"
+        )
 
 
 def cell(value: object) -> object:
