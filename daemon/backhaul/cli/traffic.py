@@ -1,7 +1,6 @@
 """`backhaul capture`, `replay` and `trigger`: traffic as files, and sent again."""
 
 import asyncio
-import os
 import sys
 import tempfile
 from contextlib import closing
@@ -14,14 +13,14 @@ import msgspec
 import typer
 
 from backhaul.app import SOCKET_NAME
-from backhaul.cli import context, showing, writing_out
+from backhaul.cli import context, showing, signing, writing_out
 from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.cli.signing import SecretFileOption
 from backhaul.cli.status import ask
 from backhaul.core.clock import SystemClock, normalize, to_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.ingest.known_stores import fold_for
 from backhaul.settings import Settings
-from backhaul.settings.secret_files import Unreadable, read_secret_file
 from backhaul.shop.client import StoreFacts
 from backhaul.store.contract import Arrival
 from backhaul.store.sqlite.differences import Difference, differences
@@ -30,19 +29,11 @@ from backhaul.traffic import captures, replaying, samples
 from backhaul.traffic.disorder import Disorder
 from backhaul.traffic.replaying import Receiving
 
-SECRET_VARIABLE = "BACKHAUL_WEBHOOK_SECRET"  # noqa: S105 - a name
 MOST_DIFFERENCES = 200
 
 StoreOption = Annotated[str | None, typer.Option(help="Only this store.")]
 TimeOption = Annotated[str | None, typer.Option(metavar="TIME")]
 Chance = Annotated[float, typer.Option(min=0, max=1)]
-SecretFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        help=f"File with the secret to sign with; else ${SECRET_VARIABLE}, else the "
-        "store's first of the settings."
-    ),
-]
 
 
 def capture(
@@ -172,11 +163,11 @@ def trigger(
         known = ", ".join(samples.SAMPLES)
         raise BackhaulError(f"no sample of {topic!r}; there are {known}, or use --data")
     now = SystemClock().now()
-    name = _store(config, store) if to is None or secret_file is None else ""
     body = samples.event(topic, StoreFacts(), now) if data is None else _file(data)
-    address = to or f"{_public_url(context.settings(config))}/webhooks/{name}"
-    receiving = Receiving(address, _secret(config, name, secret_file))
-    arrival = Arrival(name, "delivery", topic, to_text(now), b"{}", body)
+    address = to or _daemons(context.settings(config), store)
+    secret = signing.secret(secret_file, config, lambda known: _store(known, store))
+    receiving = Receiving(address, secret)
+    arrival = Arrival(store or "", "delivery", topic, to_text(now), b"{}", body)
     (status,) = asyncio.run(replaying.replay_to(receiving, [arrival], SystemClock()))
     typer.echo(f"{topic} to {address}: {status}")
     if status != 200:
@@ -202,21 +193,19 @@ def _send(
 def _receiving(
     config: Path | None, to: str, secret_file: Path | None, head: captures.Head
 ) -> Receiving:
-    if secret_file is not None or os.environ.get(SECRET_VARIABLE):
-        return Receiving(to, _secret(config, "", secret_file))
-    configured = context.settings(config).stores
     named = to.rstrip("/").split("/webhooks/")[-1].split("/")[0]
-    found = {named, *head.stores} & {*configured}
-    name = (
-        named
-        if named in found
-        else _store(config, found.pop() if len(found) == 1 else None)
-    )
-    return Receiving(to, _secret(config, name, None))
+
+    def store(settings: Settings) -> str:
+        found = {named, *head.stores} & {*settings.stores}
+        if named in found:
+            return named
+        return _store(settings, found.pop() if len(found) == 1 else None)
+
+    return Receiving(to, signing.secret(secret_file, config, store))
 
 
-def _store(config: Path | None, store: str | None) -> str:
-    stores = context.settings(config).stores
+def _store(settings: Settings, store: str | None) -> str:
+    stores = settings.stores
     if store is None and len(stores) == 1:
         return next(iter(stores))
     if store not in stores:
@@ -225,26 +214,15 @@ def _store(config: Path | None, store: str | None) -> str:
     return store
 
 
-def _secret(config: Path | None, store: str, secret_file: Path | None) -> bytes:
-    if secret_file is not None:
-        try:
-            return read_secret_file(secret_file, private=False).strip().encode()
-        except Unreadable as error:
-            raise BackhaulError(str(error)) from None
-    if secret := os.environ.get(SECRET_VARIABLE):
-        return secret.encode()
-    secrets = context.settings(config).stores[store].webhook_secrets
-    return secrets[0].get_secret_value().encode()
-
-
-def _public_url(settings: Settings) -> str:
-    live = ask(settings)
+def _daemons(settings: Settings, store: str | None) -> str:
+    """Return the address at which the running daemon takes a store's webhooks."""
+    name, live = _store(settings, store), ask(settings)
     if live is None:
         raise BackhaulError(
             f"no daemon answers at {settings.state_dir / SOCKET_NAME}; start it, or say"
             " --to"
         )
-    return str(live["public_url"])
+    return f"{live['public_url']}/webhooks/{name}"
 
 
 def _file(path: Path) -> bytes:
