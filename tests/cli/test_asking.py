@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import errno
 import io
 import json
 import shutil
@@ -204,6 +205,21 @@ def test_a_file_is_replaced_whole_or_stays(office: Office, tmp_path: Path) -> No
         _break_off(out)
     assert out.read_text() == "yesterday's"
     assert [path.name for path in tmp_path.iterdir()] == ["orders.csv"]
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BackhaulError, match=r"orders.csv: cannot be written: No space"),
+        writing_out.output(tmp_path / "orders.csv"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_the_files_place_is_told(office: Office, tmp_path: Path) -> None:
+    said = in_process("export", "orders", "--out", tmp_path, config=office.config)
+    assert said.code == 1
+    assert f"{tmp_path}: cannot be written: Is a directory" in said.err
 
 
 def _break_off(out: Path) -> None:

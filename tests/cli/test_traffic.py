@@ -71,6 +71,14 @@ def test_a_capture_holds_deliveries_and_reads(office: Office, captured: Path) ->
     assert office.webhook_secret not in text
 
 
+def test_a_capture_into_no_folder_says_how_to_mend_it(office: Office) -> None:
+    out = office.folder / "none" / "day.jsonl"
+    said = in_process("capture", out, config=office.config)
+    assert said.code == 1
+    assert f"{out}: cannot be written: No such file or directory" in said.err
+    assert "make the folder" in said.err
+
+
 def test_filters_choose(office: Office, number: int) -> None:
     def found(*options: str) -> list[dict[str, Any]]:
         out = in_process("capture", "-", *options, config=office.config).out

@@ -10,7 +10,6 @@ import typer
 from backhaul.cli import showing, writing_out
 from backhaul.cli.context import ConfigOption, asker
 from backhaul.cli.writing_out import Format
-from backhaul.errors import BackhaulError
 
 CsvOption = Annotated[
     bool,
@@ -55,10 +54,7 @@ def export(
     with asker(config) as opened:
         columns = opened.columns(table)
         rows = chain.from_iterable(opened.pages(table))
-        try:
-            with writing_out.output(out) as stream:
-                count = writing_out.write(form, columns, rows, stream)
-        except FileNotFoundError as error:
-            raise BackhaulError(f"{out}: {error.strerror}; make the folder") from None
+        with writing_out.output(out) as stream:
+            count = writing_out.write(form, columns, rows, stream)
     if out is not None:
         typer.echo(f"{count} rows of {table} in {out}", err=True)
