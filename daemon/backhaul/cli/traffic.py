@@ -107,7 +107,7 @@ def replay(
     disorder = Disorder(shuffle, duplicate, drop, _time(until))
     run = disorder.apply(captures.read(capture_file))
     if to is not None:
-        _send(run, _receiving(config, to, secret_file, head), speed, as_json)
+        _send(run, to, secret_file, config, speed, as_json)
         return
     mirror = against or context.settings(config).database_file
     if into is not None:
@@ -175,33 +175,44 @@ def trigger(
 
 
 def _send(
-    run: list[Arrival], receiving: Receiving, speed: float | None, as_json: bool
+    run: list[Arrival],
+    to: str,
+    secret_file: Path | None,
+    config: Path | None,
+    speed: float | None,
+    as_json: bool,
 ) -> None:
-    answers = asyncio.run(replaying.replay_to(receiving, run, SystemClock(), speed))
+    sent = replaying.deliveries_to(to, run)
+    secret = signing.secret(secret_file, config, lambda known: _signer(known, to, sent))
+    sending = replaying.replay_to(Receiving(to, secret), sent, SystemClock(), speed)
+    answers = asyncio.run(sending)
     reads = sum(arrival.kind != "delivery" for arrival in run)
+    others = len(run) - reads - len(sent)
     if as_json:
-        showing.json({"answers": answers, "reads_left_out": reads})
+        left = {"reads_left_out": reads, "other_stores_left_out": others}
+        showing.json({"answers": answers, **left})
     else:
         told = ", ".join(
             f"{count} answered {status}" for status, count in answers.items()
         )
-        showing.record([("deliveries", told or "none"), ("reads left out", reads)])
+        left_out = [("reads left out", reads), ("other stores left out", others)]
+        showing.record([("deliveries", told or "none"), *left_out])
     if set(answers) - {200}:
         raise BackhaulError("not every delivery was taken")
 
 
-def _receiving(
-    config: Path | None, to: str, secret_file: Path | None, head: captures.Head
-) -> Receiving:
-    named = to.rstrip("/").split("/webhooks/")[-1].split("/")[0]
-
-    def store(settings: Settings) -> str:
-        found = {named, *head.stores} & {*settings.stores}
-        if named in found:
-            return named
-        return _store(settings, found.pop() if len(found) == 1 else None)
-
-    return Receiving(to, signing.secret(secret_file, config, store))
+def _signer(settings: Settings, to: str, sent: list[Arrival]) -> str:
+    """Return the store of the settings whose secret signs what is sent."""
+    for name in (replaying.named_store(to), *{arrival.store for arrival in sent}):
+        if name in settings.stores:
+            return name
+    if len(settings.stores) == 1:
+        return next(iter(settings.stores))
+    known = ", ".join(settings.stores)
+    raise BackhaulError(
+        f"no store is called as in {to} or in the capture; there are {known}: end the"
+        " address with /webhooks/STORE, or sign with --secret-file"
+    )
 
 
 def _store(settings: Settings, store: str | None) -> str:
