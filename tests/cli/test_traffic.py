@@ -94,9 +94,15 @@ def test_filters_choose(office: Office, number: int) -> None:
 
 
 def test_a_time_that_is_none_is_told(office: Office) -> None:
-    said = in_process("capture", "-", "--since", "noon", config=office.config)
-    assert said.code == 1
-    assert "'noon' is not a time such as" in said.err
+    for command, option in (
+        (("capture", "-"), "--since"),
+        (("replay", "day.jsonl"), "--until"),
+        (("events", "refold"), "--since"),
+    ):
+        said = in_process(*command, option, "noon", config=office.config)
+        assert said.code == 2
+        told = " ".join(said.err.replace("│", " ").split())
+        assert f"for '{option}': 'noon' is not a time such as" in told
 
 
 @pytest.mark.parametrize(

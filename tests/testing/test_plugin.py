@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.core.clock import from_text
 from backhaul.testing import sign, signed_headers
 from backhaul.testing.programs import ProgramError
 
@@ -77,6 +79,20 @@ def test_replays_are_apart(
     assert ("orders", None) in lacking
     with pytest.raises(KeyError, match="0 orders have the number 7"):
         whole.order(7)
+
+
+def test_the_end_of_a_replay_may_be_in_any_zone(
+    replay: Callable[..., Mirror], request: pytest.FixtureRequest
+) -> None:
+    day: Path = request.config.rootpath / DAY
+    events = [json.loads(line) for line in day.read_text("utf-8").splitlines()[1:]]
+    first = next(e["received_at"] for e in events if e["topic"] == "orders/create")
+    in_pune = from_text(first).astimezone(timezone(timedelta(hours=5, minutes=30)))
+    mirror = replay(day, until=in_pune.isoformat())
+    assert mirror.rows("SELECT * FROM orders") == []
+    assert mirror.rows("SELECT * FROM products") != []
+    with pytest.raises(ValueError, match="noon"):
+        replay(day, until="noon")
 
 
 async def test_a_replay_works_inside_an_event_loop(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backhaul.connect import registry
-from backhaul.core.clock import SystemClock
+from backhaul.core.clock import SystemClock, normalize
 from backhaul.settings import load_settings
 from backhaul.store.sqlite.asking import Asker
 from backhaul.store.sqlite.explaining import Explainer
@@ -32,6 +32,18 @@ ConfigOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON: one array or object.")
 ]
+
+
+def _moment(text: str) -> str:
+    try:
+        return normalize(text)
+    except ValueError:
+        problem = f"{text!r} is not a time such as 2026-03-01 or 2026-03-01T12:00Z"
+        raise typer.BadParameter(problem) from None
+
+
+TimeOption = Annotated[str | None, typer.Option(metavar="TIME", parser=_moment)]
+"""A time of a person's, as the database has it; without a zone it is UTC."""
 LimitOption = Annotated[
     int,
     typer.Option(

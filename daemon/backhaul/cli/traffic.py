@@ -14,11 +14,11 @@ import typer
 
 from backhaul.app import SOCKET_NAME
 from backhaul.cli import context, showing, signing, writing_out
-from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.cli.context import ConfigOption, JsonOption, TimeOption
 from backhaul.cli.signing import SecretFileOption
 from backhaul.cli.status import ask
-from backhaul.core.clock import SystemClock, normalize, to_text
-from backhaul.errors import BackhaulError, Unusable
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.errors import BackhaulError
 from backhaul.ingest.known_stores import fold_for
 from backhaul.settings import Settings
 from backhaul.shop.client import StoreFacts
@@ -32,7 +32,6 @@ from backhaul.traffic.replaying import Receiving
 MOST_DIFFERENCES = 200
 
 StoreOption = Annotated[str | None, typer.Option(help="Only this store.")]
-TimeOption = Annotated[str | None, typer.Option(metavar="TIME")]
 Chance = Annotated[float, typer.Option(min=0, max=1)]
 
 
@@ -59,7 +58,7 @@ def capture(
     TIME is as in 2026-03-01 or 2026-03-01T12:00Z; without a zone it is UTC. The file
     holds what the events hold, so people's addresses too; never a key or secret.
     """
-    wanted = Wanted(store, kind, topic, _time(since), _time(until), about)
+    wanted = Wanted(store, kind, topic, since, until, about)
     with closing(History(context.settings(config).database_file)) as history:
         facts = {
             name: msgspec.json.decode(text, type=StoreFacts)
@@ -104,7 +103,7 @@ def replay(
     if into is not None and to is not None:
         raise BackhaulError("choose one of --into and --to")
     head = captures.read_head(capture_file)
-    disorder = Disorder(shuffle, duplicate, drop, _time(until))
+    disorder = Disorder(shuffle, duplicate, drop, until)
     run = disorder.apply(captures.read(capture_file))
     if to is not None:
         _send(run, to, secret_file, config, speed, as_json)
@@ -241,12 +240,3 @@ def _file(path: Path) -> bytes:
         return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
         raise BackhaulError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _time(text: str | None) -> str | None:
-    try:
-        return None if text is None else normalize(text)
-    except ValueError:
-        raise Unusable(
-            f"{text!r} is not a time such as 2026-03-01 or 2026-03-01T12:00Z"
-        ) from None
