@@ -40,18 +40,22 @@ class DaemonUnderTest:
         self.store = store
         # Short, as the path of a socket has to be.
         self.folder = Path(tempfile.mkdtemp(prefix="bh-", dir="/tmp"))
-        hook = store.control(
-            "POST", "/webhooks", {"address": NOT_YET, "topics": list(TOPICS)}
-        )
+        self._program: Program | None = None
+        try:
+            self._subscribe(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def _subscribe(self, settings: str) -> None:
+        """Start it with a secret of the store's, then say where it listens."""
+        wanted = {"address": NOT_YET, "topics": list(TOPICS)}
+        hook = self.store.control("POST", "/webhooks", wanted)
         self.webhook_secret = str(hook["secret"])
         self.config.write_text(self._configuration() + settings, encoding="utf-8")
-        try:
-            self.start()
-        except ProgramError:
-            shutil.rmtree(self.folder)
-            raise
+        self.start()
         address = {"address": f"{self.public_url}/webhooks/{STORE}"}
-        store.v1("PUT", f"/webhooks/{hook['id']}", address)
+        self.store.v1("PUT", f"/webhooks/{hook['id']}", address)
 
     @property
     def config(self) -> Path:
@@ -76,11 +80,13 @@ class DaemonUnderTest:
 
     def stop(self) -> None:
         """Ask it to end, as systemd does."""
-        self._program.stop()
+        if self._program is not None:
+            self._program.stop()
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._program.kill()
+        if self._program is not None:
+            self._program.kill()
         # It had no chance to: nobody answers there any more.
         (self.folder / "state" / SOCKET_NAME).unlink(missing_ok=True)
 
