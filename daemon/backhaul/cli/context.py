@@ -10,6 +10,7 @@ import typer
 
 from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, normalize
+from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
 from backhaul.store.sqlite.asking import Asker
 from backhaul.store.sqlite.explaining import Explainer
@@ -59,6 +60,17 @@ def settings(config: Path | None) -> Settings:
         validate_connector=_check_connector,
         secret_options=registry.secret_fields,
     )
+
+
+def one_store(settings: Settings, store: str | None) -> str:
+    """Return the store of `--store`, or the only one. Raises BackhaulError."""
+    names = list(settings.stores)
+    if store is None and len(names) == 1:
+        return names[0]
+    if store not in names:
+        known = ", ".join(names)
+        raise BackhaulError(f"say which store with --store; there are {known}")
+    return store
 
 
 def _check_connector(_: str, connector: Connector) -> list[Finding]:

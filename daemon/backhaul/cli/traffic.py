@@ -12,11 +12,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from backhaul.app import SOCKET_NAME
 from backhaul.cli import context, showing, signing, writing_out
 from backhaul.cli.context import ConfigOption, JsonOption, TimeOption
 from backhaul.cli.signing import SecretFileOption
-from backhaul.cli.status import ask
+from backhaul.control import Control, NoDaemon
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError
 from backhaul.ingest.known_stores import fold_for
@@ -164,7 +163,9 @@ def trigger(
     now = SystemClock().now()
     body = samples.event(topic, StoreFacts(), now) if data is None else _file(data)
     address = to or _daemons(context.settings(config), store)
-    secret = signing.secret(secret_file, config, lambda known: _store(known, store))
+    secret = signing.secret(
+        secret_file, config, lambda known: context.one_store(known, store)
+    )
     receiving = Receiving(address, secret)
     arrival = Arrival(store or "", "delivery", topic, to_text(now), b"{}", body)
     (status,) = asyncio.run(replaying.replay_to(receiving, [arrival], SystemClock()))
@@ -214,24 +215,13 @@ def _signer(settings: Settings, to: str, sent: list[Arrival]) -> str:
     )
 
 
-def _store(settings: Settings, store: str | None) -> str:
-    stores = settings.stores
-    if store is None and len(stores) == 1:
-        return next(iter(stores))
-    if store not in stores:
-        known = ", ".join(stores)
-        raise BackhaulError(f"say which store with --store; there are {known}")
-    return store
-
-
 def _daemons(settings: Settings, store: str | None) -> str:
     """Return the address at which the running daemon takes a store's webhooks."""
-    name, live = _store(settings, store), ask(settings)
-    if live is None:
-        raise BackhaulError(
-            f"no daemon answers at {settings.state_dir / SOCKET_NAME}; start it, or say"
-            " --to"
-        )
+    name = context.one_store(settings, store)
+    try:
+        live = Control(settings.state_dir).get("/api/status")
+    except NoDaemon as error:
+        raise BackhaulError(f"{error}, or say --to") from None
     return f"{live['public_url']}/webhooks/{name}"
 
 
