@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import msgspec
 
 from backhaul.errors import BackhaulError, Busy
@@ -13,6 +13,8 @@ from backhaul.errors import BackhaulError, Busy
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import httpx
 
 SOCKET_NAME = "backhaul.sock"
 ASK_SECONDS = 10.0
@@ -59,6 +61,9 @@ class Control:
     ) -> Iterator[httpx.Response]:
         if not self._socket.exists():
             raise self._nobody()
+        # It takes longer to load than all of ours, and most commands ask nobody.
+        import httpx
+
         transport = httpx.HTTPTransport(uds=str(self._socket))
         body = None if asked is None else msgspec.json.encode(asked)
         try:
@@ -80,10 +85,10 @@ class Control:
 
 
 def _check(answer: httpx.Response) -> None:
-    if answer.status_code == httpx.codes.OK:
-        return
-    refusal = Busy if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else None
-    raise (refusal or BackhaulError)(_why(answer))
+    if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+        raise Busy(_why(answer))
+    if answer.status_code != HTTPStatus.OK:
+        raise BackhaulError(_why(answer))
 
 
 def _why(answer: httpx.Response) -> str:

@@ -16,7 +16,8 @@ from backhaul import listening
 from backhaul.admin import site
 from backhaul.control import SOCKET_NAME, Control, NoDaemon, WentAway
 from backhaul.errors import BackhaulError, Busy, Unusable
-from backhaul.reconcile.desk import PATH, Desk, Wanted
+from backhaul.reconcile.desk import Desk
+from backhaul.reconcile.wanted import PATH, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from backhaul.cli import context
 from backhaul.control import Control, NoDaemon, WentAway
 from backhaul.errors import BackhaulError
-from backhaul.oneshot import offline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,5 +41,8 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
 async def _by_itself(
     settings: Settings, name: str, asked: dict[str, Any]
 ) -> dict[str, Any]:
+    # All that the daemon is made of: only who works without one waits for it to load.
+    from backhaul.oneshot import offline
+
     async with offline(settings) as known:
         return await known[name](asked)

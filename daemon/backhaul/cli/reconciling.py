@@ -10,14 +10,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from backhaul import oneshot
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.control import Control, NoDaemon, WentAway
 from backhaul.errors import BackhaulError, Busy
-from backhaul.reconcile.desk import PATH, Wanted
 from backhaul.reconcile.kinds import KINDS
-from backhaul.reconcile.sweeping import BACKFILL, FULL
+from backhaul.reconcile.wanted import BACKFILL, FULL, PATH, Wanted
 from backhaul.settings import Settings
 
 StoreOption = Annotated[str | None, typer.Option("--store", help="Only this store.")]
@@ -72,6 +70,9 @@ def _check(settings: Settings, store: str | None, kind: str | None) -> None:
 async def _rehearse(
     settings: Settings, store: str | None, kind: str | None
 ) -> list[dict[str, Any]]:
+    # The platform's client takes its time to load.
+    from backhaul import oneshot
+
     found = []
     for name in [store] if store else settings.stores:
         async with oneshot.rehearsal(settings, name) as rehearsal:
@@ -116,6 +117,9 @@ def _follow(settings: Settings, wanted: Wanted, *, quiet: bool) -> list[dict[str
 async def _by_itself(
     settings: Settings, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
 ) -> None:
+    # All that the daemon is made of: only who works without one waits for it to load.
+    from backhaul import oneshot
+
     async with oneshot.desk(settings) as desk:
         await desk.work(wanted, tell)
 
