@@ -18,6 +18,7 @@ from backhaul.connect import intake, registry
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.connect.waiting import WaitingRoom
+from backhaul.control import SOCKET_NAME
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.drain import Drain
@@ -72,7 +73,6 @@ STOP_SECONDS = 20.0
 RESTART_SECONDS = 1.0
 GIVEN = "guardian"
 """Where secrets come from that the platform gave us with a subscription."""
-SOCKET_NAME = "backhaul.sock"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from backhaul.ingest.drain import Drain
 from backhaul.reconcile.absence import Absence
 from backhaul.reconcile.kinds import ORDERS
 from backhaul.reconcile.repairing import Repair
-from backhaul.reconcile.sweeping import BACKFILL, SweepWork
+from backhaul.reconcile.sweeping import SweepWork
+from backhaul.reconcile.wanted import BACKFILL
 from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.opening import open_store

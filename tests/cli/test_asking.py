@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import errno
 import io
 import json
 import shutil
@@ -65,6 +66,26 @@ def test_a_query_is_a_table_or_what_programs_read(office: Office) -> None:
     assert [json.loads(line) for line in lines] == as_json
     table = list(csv.reader(io.StringIO(ask(office, "query", sql, "--csv"))))
     assert table == [["number", "name"], *([str(n), name] for n, name in expected)]
+
+
+TWINS = "SELECT 1 AS id, 'first' AS word, 2 AS id, 'second' AS word"
+
+
+def test_columns_of_one_name_keep_their_own_values(office: Office) -> None:
+    told = ask(office, "query", TWINS).split()
+    assert [told.count(word) for word in ("first", "second")] == [1, 1]
+    table = list(csv.reader(io.StringIO(ask(office, "query", TWINS, "--csv"))))
+    assert table == [["id", "word"] * 2, ["1", "first", "2", "second"]]
+
+
+@pytest.mark.parametrize("form", ["--json", "--jsonl"])
+def test_an_object_is_not_written_with_a_value_too_few(
+    form: str, office: Office
+) -> None:
+    said = in_process("query", TWINS, form, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert "several columns are called id, word" in said.err
+    assert "AS" in said.err
 
 
 @pytest.mark.parametrize(
@@ -184,6 +205,21 @@ def test_a_file_is_replaced_whole_or_stays(office: Office, tmp_path: Path) -> No
         _break_off(out)
     assert out.read_text() == "yesterday's"
     assert [path.name for path in tmp_path.iterdir()] == ["orders.csv"]
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BackhaulError, match=r"orders.csv: cannot be written: No space"),
+        writing_out.output(tmp_path / "orders.csv"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_the_files_place_is_told(office: Office, tmp_path: Path) -> None:
+    said = in_process("export", "orders", "--out", tmp_path, config=office.config)
+    assert said.code == 1
+    assert f"{tmp_path}: cannot be written: Is a directory" in said.err
 
 
 def _break_off(out: Path) -> None:

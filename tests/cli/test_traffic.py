@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +71,14 @@ def test_a_capture_holds_deliveries_and_reads(office: Office, captured: Path) ->
     assert office.webhook_secret not in text
 
 
+def test_a_capture_into_no_folder_says_how_to_mend_it(office: Office) -> None:
+    out = office.folder / "none" / "day.jsonl"
+    said = in_process("capture", out, config=office.config)
+    assert said.code == 1
+    assert f"{out}: cannot be written: No such file or directory" in said.err
+    assert "make the folder" in said.err
+
+
 def test_filters_choose(office: Office, number: int) -> None:
     def found(*options: str) -> list[dict[str, Any]]:
         out = in_process("capture", "-", *options, config=office.config).out
@@ -87,9 +94,15 @@ def test_filters_choose(office: Office, number: int) -> None:
 
 
 def test_a_time_that_is_none_is_told(office: Office) -> None:
-    said = in_process("capture", "-", "--since", "noon", config=office.config)
-    assert said.code == 1
-    assert "'noon' is not a time such as" in said.err
+    for command, option in (
+        (("capture", "-"), "--since"),
+        (("replay", "day.jsonl"), "--until"),
+        (("events", "refold"), "--since"),
+    ):
+        said = in_process(*command, option, "noon", config=office.config)
+        assert said.code == 2
+        told = " ".join(said.err.replace("│", " ").split())
+        assert f"for '{option}': 'noon' is not a time such as" in told
 
 
 @pytest.mark.parametrize(
@@ -187,4 +200,31 @@ def test_without_a_daemon_a_trigger_says_so(platform: ReferenceProcess) -> None:
         said = in_process("trigger", "orders/create", config=office.config)
     assert said.code == 1
     assert "no daemon answers" in said.err
-    assert os.environ.get("BACKHAUL_WEBHOOK_SECRET") is None
+
+
+def test_the_environments_secret_signs_instead_of_that_of_the_settings(
+    office: Office, captured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    monkeypatch.setenv("BACKHAUL_WEBHOOK_SECRET", office.webhook_secret)
+    replay, trigger = ("replay", captured, "--to", url), ("trigger", "orders/create")
+    for said in (backhaul(*replay), backhaul(*trigger, "--to", url)):
+        assert said.code == 0, said.err
+
+    monkeypatch.setenv("BACKHAUL_WEBHOOK_SECRET", "whsec_wrong")
+    for given in (replay, trigger):
+        said = backhaul(*given, config=office.config)
+        assert said.code == 1
+        assert "answered 401" in said.out + said.err
+    assert backhaul("status", config=office.config).code == 0
+
+
+def test_a_secret_of_a_file_signs_before_any_other(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = office.folder / "right"
+    file.write_text(office.webhook_secret)
+    monkeypatch.setenv("BACKHAUL_WEBHOOK_SECRET", "whsec_wrong")
+    trigger = ("trigger", "orders/create", "--secret-file", file)
+    said = backhaul(*trigger, config=office.config)
+    assert said.code == 0, said.err

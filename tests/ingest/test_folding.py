@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.envelope import TOPICS as SUBSCRIBED
 from backhaul.ingest.folding import TOPICS
 from backhaul_reference.state.events import TOPICS as PROMISED
 from support import payloads
@@ -330,5 +331,5 @@ async def test_what_was_read_fills_gaps_of_stock_and_no_more(
 
 
 def test_every_topic_of_the_specification_is_known() -> None:
-    assert set(TOPICS) == set(PROMISED)
-    assert len(TOPICS) == 9
+    assert set(TOPICS) == set(PROMISED) == set(SUBSCRIBED)
+    assert len(TOPICS) == len(SUBSCRIBED) == 9

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.daemon import NOBODY, TOPICS, Office, backhaul, running
+from backhaul.core.envelope import TOPICS
+from support.daemon import NOBODY, Office, backhaul, running
 from support.databases import count, rows
 from support.reconciling import ON_DEMAND, differences, drift, reconcile, untold
 from support.reference_shop import Shop, open_shop

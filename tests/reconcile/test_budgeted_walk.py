@@ -14,7 +14,8 @@ from backhaul.core.budget import Priority
 from backhaul.reconcile.absence import Absence
 from backhaul.reconcile.kinds import ORDERS
 from backhaul.reconcile.repairing import Repair
-from backhaul.reconcile.sweeping import BACKFILL, SweepWork
+from backhaul.reconcile.sweeping import SweepWork
+from backhaul.reconcile.wanted import BACKFILL
 from backhaul.shop.client import PAGE_ROWS, ShopClient
 from backhaul.shop.transport import Limits, Transport
 from support.clock import LeapingClock

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from backhaul.reconcile.guardian import TOPICS
+from backhaul.core.envelope import TOPICS
 from support.daemon import Office, running
 from support.databases import count, rows
 from support.push_server import unused_url

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from backhaul.errors import ConfigurationError, Finding
-from backhaul.settings import Connector, configuration_file, load_settings
+from backhaul.settings import (
+    Connector,
+    bare_environment,
+    configuration_file,
+    load_settings,
+)
 from settings.configurations import STORE, complaints, written
 
 VARIABLES = {
@@ -69,6 +75,18 @@ def test_the_environment_is_stronger_than_the_file(tmp_path: Path) -> None:
     )
     assert (settings.log.level, settings.push.eager) == ("DEBUG", False)
     assert settings.jobs.push_adjustments.every == 60.0
+
+
+def test_a_bare_environment_overrides_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    left_out = {*VARIABLES, "CREDENTIALS_DIRECTORY"}
+    assert before.keys() - bare_environment().keys() == left_out
+    assert bare_environment().items() <= before.items()
 
 
 def test_lists_in_the_environment_may_be_json(tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul.app import SOCKET_NAME, Daemon
+from backhaul.app import Daemon
 from backhaul.cli import context, exits
 from backhaul.cli.root import app
+from backhaul.control import SOCKET_NAME
+from backhaul.core.envelope import TOPICS
 from support import session, tracking
 from support.loop_guard import on_purpose
 from support.waiting import await_true, until
@@ -37,11 +39,6 @@ if TYPE_CHECKING:
     from support.reference import ReferenceProcess
     from support.reference_shop import Shop
 
-TOPICS = (
-    *("orders/create", "orders/updated", "orders/fulfilled", "orders/cancelled"),
-    *("products/create", "products/update", "products/delete"),
-    *("inventory/level_update", "customers/create"),
-)
 NOBODY = "http://127.0.0.1:9/hook"
 STOP_SECONDS = 5.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,18 @@ def thread_seconds(pid: int) -> float:
     """Return the processor time that the main thread, which has the loop, has used."""
     taken = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]
     return int(taken) / 1e9
+
+
+def children(*words: str) -> list[int]:
+    """Return our own processes that run and have these words in their command."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it may have ended meanwhile
+            command = (folder / "cmdline").read_text().split("\0")
+            is_ours = f"PPid:\t{os.getpid()}\n" in (folder / "status").read_text()
+            if is_ours and {*words} <= {*command}:
+                found.append(int(folder.name))
+    return found
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.app import SOCKET_NAME
+from backhaul.control import SOCKET_NAME
 from backhaul.demo.books import read_books
 from backhaul.demo.mirrored import check_mirror
 from support.databases import rows

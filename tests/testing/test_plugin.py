@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from datetime import timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.testing import sign, signed_headers
+from backhaul.core.clock import from_text
+from backhaul.testing import (
+    DaemonUnderTest,
+    ReferenceServer,
+    sign,
+    signed_headers,
+)
 from backhaul.testing.programs import ProgramError
+from support.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from backhaul.testing import DaemonUnderTest, Mirror, ReferenceStore
+    from backhaul.testing import Mirror, ReferenceStore
 
 DAY = "docs/examples/bad-day/captures/bad-day.jsonl"
 DESK = """
@@ -59,6 +68,36 @@ def test_a_restart_goes_on_with_the_same_database(
     assert backhaul_daemon.mirror.order(order["number"])["status"] == "PENDING"
 
 
+def folders_of(store: ReferenceStore) -> list[Path]:
+    found = []
+    for config in Path("/tmp").glob("bh-*/backhaul.toml"):
+        with suppress(OSError):  # another test's, which has just ended
+            if store.api_key in config.read_text():
+                found.append(config.parent)
+    return found
+
+
+def test_a_daemon_that_cannot_subscribe_leaves_nothing_behind(
+    reference_store: ReferenceStore,
+) -> None:
+    fault = {"fault": "5xx", "method": "PUT", "route": "*/webhooks/*"}
+    reference_store.control("PUT", "/faults", {"seed": 1, "http": [fault]})
+    before = children("backhaul", "run")
+    with pytest.raises(ProgramError, match=r"PUT .*/webhooks/.* 50"):
+        DaemonUnderTest(reference_store)
+    assert children("backhaul", "run") == before
+    assert folders_of(reference_store) == []
+
+
+def test_a_server_that_cannot_be_asked_is_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "access.json").write_text("of another program")
+    with pytest.raises(ValueError, match="Expecting value"):
+        ReferenceServer(folder)
+    assert children("backhaul_reference", str(folder)) == []
+
+
 def test_what_the_platform_refuses_is_an_error(reference_store: ReferenceStore) -> None:
     with pytest.raises(ProgramError, match="404"):
         reference_store.v1("GET", "/orders/ord_none")
@@ -77,6 +116,20 @@ def test_replays_are_apart(
     assert ("orders", None) in lacking
     with pytest.raises(KeyError, match="0 orders have the number 7"):
         whole.order(7)
+
+
+def test_the_end_of_a_replay_may_be_in_any_zone(
+    replay: Callable[..., Mirror], request: pytest.FixtureRequest
+) -> None:
+    day: Path = request.config.rootpath / DAY
+    events = [json.loads(line) for line in day.read_text("utf-8").splitlines()[1:]]
+    first = next(e["received_at"] for e in events if e["topic"] == "orders/create")
+    in_pune = from_text(first).astimezone(timezone(timedelta(hours=5, minutes=30)))
+    mirror = replay(day, until=in_pune.isoformat())
+    assert mirror.rows("SELECT * FROM orders") == []
+    assert mirror.rows("SELECT * FROM products") != []
+    with pytest.raises(ValueError, match="noon"):
+        replay(day, until="noon")
 
 
 async def test_a_replay_works_inside_an_event_loop(

@@ -10,7 +10,6 @@ import typer
 from backhaul.cli import showing, writing_out
 from backhaul.cli.context import ConfigOption, asker
 from backhaul.cli.writing_out import Format
-from backhaul.errors import BackhaulError
 
 CsvOption = Annotated[
     bool,
@@ -36,8 +35,7 @@ def query(
     if form is not None:
         writing_out.write(form, found.columns, found.rows, sys.stdout)
         return
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-    showing.grid(rows, found.columns, "no rows")
+    showing.grid(found.rows, found.columns, "no rows")
 
 
 def export(
@@ -56,10 +54,7 @@ def export(
     with asker(config) as opened:
         columns = opened.columns(table)
         rows = chain.from_iterable(opened.pages(table))
-        try:
-            with writing_out.output(out) as stream:
-                count = writing_out.write(form, columns, rows, stream)
-        except FileNotFoundError as error:
-            raise BackhaulError(f"{out}: {error.strerror}; make the folder") from None
+        with writing_out.output(out) as stream:
+            count = writing_out.write(form, columns, rows, stream)
     if out is not None:
         typer.echo(f"{count} rows of {table} in {out}", err=True)

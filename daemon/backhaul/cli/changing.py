@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
-from backhaul.app import SOCKET_NAME
 from backhaul.cli import context
-from backhaul.errors import BackhaulError, Busy
-from backhaul.oneshot import offline
+from backhaul.control import Control, NoDaemon, WentAway
+from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,44 +24,25 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
     Without a daemon the lock is taken for as long as the change needs.
     """
     settings = context.settings(config)
-    answer = _ask(settings, name, asked)
-    if answer is None:
+    path = f"/api/changes/{name}"
+    try:
+        done: dict[str, Any] = Control(settings.state_dir).post(
+            path, asked, ASK_SECONDS
+        )
+    except NoDaemon:
         return asyncio.run(_by_itself(settings, name, asked))
-    if answer.status_code == httpx.codes.OK:
-        done: dict[str, Any] = answer.json()
-        return done
-    if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-        raise Busy(_why(answer))
-    raise BackhaulError(_why(answer))
-
-
-def _why(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json()["error"])
-    except (ValueError, KeyError, TypeError):
-        return f"the daemon answered {answer.status_code}; is it of this version?"
-
-
-def _ask(settings: Settings, name: str, asked: dict[str, Any]) -> httpx.Response | None:
-    """Ask through the daemon's socket; None where nobody listens."""
-    socket = settings.state_dir / SOCKET_NAME
-    if not socket.exists():
-        return None
-    transport = httpx.HTTPTransport(uds=str(socket))
-    try:
-        with httpx.Client(transport=transport, timeout=ASK_SECONDS) as client:
-            return client.post(f"http://backhaul/api/changes/{name}", json=asked)
-    except httpx.ConnectError:
-        return None
-    except httpx.HTTPError as error:
+    except WentAway as error:
         raise BackhaulError(
-            f"the daemon went away meanwhile ({error}); look whether it was done, and"
-            " say it again: it is not done twice"
+            f"{error}; look whether it was done, and say it again: it is not done twice"
         ) from None
+    return done
 
 
 async def _by_itself(
     settings: Settings, name: str, asked: dict[str, Any]
 ) -> dict[str, Any]:
+    # All that the daemon is made of: only who works without one waits for it to load.
+    from backhaul.oneshot import offline
+
     async with offline(settings) as known:
         return await known[name](asked)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backhaul.connect import registry
-from backhaul.core.clock import SystemClock
+from backhaul.core.clock import SystemClock, normalize
+from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
 from backhaul.store.sqlite.asking import Asker
 from backhaul.store.sqlite.explaining import Explainer
@@ -32,6 +33,18 @@ ConfigOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON: one array or object.")
 ]
+
+
+def _moment(text: str) -> str:
+    try:
+        return normalize(text)
+    except ValueError:
+        problem = f"{text!r} is not a time such as 2026-03-01 or 2026-03-01T12:00Z"
+        raise typer.BadParameter(problem) from None
+
+
+TimeOption = Annotated[str | None, typer.Option(metavar="TIME", parser=_moment)]
+"""A time of a person's, as the database has it; without a zone it is UTC."""
 LimitOption = Annotated[
     int,
     typer.Option(
@@ -47,6 +60,17 @@ def settings(config: Path | None) -> Settings:
         validate_connector=_check_connector,
         secret_options=registry.secret_fields,
     )
+
+
+def one_store(settings: Settings, store: str | None) -> str:
+    """Return the store of `--store`, or the only one. Raises BackhaulError."""
+    names = list(settings.stores)
+    if store is None and len(names) == 1:
+        return names[0]
+    if store not in names:
+        known = ", ".join(names)
+        raise BackhaulError(f"say which store with --store; there are {known}")
+    return store
 
 
 def _check_connector(_: str, connector: Connector) -> list[Finding]:

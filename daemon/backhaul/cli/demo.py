@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from backhaul.core.clock import SystemClock
-from backhaul.demo import playing
-from backhaul.demo.screen import Screen
 
 KeepOption = Annotated[
     Path | None,
@@ -35,6 +33,10 @@ def demo(
     seed: Annotated[int, typer.Option(help="What the play's choices depend on.")] = 1,
 ) -> None:
     """Run the daemon against the reference server, with a simulated shop floor."""
+    # The play and its screen load much that no other command needs.
+    from backhaul.demo import playing
+    from backhaul.demo.screen import Screen
+
     screen, clock = Screen(), SystemClock()
     if once:
         play = playing.run_once(screen, clock, orders=orders, keep=keep, seed=seed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
+from backhaul.core.printable import printable
 from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal
 from backhaul.observe.redaction import Redactor
 
@@ -87,7 +88,7 @@ def _say(error: Exception, redact: Redactor, debug: bool) -> None:
         if debug:
             told = [*"".join(traceback.format_exception(error)).splitlines(), *told]
     with contextlib.suppress(BrokenPipeError):
-        sys.stderr.write("".join(f"{redact(line)}\n" for line in told))
+        sys.stderr.write("".join(f"{printable(redact(line))}\n" for line in told))
 
 
 def _place(error: Exception) -> str:

@@ -5,20 +5,17 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any, Self
 
-import httpx
 import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from backhaul import oneshot
-from backhaul.app import SOCKET_NAME
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.control import Control, NoDaemon, WentAway
 from backhaul.errors import BackhaulError, Busy
-from backhaul.reconcile.desk import PATH, Wanted
 from backhaul.reconcile.kinds import KINDS
-from backhaul.reconcile.sweeping import BACKFILL, FULL
+from backhaul.reconcile.wanted import BACKFILL, FULL, PATH, Wanted
 from backhaul.settings import Settings
 
 StoreOption = Annotated[str | None, typer.Option("--store", help="Only this store.")]
@@ -73,6 +70,9 @@ def _check(settings: Settings, store: str | None, kind: str | None) -> None:
 async def _rehearse(
     settings: Settings, store: str | None, kind: str | None
 ) -> list[dict[str, Any]]:
+    # The platform's client takes its time to load.
+    from backhaul import oneshot
+
     found = []
     for name in [store] if store else settings.stores:
         async with oneshot.rehearsal(settings, name) as rehearsal:
@@ -86,16 +86,14 @@ def _walk(
 ) -> None:
     _check(settings, store, kind)
     wanted = Wanted(job, (store,) if store else (), (kind,) if kind else ())
-    ended = asyncio.run(_follow(settings, wanted, quiet=as_json))
+    ended = _follow(settings, wanted, quiet=as_json)
     if as_json:
         showing.json(ended)
     else:
         showing.table(ended, (*COLUMNS, "unrepaired", "note"), "nothing was read")
 
 
-async def _follow(
-    settings: Settings, wanted: Wanted, *, quiet: bool
-) -> list[dict[str, Any]]:
+def _follow(settings: Settings, wanted: Wanted, *, quiet: bool) -> list[dict[str, Any]]:
     """Show the steps; return the walks that ended."""
     ended: list[dict[str, Any]] = []
     with _Screen(quiet) as screen:
@@ -106,32 +104,24 @@ async def _follow(
             else:
                 screen.show(line)
 
-        if not await _by_daemon(settings, wanted, tell):
-            async with oneshot.desk(settings) as desk:
-                await desk.work(wanted, tell)
+        try:
+            for line in Control(settings.state_dir).follow(PATH, wanted):
+                tell(line)
+        except NoDaemon:
+            asyncio.run(_by_itself(settings, wanted, tell))
+        except WentAway as error:
+            raise Busy(f"{error}; what was read is kept") from None
     return ended
 
 
-async def _by_daemon(
+async def _by_itself(
     settings: Settings, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
-) -> bool:
-    """Have the running daemon do it; False where none runs."""
-    transport = httpx.AsyncHTTPTransport(uds=str(settings.state_dir / SOCKET_NAME))
-    body = msgspec.json.encode(wanted)
-    try:
-        async with (
-            httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - as long as it takes
-            client.stream("POST", f"http://backhaul{PATH}", content=body) as answer,
-        ):
-            if answer.status_code != httpx.codes.OK:
-                raise BackhaulError(f"the daemon answers {answer.status_code}")
-            async for line in answer.aiter_lines():
-                tell(msgspec.json.decode(line))
-    except httpx.ConnectError:
-        return False
-    except httpx.HTTPError as error:
-        raise Busy(f"the daemon went away: {error}; what was read is kept") from None
-    return True
+) -> None:
+    # All that the daemon is made of: only who works without one waits for it to load.
+    from backhaul import oneshot
+
+    async with oneshot.desk(settings) as desk:
+        await desk.work(wanted, tell)
 
 
 class _Screen:

@@ -6,9 +6,7 @@ import signal
 import sys
 
 import typer
-import uvloop
 
-from backhaul.app import Daemon
 from backhaul.cli import context
 from backhaul.cli.context import ConfigOption
 from backhaul.errors import Fatal
@@ -26,6 +24,9 @@ def run(run_context: typer.Context, config: ConfigOption = None) -> None:
     redactor = run_context.ensure_object(Redactor)
     redactor.add(secret_values(settings))
     logs.configure(log.level, log.format, log.file, redactor=redactor)
+    # Every other command does without the loop and the daemon, and starts sooner.
+    import uvloop
+
     try:
         uvloop.run(_run(settings, redactor))
     except BaseExceptionGroup as group:
@@ -33,6 +34,8 @@ def run(run_context: typer.Context, config: ConfigOption = None) -> None:
 
 
 async def _run(settings: Settings, redactor: Redactor) -> None:
+    from backhaul.app import Daemon  # as above
+
     daemon = Daemon(settings, hide=redactor.add)
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()

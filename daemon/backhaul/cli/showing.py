@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from backhaul.core.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -36,7 +38,7 @@ def json(document: object) -> None:
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
     """Print rows as a table, or `none` in words where there are none."""
-    console = Console(highlight=False)
+    console = _console()
     if not rows:
         console.print(none)
         return
@@ -50,19 +52,19 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) 
     console.print(shown)
 
 
-def grid(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
+def grid(rows: Sequence[Sequence[Any]], columns: Sequence[str], none: str) -> None:
     """Print rows as they are: numbers to the right, nothing left out or renamed."""
-    console = Console(highlight=False)
+    console = _console()
     if not rows:
         console.print(none)
         return
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        numbers = all(isinstance(row[column], int | float | None) for row in rows)
+    for place, column in enumerate(columns):
+        numbers = all(isinstance(row[place], int | float | None) for row in rows)
         justify: JustifyMethod = "right" if numbers else "left"
-        shown.add_column(Text(column), overflow="fold", justify=justify)
+        shown.add_column(Text(printable(column)), overflow="fold", justify=justify)
     for row in rows:
-        shown.add_row(*(_cell(row[column]) for column in columns))
+        shown.add_row(*map(_cell, row))
     console.print(shown)
 
 
@@ -79,8 +81,8 @@ def _short(column: str, value: object) -> object:
 
 def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print what happened: when, what, how it came out; why stands below if long."""
-    console = Console(highlight=False, soft_wrap=True)
-    subjects = [f"{row['what']} {row['name']}" for row in rows]
+    console = _console(soft_wrap=True)
+    subjects = [printable(f"{row['what']} {row['name']}") for row in rows]
     widest = max(map(len, subjects), default=0)
     for row, subject in zip(rows, subjects, strict=True):
         when = str(row["at"])[5:23].replace("T", " ")
@@ -88,13 +90,13 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
             f"{subject:<{widest}}  ", style="not dim"
         )
         line.append_text(_cell(row["state"], dim=False).copy())
-        detail = str(row["detail"] or "")
+        detail = printable(str(row["detail"] or ""))
         if detail and len(line) + 2 + len(detail) <= console.width:
             line.append(f": {detail}", style="not bold not dim default")
             detail = ""
         console.print(line)
         for part in textwrap.wrap(detail, max(console.width - len(_INDENT), 20)):
-            console.print(f"{_INDENT}{part}", markup=False)
+            console.print(f"{_INDENT}{part}")
 
 
 _INDENT = " " * 20
@@ -102,19 +104,26 @@ _INDENT = " " * 20
 
 def note(text: str) -> None:
     """Print what one should know besides."""
-    Console(highlight=False, stderr=True).print(text, style="dim")
+    _console(stderr=True).print(text, style="dim")
 
 
 def record(fields: Iterable[tuple[str, object]]) -> None:
     """Print one thing: a name and a value per line."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console(soft_wrap=True)
     for name, value in fields:
         line = Text(f"{name.replace('_', ' '):<22}", style="dim")
         console.print(line.append_text(_cell(value, dim=False)))
 
 
+def _console(*, stderr: bool = False, soft_wrap: bool = False) -> Console:
+    """Return a terminal that takes text for what it is, never for markup."""
+    return Console(
+        stderr=stderr, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False
+    )
+
+
 def _cell(value: object, *, dim: bool = True) -> Text:
-    text = "" if value is None else _decoded(value)
+    text = "" if value is None else printable(_decoded(value))
     return Text(text, style=_COLORS.get(text, "" if dim else "not dim"))
 
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import httpx
-
-from backhaul.app import SOCKET_NAME
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.control import Control, NoDaemon
+from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 
 ASK_SECONDS = 5.0
@@ -14,32 +13,28 @@ ASK_SECONDS = 5.0
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show whether the daemon runs, where it listens, and what waits."""
-    live = ask(context.settings(config))
+    live, silence = _ask(context.settings(config))
     with explainer(config) as known:
         counts, consistency = known.counts(), known.consistency()
     if as_json:
         showing.json({"daemon": live, **counts, "consistency": consistency})
         return
-    showing.record([*_daemon(live), *_work(counts), *_equal(consistency)])
+    showing.record([*_daemon(live, silence), *_work(counts), *_equal(consistency)])
 
 
-def ask(settings: Settings) -> dict[str, Any] | None:
-    """Ask the running daemon through its socket; None where none runs."""
-    socket = settings.state_dir / SOCKET_NAME
-    if not socket.exists():
-        return None
-    transport = httpx.HTTPTransport(uds=str(socket))
+def _ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
+    """Return what the running daemon tells of itself, or else why it does not."""
     try:
-        with httpx.Client(transport=transport, timeout=ASK_SECONDS) as client:
-            answer: dict[str, Any] = client.get("http://backhaul/api/status").json()
-    except httpx.HTTPError:
-        return None
-    return answer
+        return Control(settings.state_dir).get("/api/status", ASK_SECONDS), ""
+    except NoDaemon:
+        return None, "is not running; start it with: backhaul run"
+    except BackhaulError as error:
+        return None, f"does not answer: {error}"
 
 
-def _daemon(live: dict[str, Any] | None) -> list[tuple[str, object]]:
+def _daemon(live: dict[str, Any] | None, silence: str) -> list[tuple[str, object]]:
     if live is None:
-        return [("daemon", "is not running; start it with: backhaul run")]
+        return [("daemon", silence)]
     rows: list[tuple[str, object]] = [
         ("daemon", f"runs since {live['started_at']}"),
         ("receives at", live["public_url"]),

@@ -6,6 +6,7 @@ import csv
 import os
 import sys
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -44,8 +45,20 @@ def write(
     rows: Iterable[Sequence[Any]],
     stream: TextIO,
 ) -> int:
-    """Write rows as they come; return how many."""
+    """Write rows as they come; return how many. Raises BackhaulError."""
+    if form is not Format.CSV:
+        _check_names(columns)
     return _WRITERS[form](columns, rows, stream)
+
+
+def _check_names(columns: Sequence[str]) -> None:
+    """Refuse names that an object could hold once only."""
+    repeated = [name for name, times in Counter(columns).items() if times > 1]
+    if repeated:
+        raise BackhaulError(
+            f"several columns are called {', '.join(repeated)}, and an object has room"
+            " for one: give each a name of its own with AS, or take --csv"
+        )
 
 
 def cell(value: object) -> object:
@@ -108,11 +121,25 @@ _WRITERS: Mapping[Format, Callable[[Any, Any, TextIO], int]] = {
 def output(file: Path | None) -> Iterator[TextIO]:
     """Open where to write: standard output, or a file that appears whole or not at all.
 
-    The file can be read by its owner only: it may hold people's addresses.
+    The file can be read by its owner only: it may hold people's addresses. Raises
+    BackhaulError where it cannot be written, PermissionError where it may not.
     """
     if file is None:
         yield sys.stdout
         return
+    try:
+        with _replacing(file) as stream:
+            yield stream
+    except PermissionError:
+        raise  # has an exit code of its own
+    except OSError as error:
+        hint = "; make the folder" if isinstance(error, FileNotFoundError) else ""
+        problem = f"{file}: cannot be written: {error.strerror}{hint}"
+        raise BackhaulError(problem) from None
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[TextIO]:
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with open(handle, "w", encoding="utf-8", newline="") as stream:  # noqa: PTH123 - a handle

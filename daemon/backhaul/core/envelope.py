@@ -11,6 +11,13 @@ from typing import Any
 
 from backhaul.core import strict_json
 
+TOPICS = (
+    *("orders/create", "orders/updated", "orders/fulfilled", "orders/cancelled"),
+    *("products/create", "products/update", "products/delete"),
+    *("inventory/level_update", "customers/create"),
+)
+"""The nine topics of the specification."""
+
 
 @dataclass(frozen=True, slots=True)
 class Envelope:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from backhaul.core.envelope import TOPICS
 from backhaul.demo.home import HOST, STORE, Home, Ports, free_ports
 from backhaul.demo.programs import Program, ProgramFailed
-from backhaul.ingest.folding import TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

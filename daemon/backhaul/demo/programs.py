@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import httpx
 
 from backhaul.errors import BackhaulError
+from backhaul.settings import bare_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Program:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=bare_environment(),
                 start_new_session=True,
             )
         self._wanted.set()
@@ -138,12 +138,3 @@ async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
         return (await client.get(url)).is_success
     except httpx.HTTPError:
         return False
-
-
-def _environment() -> dict[str, str]:
-    """Return ours without what would override the configuration file."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("BACKHAUL_") and name != "CREDENTIALS_DIRECTORY"
-    }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from loguru import logger
 
 from backhaul.core.clock import to_text
+from backhaul.core.printable import printable
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.observe.redaction import Redactor
 
@@ -130,15 +131,8 @@ def render_text(record: dict[str, Any]) -> str:
     extra = dict(record["extra"])
     action, trace = extra.pop("action", ""), extra.pop("exception", "")
     fields = [f"{key}={_quoted(value)}" for key, value in extra.items()]
-    line = " ".join([f"{action}:", _one_line(record["message"]), *fields])
+    line = " ".join([f"{action}:", printable(record["message"]), *fields])
     return f"{line}\n{trace}".rstrip()
-
-
-def _one_line(text: str) -> str:
-    """Escape what could end the line or steer the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _quoted(value: object) -> str:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from backhaul.reconcile.kinds import KINDS
 from backhaul.reconcile.polling import POLL
-from backhaul.reconcile.sweeping import BACKFILL, FULL
+from backhaul.reconcile.wanted import BACKFILL, FULL, PATH, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     from backhaul.reconcile.sweeping import Step
     from backhaul.store.reconciling import Sweep
 
-PATH = "/api/reconcile"
 Line: TypeAlias = dict[str, Any]
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """What to walk over; nothing named means everything."""
-
-    job: str
-    stores: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
 
 
 class Desk:

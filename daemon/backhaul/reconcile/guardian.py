@@ -14,6 +14,7 @@ from loguru import logger
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
+from backhaul.core.envelope import TOPICS
 from backhaul.errors import Unusable
 from backhaul.shop import wire
 from backhaul.shop.client import ReadRefused
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from backhaul.shop.transport import Answer, Transport
 
 HOOKS = "/webhooks"
-TOPICS = (
-    *("orders/create", "orders/updated", "orders/fulfilled", "orders/cancelled"),
-    *("products/create", "products/update", "products/delete"),
-    *("inventory/level_update", "customers/create"),
-)
-"""Everything that the fold knows."""
 NO_API = frozenset({404, 405, 501})
 REFUSED_BY_US = 401
 Hook = dict[str, Any]

@@ -20,7 +20,8 @@ from backhaul.errors import Busy, Unusable
 from backhaul.reconcile.absence import Absence
 from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS, SHOWN_LEVELS
 from backhaul.reconcile.polling import POLL, Poll
-from backhaul.reconcile.sweeping import BACKFILL, FULL, SweepWork
+from backhaul.reconcile.sweeping import SweepWork
+from backhaul.reconcile.wanted import BACKFILL, FULL
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
 

@@ -15,6 +15,7 @@ from loguru import logger
 
 from backhaul.core.drift import Drift
 from backhaul.reconcile.walking import Walk, fetching
+from backhaul.reconcile.wanted import BACKFILL, FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from backhaul.shop.client import ShopClient
     from backhaul.store.reconciling import Progress, Sweep, Sweeps
 
-BACKFILL = "backfill"
-FULL = "full"
 PAGES_WAITING = 8
 """Pages that are fetched before the ones before them are worked on."""
 VERIFY_ROWS = 1_000

@@ -3,7 +3,11 @@
 from backhaul.settings.connectors import Connector
 from backhaul.settings.explaining import explain
 from backhaul.settings.jobs import Job, Jobs
-from backhaul.settings.loading import configuration_file, load_settings
+from backhaul.settings.loading import (
+    bare_environment,
+    configuration_file,
+    load_settings,
+)
 from backhaul.settings.schema import (
     Admin,
     Connect,
@@ -31,6 +35,7 @@ __all__ = [
     "Reconcile",
     "Settings",
     "Store",
+    "bare_environment",
     "configuration_file",
     "explain",
     "load_settings",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PREFIX = Settings.model_config["env_prefix"]
 DELIMITER = Settings.model_config["env_nested_delimiter"] or ""
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
+SECRET_VARIABLE = f"{PREFIX}WEBHOOK_SECRET"
+"""What `replay --to` and `trigger` sign with; like the file's name it is no setting."""
 _TOML_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)")
 _KEY = re.compile(r"""\s*([\w."' -]+?)\s*=""")
 _HEADER = re.compile(r"""\s*(\[[\w."' -]+\])\s*(?:#.*)?$""")
@@ -65,10 +67,10 @@ class Layer:
 
 
 def environment_layer(environ: Mapping[str, str]) -> Layer:
-    """Take every `BACKHAUL_…` variable but the one that names the file."""
+    """Take every `BACKHAUL_…` variable but those that are for the command line."""
     layer = Layer("environment")
     for name in sorted(environ):
-        if name.startswith(PREFIX) and name != CONFIG_VARIABLE:
+        if name.startswith(PREFIX) and name not in {CONFIG_VARIABLE, SECRET_VARIABLE}:
             path = tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
             layer.put(path, _typed(path, environ[name]), name)
     return layer

@@ -14,12 +14,14 @@ from backhaul.settings.connectors import Connector
 from backhaul.settings.explaining import did_you_mean, explain
 from backhaul.settings.layers import (
     CONFIG_VARIABLE,
+    PREFIX,
     Layer,
     environment_layer,
     file_layer,
 )
 from backhaul.settings.schema import Settings
 from backhaul.settings.secret_files import (
+    CREDENTIALS_VARIABLE,
     SecretOptions,
     credentials_layer,
     read_named_files,
@@ -72,6 +74,15 @@ def configuration_file(
     if path is None and environ.get(CONFIG_VARIABLE):
         path = Path(environ[CONFIG_VARIABLE])
     return path or next((file for file in DEFAULT_FILES if file.is_file()), None)
+
+
+def bare_environment() -> dict[str, str]:
+    """Return ours, without what would override a program's configuration file."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(PREFIX) and name != CREDENTIALS_VARIABLE
+    }
 
 
 def _layers(

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.app import SOCKET_NAME
+from backhaul.control import SOCKET_NAME, Control
+from backhaul.core.envelope import TOPICS
 from backhaul.demo.books import read_progress
+from backhaul.errors import BackhaulError
 from backhaul.testing.mirrors import Mirror
 from backhaul.testing.programs import Program, ProgramError, await_true
 from backhaul.testing.signatures import signed_headers
@@ -23,11 +25,6 @@ MODULE = "backhaul"
 STORE = "main"
 NOT_YET = "http://127.0.0.1:9/hook"
 ASK_SECONDS = 10.0
-TOPICS = (
-    *("orders/create", "orders/updated", "orders/fulfilled", "orders/cancelled"),
-    *("products/create", "products/update", "products/delete"),
-    *("inventory/level_update", "customers/create"),
-)
 
 
 class DaemonUnderTest:
@@ -40,18 +37,23 @@ class DaemonUnderTest:
         self.store = store
         # Short, as the path of a socket has to be.
         self.folder = Path(tempfile.mkdtemp(prefix="bh-", dir="/tmp"))
-        hook = store.control(
-            "POST", "/webhooks", {"address": NOT_YET, "topics": list(TOPICS)}
-        )
+        self._control = Control(self.folder / "state")
+        self._program: Program | None = None
+        try:
+            self._subscribe(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def _subscribe(self, settings: str) -> None:
+        """Start it with a secret of the store's, then say where it listens."""
+        wanted = {"address": NOT_YET, "topics": list(TOPICS)}
+        hook = self.store.control("POST", "/webhooks", wanted)
         self.webhook_secret = str(hook["secret"])
         self.config.write_text(self._configuration() + settings, encoding="utf-8")
-        try:
-            self.start()
-        except ProgramError:
-            shutil.rmtree(self.folder)
-            raise
+        self.start()
         address = {"address": f"{self.public_url}/webhooks/{STORE}"}
-        store.v1("PUT", f"/webhooks/{hook['id']}", address)
+        self.store.v1("PUT", f"/webhooks/{hook['id']}", address)
 
     @property
     def config(self) -> Path:
@@ -76,11 +78,13 @@ class DaemonUnderTest:
 
     def stop(self) -> None:
         """Ask it to end, as systemd does."""
-        self._program.stop()
+        if self._program is not None:
+            self._program.stop()
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._program.kill()
+        if self._program is not None:
+            self._program.kill()
         # It had no chance to: nobody answers there any more.
         (self.folder / "state" / SOCKET_NAME).unlink(missing_ok=True)
 
@@ -91,7 +95,7 @@ class DaemonUnderTest:
 
     def status(self) -> dict[str, Any]:
         """Return what the daemon says of itself."""
-        found: dict[str, Any] = self._ask("/api/status").json()
+        found: dict[str, Any] = self._control.get("/api/status")
         return found
 
     def deliver(self, body: bytes | dict[str, Any], topic: str = "") -> int:
@@ -140,17 +144,10 @@ class DaemonUnderTest:
 
     def _ready(self) -> bool:
         try:
-            return self._ask("/readyz").is_success
-        except httpx.HTTPError:
+            self._control.get("/readyz")
+        except BackhaulError:
             return False
-
-    def _ask(self, path: str) -> httpx.Response:
-        socket = self.folder / "state" / SOCKET_NAME
-        if not socket.exists():
-            raise httpx.ConnectError(f"{socket}: nobody listens")
-        transport = httpx.HTTPTransport(uds=str(socket))
-        with httpx.Client(transport=transport, timeout=ASK_SECONDS) as client:
-            return client.get(f"http://backhaul{path}")
+        return True
 
     def _configuration(self) -> str:
         return f"""\

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -10,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from backhaul.errors import BackhaulError
+from backhaul.settings import bare_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                env=_environment(),
+                env=bare_environment(),
             )
 
     def await_start(self, started: Callable[[], bool]) -> None:
@@ -78,12 +78,3 @@ def await_true(look: Callable[[], bool], seconds: float) -> None:
         if time.monotonic() > until:
             raise TimeoutError
         rest.wait(LOOK_SECONDS)
-
-
-def _environment() -> dict[str, str]:
-    """Return ours without what would override a program's own configuration."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("BACKHAUL_") and name != "CREDENTIALS_DIRECTORY"
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +20,22 @@ Document = dict[str, Any]
 
 
 class ReferenceServer:
-    """`backhaul reference` on free ports, limits off; a context manager."""
+    """`backhaul reference` on free ports, limits off, until it is closed."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self._access_file = folder / "access.json"
         arguments = ["--data", folder, "--port", 0, "--control-port", 0]
         arguments += ["--limits", "off", "--allow-private-webhook-targets"]
         arguments += ["--retry-schedule", "0,0.2,1,5,30", *options]
-        self._program = Program(MODULE, arguments, folder.with_suffix(".log"))
-        self._program.await_start(self._access_file.exists)
-        self._access: Document = json.loads(self._access_file.read_text())
         self._client = httpx.Client(timeout=ASK_SECONDS, trust_env=False)
-        self._program.await_start(self._answers)
+        with ExitStack() as undoing:
+            undoing.callback(self._client.close)
+            self._program = Program(MODULE, arguments, folder.with_suffix(".log"))
+            undoing.callback(self._program.stop)
+            self._program.await_start(self._access_file.exists)
+            self._access: Document = json.loads(self._access_file.read_text())
+            self._program.await_start(self._answers)
+            undoing.pop_all()
 
     @property
     def url(self) -> str:

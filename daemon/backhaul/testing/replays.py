@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backhaul.core.clock import SystemClock
+from backhaul.core.clock import SystemClock, normalize
 from backhaul.ingest.known_stores import fold_for
 from backhaul.testing.mirrors import Mirror
 from backhaul.traffic import captures, replaying
@@ -36,12 +36,13 @@ class Replays:
     ) -> Mirror:
         """Fold the capture and return the mirror that came of it.
 
-        Raises Unusable, naming file and line, for what is no capture.
+        `until` is any RFC 3339 time; without a zone it is UTC. Raises ValueError where
+        it is none, and Unusable, naming file and line, for what is no capture.
         """
         head = captures.read_head(Path(capture))
-        run = Disorder(shuffle, duplicate, drop, until).apply(
-            captures.read(Path(capture))
-        )
+        end = None if until is None else normalize(until)
+        disorder = Disorder(shuffle, duplicate, drop, end)
+        run = disorder.apply(captures.read(Path(capture)))
         path = self._folder / f"replay-{next(self._numbers)}.db"
         folding = replaying.replay_into(
             path, run, head.stores, fold_for(head.stores), SystemClock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 SLICE_SECONDS = 0.05
 TIMEOUT_SECONDS = 30.0
-_OURS = {"x-service-hmac-sha256", "content-length", "host"}
+_OURS = (signature.HEADER, "Content-Length", "Host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +73,46 @@ def _create(path: Path) -> None:
         ) from None
 
 
+def deliveries_to(url: str, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """Return the deliveries that may go to this address: those of one store.
+
+    Of several stores, the one that the address names. Raises Unusable where it names
+    none of them: one address has the secret of one store.
+    """
+    found = [arrival for arrival in arrivals if arrival.kind == "delivery"]
+    stores = {arrival.store for arrival in found}
+    if len(stores) < 2:
+        return found
+    named = named_store(url)
+    if named not in stores:
+        raise Unusable(
+            f"{url} is the address of one store, and the capture is of"
+            f" {', '.join(sorted(stores))}: end it with /webhooks/STORE, or capture"
+            " with --store"
+        )
+    return [arrival for arrival in found if arrival.store == named]
+
+
+def named_store(url: str) -> str:
+    """Return the store in a receiver's address; empty where there is none."""
+    return urlsplit(url).path.partition("/webhooks/")[2].partition("/")[0]
+
+
 async def replay_to(
     receiving: Receiving,
     arrivals: Sequence[Arrival],
     clock: Clock,
     speed: float | None = None,
 ) -> Counter[int]:
-    """Send the deliveries one after the other; return how often which status came.
+    """Send one after the other; return how often which status came.
 
     `speed` 1 keeps the pauses between them as they were, 2 halves them; None leaves
-    them out. What the daemon read itself is not sent. Raises Unusable when the
-    receiver cannot be reached.
+    them out. Raises Unusable when the receiver cannot be reached.
     """
     answers: Counter[int] = Counter()
     before: str | None = None
-    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
+    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False) as client:
         for arrival in arrivals:
-            if arrival.kind != "delivery":
-                continue
             if speed and before is not None:
                 await clock.sleep(_pause(before, arrival.received_at) / speed)
             before = arrival.received_at
@@ -105,20 +128,22 @@ def _pause(before: str, now: str) -> float:
 async def _send(
     client: httpx.AsyncClient, receiving: Receiving, arrival: Arrival
 ) -> int:
-    headers = msgspec.json.decode(arrival.headers, type=dict[str, str])
-    kept = {name: text for name, text in headers.items() if name.lower() not in _OURS}
-    kept[signature.HEADER] = signature.sign(arrival.body, receiving.secret).decode()
-    if arrival.topic:
-        kept.setdefault("X-Service-Topic", arrival.topic)
-    kept.setdefault("Content-Type", "application/json")
+    headers = _headers(arrival)
+    headers[signature.HEADER] = signature.sign(arrival.body, receiving.secret).decode()
     try:
-        answer = await client.post(
-            receiving.url, content=arrival.body, headers=_bytes(kept)
-        )
+        answer = await client.post(receiving.url, content=arrival.body, headers=headers)
     except httpx.HTTPError as error:
         raise Unusable(f"{receiving.url}: {type(error).__name__}: {error}") from None
     return answer.status_code
 
 
-def _bytes(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), text.encode()) for name, text in headers.items()]
+def _headers(arrival: Arrival) -> httpx.Headers:
+    """Return the headers as they came, but for those that belong to the sending."""
+    came = msgspec.json.decode(arrival.headers, type=dict[str, str])
+    headers = httpx.Headers([(k.encode(), text.encode()) for k, text in came.items()])
+    for name in _OURS:
+        headers.pop(name, None)
+    if arrival.topic:
+        headers.setdefault("X-Service-Topic", arrival.topic)
+    headers.setdefault("Content-Type", "application/json")
+    return headers

@@ -1,0 +1,126 @@
+"""What is asked through the daemon's socket is answered, or refused in its words."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul import listening
+from backhaul.admin import site
+from backhaul.control import SOCKET_NAME, Control, NoDaemon, WentAway
+from backhaul.errors import BackhaulError, Busy, Unusable
+from backhaul.reconcile.desk import Desk
+from backhaul.reconcile.wanted import PATH, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+REASONS = {"busy": Busy("the disk is full"), "unusable": Unusable("nobody is called x")}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a path that is short enough for a socket."""
+    made = Path(tempfile.mkdtemp(prefix="bh-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+async def refuse(asked: Mapping[str, Any]) -> dict[str, Any]:
+    raise REASONS[asked["reason"]]
+
+
+async def give_back(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"asked": dict(asked)}
+
+
+async def status() -> dict[str, Any]:
+    return {"started_at": "noon"}
+
+
+@pytest.fixture
+async def control(folder: Path) -> AsyncIterator[Control]:
+    """Ask the application that a daemon has on its socket."""
+    changes = {"test/refuse": refuse, "test/give": give_back}
+    app = site.build(lambda: False, status, changes)
+    app.router.add_routes(Desk({}).routes())
+    listener = listening.Listener(app)
+    await listener.start(listening.bind_unix(folder / SOCKET_NAME))
+    yield Control(folder)
+    await listener.stop()
+
+
+async def told(ask: Callable[[], Any]) -> Any:
+    """Ask from a thread: the daemon answers in this one."""
+    return await asyncio.to_thread(ask)
+
+
+async def test_what_is_asked_is_answered(control: Control) -> None:
+    assert await told(partial(control.get, "/api/status")) == {"started_at": "noon"}
+    post = partial(control.post, "/api/changes/test/give", {"sku": "A"})
+    assert await told(post) == {"asked": {"sku": "A"}}
+    walk = control.follow(PATH, Wanted("full"))
+    assert await told(lambda: list(walk)) == []
+
+
+async def test_a_refusal_is_told_in_the_daemons_words(control: Control) -> None:
+    path = "/api/changes/test/refuse"
+    with pytest.raises(Busy, match="the disk is full"):
+        await told(partial(control.post, path, {"reason": "busy"}))
+    with pytest.raises(BackhaulError, match="nobody is called x"):
+        await told(partial(control.post, path, {"reason": "unusable"}))
+    walk = control.follow(PATH, Wanted("full", (), ("parcels",)))
+    with pytest.raises(BackhaulError, match="'parcels' is none of"):
+        await told(lambda: list(walk))
+
+
+async def test_an_answer_of_another_version_is_told(control: Control) -> None:
+    with pytest.raises(BackhaulError, match=r"answered 404; is it of this"):
+        await told(partial(control.get, "/api/of/tomorrow"))
+    with pytest.raises(Busy, match="answered 503"):
+        await told(partial(control.get, "/readyz"))
+
+
+def test_where_nobody_listens_it_is_said(folder: Path) -> None:
+    with pytest.raises(NoDaemon, match=f"{folder}/{SOCKET_NAME}; start it with"):
+        Control(folder).get("/api/status")
+
+
+@asynccontextmanager
+async def breaking_off(folder: Path, said: bytes) -> AsyncIterator[Control]:
+    async def answer(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, folder / SOCKET_NAME)
+    async with server:
+        yield Control(folder)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{",
+    ],
+    ids=["nothing", "cut", "no JSON"],
+)
+async def test_a_daemon_that_goes_away_meanwhile_is_told(
+    said: bytes, folder: Path
+) -> None:
+    async with breaking_off(folder, said) as control:
+        with pytest.raises(WentAway, match="the daemon went away"):
+            await told(partial(control.get, "/api/status"))
+        with pytest.raises(WentAway, match="the daemon went away"):
+            await told(lambda: list(control.follow(PATH, Wanted("full"))))

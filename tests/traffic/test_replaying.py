@@ -1,0 +1,89 @@
+"""Deliveries are sent to one store's receiver, with the headers that they came with."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
+
+from backhaul.core import signature
+from backhaul.core.clock import SystemClock
+from backhaul.errors import Unusable
+from backhaul.store.contract import Arrival
+from backhaul.traffic.replaying import Receiving, deliveries_to, replay_to
+from support.push_server import unused_url
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+AT = "2026-03-01T12:00:00.000Z"
+RECEIVER = "https://office.example/webhooks/"
+Headers = list[tuple[str, str]]
+
+
+def delivery(store: str = "main", headers: bytes = b"{}") -> Arrival:
+    return Arrival(store, "delivery", "orders/create", AT, headers, b"{}")
+
+
+@asynccontextmanager
+async def receiver() -> AsyncIterator[tuple[str, list[Headers]]]:
+    """Take everything; keep the headers of each request as they stood on the wire."""
+    came: list[Headers] = []
+
+    async def take(request: web.BaseRequest) -> web.Response:
+        came.append([(k.decode(), text.decode()) for k, text in request.raw_headers])
+        return web.Response()
+
+    async with RawTestServer(take) as server:
+        yield str(server.make_url("/")), came
+
+
+@pytest.mark.parametrize("name", ["x-service-topic", "X-Service-Topic"])
+async def test_a_header_is_sent_once_however_it_is_written(name: str) -> None:
+    headers = f'{{"{name}":"orders/updated","{signature.HEADER.lower()}":"old"}}'
+    async with receiver() as (url, came):
+        run = [delivery(headers=headers.encode())]
+        answers = await replay_to(Receiving(url, b"key"), run, SystemClock())
+    assert answers == {200: 1}
+    sent = [(k.lower(), text) for k, text in came[0]]
+    topics = [text for k, text in sent if k == "x-service-topic"]
+    signatures = [text for k, text in sent if k == signature.HEADER.lower()]
+    assert topics == ["orders/updated"]
+    assert signatures == [signature.sign(b"{}", b"key").decode()]
+
+
+async def test_what_the_headers_did_not_tell_is_told() -> None:
+    async with receiver() as (url, came):
+        await replay_to(Receiving(url, b"key"), [delivery()], SystemClock())
+    sent = {k.lower(): text for k, text in came[0]}
+    assert sent["x-service-topic"] == "orders/create"
+    assert sent["content-type"] == "application/json"
+
+
+async def test_no_proxy_of_the_environment_gets_the_deliveries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", unused_url())
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with receiver() as (url, _):
+        answers = await replay_to(Receiving(url, b"key"), [delivery()], SystemClock())
+    assert answers == {200: 1}
+
+
+def test_of_several_stores_the_one_of_the_address_is_sent() -> None:
+    read = Arrival("third", "read", "orders/read", AT, b"{}", b"{}")
+    run = [delivery("main"), delivery("other"), read]
+    assert deliveries_to(f"{RECEIVER}other/orders/create", run) == [run[1]]
+    for address in (f"{RECEIVER}third", "https://office.example/hook"):
+        with pytest.raises(Unusable, match=r"of one store, .* of main, other: end it"):
+            deliveries_to(address, run)
+
+
+def test_one_stores_deliveries_go_to_any_address() -> None:
+    run = [delivery("main")]
+    for address in (f"{RECEIVER}other", "https://office.example/hook"):
+        assert deliveries_to(address, run) == run
