@@ -32,7 +32,7 @@ class _Ring:
     values: tuple[bytes, ...]
 
 
-def fingerprint(secret: bytes) -> str:
+def secret_fingerprint(secret: bytes) -> str:
     """Return what names a secret without telling it: 12 digits of its SHA-256."""
     return sha256(secret).hexdigest()[:12]
 
@@ -56,7 +56,7 @@ class Signers:
 
     async def admit(self, store: str, values: Iterable[bytes], source: str) -> None:
         """Accept these besides what other sources gave; they are all of `source`."""
-        named = {fingerprint(value): value for value in values}
+        named = {secret_fingerprint(value): value for value in values}
         dropped = await self._kept.know(store, list(named), source)
         self._known.setdefault(store, {})[source] = named
         self._refresh(store, dropped)
