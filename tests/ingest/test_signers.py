@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core import signature
+from backhaul.errors import Busy
 from backhaul.ingest.signers import SAVE_SECONDS, Signers, secret_fingerprint
 from support.clock import VirtualClock
-from support.databases import rows
+from support.databases import locked, rows
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -60,6 +61,25 @@ async def test_uses_are_saved_from_time_to_time(
         await clock.asleep(SAVE_SECONDS)
         assert uses(store)[secret_fingerprint(NEW)] == "2026-03-01T12:00:00.000Z"
         saving.cancel()
+
+
+async def test_a_use_that_could_not_be_saved_is_saved_later(
+    signers: Signers, store: SqliteStore, clock: VirtualClock
+) -> None:
+    early, late = "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:09.000Z"
+    assert accepts(signers, OLD)
+    assert accepts(signers, NEW)
+    with locked(store.path):
+        saving = asyncio.create_task(signers.save())
+        await clock.advance(9)
+        assert accepts(signers, NEW)  # while it is being saved
+        with pytest.raises(Busy):
+            await saving
+    await signers.save()
+    assert uses(store) == {
+        secret_fingerprint(OLD): early,
+        secret_fingerprint(NEW): late,
+    }
 
 
 async def test_a_wrong_signature_is_no_use(

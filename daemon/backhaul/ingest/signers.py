@@ -90,12 +90,18 @@ class Signers:
         return True
 
     async def save(self) -> None:
-        """Write down when each secret was last used."""
+        """Write down when each secret was last used. May raise Busy."""
         used, self._used = self._used, {}
-        if used:
+        if not used:
+            return
+        try:
             await self._kept.used(
                 {secret: to_text(moment) for secret, moment in used.items()}
             )
+        except BaseException:
+            # The next save writes them down; what was used meanwhile is later.
+            self._used = used | self._used
+            raise
 
     async def run(self) -> None:
         """Save from time to time. Cancel to stop, then `save` once more."""
