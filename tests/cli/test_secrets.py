@@ -85,6 +85,20 @@ def test_without_a_daemon_the_command_does_it_itself(office: Office, old: str) -
         assert deliver(office, old) == 200
 
 
+@pytest.mark.parametrize("undo", [(), ("--undo",)], ids=["drop", "undo"])
+def test_a_store_that_left_the_settings_is_told(
+    undo: tuple[str, ...], office: Office, old: str
+) -> None:
+    with daemon_process(office) as started:
+        started.terminate()
+    office.write(**{"[stores.main]": "[stores.other]"})
+    name = secret_fingerprint(old.encode())
+    said = in_process("secrets", "drop", name, *undo, config=office.config)
+    assert said.code == 1
+    assert "store main is not in the settings" in said.err
+    assert states(office)[name] == "accepted"
+
+
 def test_an_unknown_fingerprint_is_told(office: Office) -> None:
     with daemon_process(office) as started:
         started.terminate()
