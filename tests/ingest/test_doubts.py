@@ -235,6 +235,43 @@ async def test_it_rests_even_where_the_row_still_stands(store: SqliteStore) -> N
     assert await store.rereads.next_due("main") is not None
 
 
+OVERTAKEN: dict[str, tuple[dict[str, Arrival], str, object]] = {
+    "order": (
+        {
+            "x": order("forged", at=3_000),
+            "r": read("orders/reread", payloads.order(note="true"), at=32),
+            "q": arrival(
+                envelope("orders/updated", payloads.order(note="true")), at=33
+            ),
+        },
+        "SELECT json_extract(document, '$.note') FROM orders",
+        "true",
+    ),
+    "level": (
+        {
+            "x": stock(7, at=3_000),
+            "r": read("inventory/reread", level(5), at=32),
+            "q": arrival(
+                envelope("inventory/level_update", payloads.stock_change(1, 5)), at=33
+            ),
+        },
+        "SELECT stock FROM inventory_levels",
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("sequence", ["xrq", "xqr", "rxq", "rqx", "qxr", "qrx"])
+@pytest.mark.parametrize("case", OVERTAKEN)
+async def test_a_confirming_read_counts_whenever_it_comes(
+    sequence: str, case: str, store: SqliteStore
+) -> None:
+    """What was seen before it never wins, even where the read changes nothing."""
+    arrivals, held, expected = OVERTAKEN[case]
+    await arrive(store, *(arrivals[name] for name in sequence))
+    assert rows(store.path, held) == [(expected,)]
+
+
 async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) -> None:
     await arrive(store, order("a"))
     for topic in ("orders/gone", "orders/reread"):

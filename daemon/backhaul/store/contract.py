@@ -120,6 +120,13 @@ class MirrorWriter(Protocol):
         """Take an `order` or `customer` out of the mirror; a tombstone stays."""
         ...
 
+    def confirm(self, kind: str, store: str, object_id: str, confirmed_at: str) -> None:
+        """Keep that a confirming read began then, which did not replace what is held.
+
+        A `level` goes by its variant's id.
+        """
+        ...
+
     def revive(self, kind: str, store: str, object_id: str) -> None:
         """Forget the tombstone of an object that was written again."""
         ...
