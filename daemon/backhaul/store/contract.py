@@ -66,13 +66,15 @@ class Folded:
 class FoldReport:
     """One slice of folding: how many events, and whether more wait.
 
-    `doubts` tells how often a re-read was asked for.
+    `doubts` tells how often a re-read was asked for; up to the id `folded_to`
+    everything is folded.
     """
 
     folded: int
     more: bool
     problems: tuple[tuple[int, Folded], ...] = ()
     doubts: int = 0
+    folded_to: int = 0
 
 
 class MirrorWriter(Protocol):
@@ -176,6 +178,10 @@ class Inbox(Protocol):
 
     def append(self, arrival: Arrival) -> Awaitable[int]:
         """Resolve with the event's id once it is durable. May raise Busy."""
+        ...
+
+    async def newest(self) -> int:
+        """Return the highest id, 0 of an empty inbox. May raise Busy."""
         ...
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:

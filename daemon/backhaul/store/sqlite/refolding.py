@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.contract import StoredEvent
 from backhaul.store.refolds import RefoldReport
-from backhaul.store.sqlite.inbox import CURSOR, isolated
+from backhaul.store.sqlite.inbox import folded_to, isolated
 from backhaul.store.sqlite.mirror import MirrorTransaction
 from backhaul.store.sqlite.quarantine import set_aside
 
@@ -66,10 +66,8 @@ def _refold_slice(
     slice_seconds: float,
 ) -> RefoldReport:
     """Fold the next wanted events again, each for itself, for about so long."""
-    (folded_to,) = connection.execute(
-        "SELECT coalesce(max(value + 0), 0) FROM marks WHERE name = ?", (CURSOR,)
-    ).fetchone()
-    end = min(after + WINDOW, folded_to)
+    newest = folded_to(connection)
+    end = min(after + WINDOW, newest)
     mirror = MirrorTransaction(connection, clock)
     until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
@@ -82,7 +80,7 @@ def _refold_slice(
             last = event.id
             break
     return RefoldReport(
-        last=last if last < folded_to else None,
+        last=last if last < newest else None,
         states=tuple(outcome.state for _, outcome in outcomes),
         problems=tuple(o for o in outcomes if o[1].state == "quarantined"),
         doubts=mirror.doubts,
