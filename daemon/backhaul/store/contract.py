@@ -214,7 +214,7 @@ class Rereads(Protocol):
         ...
 
     async def ask_for_parents(self, store: str) -> bool:
-        """Ask for what newly mirrored objects name and nobody has shown yet.
+        """Ask for what objects name that changed since, and nobody has shown yet.
 
         That is the customer of an order and the product of a level, unless it is known
         to be gone. Tell whether there was any.
