@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.store.contract import StoredEvent
@@ -13,6 +14,7 @@ from backhaul.store.sqlite.quarantine import set_aside
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Generator
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import Folded, FoldOne
@@ -72,13 +74,14 @@ def _refold_slice(
     until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
     last = end
-    for event in _wanted(connection, selection, after, end):
-        outcome = isolated(connection, fold_one, event, mirror)
-        _update(connection, event, outcome, mirror.now)
-        outcomes.append((event.id, outcome))
-        if clock.monotonic() >= until:
-            last = event.id
-            break
+    with closing(_wanted(connection, selection, after, end)) as events:
+        for event in events:
+            outcome = isolated(connection, fold_one, event, mirror)
+            _update(connection, event, outcome, mirror.now)
+            outcomes.append((event.id, outcome))
+            if clock.monotonic() >= until:
+                last = event.id
+                break
     return RefoldReport(
         last=last if last < newest else None,
         states=tuple(outcome.state for _, outcome in outcomes),
@@ -89,18 +92,22 @@ def _refold_slice(
 
 def _wanted(
     connection: sqlite3.Connection, selection: Selection, after: int, end: int
-) -> list[StoredEvent]:
-    rows = connection.execute(
-        _WANTED,
-        {
-            "after": after,
-            "end": end,
-            "ids": json.dumps(selection.ids),
-            "state": selection.state,
-            "since": selection.since,
-        },
-    )
-    return [StoredEvent(*row) for row in rows]
+) -> Generator[StoredEvent]:
+    """Yield what is to be folded again, row by row: bodies may be large."""
+    with closing(
+        connection.execute(
+            _WANTED,
+            {
+                "after": after,
+                "end": end,
+                "ids": json.dumps(selection.ids),
+                "state": selection.state,
+                "since": selection.since,
+            },
+        )
+    ) as rows:
+        for row in rows:
+            yield StoredEvent(*row)
 
 
 def _update(
