@@ -74,7 +74,12 @@ async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
 async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Drop the secret of `store` with `fingerprint`; `force` even if it is in use."""
     store, name = asked["store"], asked["fingerprint"]
-    live = parts.signers.live().get(store, ())
+    live = parts.signers.live().get(store)
+    if live is None:
+        raise BackhaulError(
+            f"store {store} is not in the settings, so it accepts no secret; add"
+            f" [stores.{store}] first"
+        )
     if asked["undo"]:
         await parts.signers.drop(store, name, dropped=False)
     else:

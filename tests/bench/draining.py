@@ -53,6 +53,9 @@ class _Watched:
     def append(self, arrival: Arrival) -> Awaitable[int]:
         return self._inbox.append(arrival)
 
+    async def newest(self) -> int:
+        return await self._inbox.newest()
+
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         report = await self._inbox.fold(fold_one, slice_seconds)
         if not report.more:

@@ -83,6 +83,8 @@ def test_beside_a_daemon_the_daemon_does_it(
     with daemon_process(office):
         full = "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at > ''"
         await_true(lambda: rows(office.database, full) == [(4,)], "a walk")
+        looked = "SELECT 1 FROM marks WHERE name = 'polled:main:products'"
+        await_true(lambda: rows(office.database, looked), "the first look, to be over")
         made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
         assert made.status == 201
         walks = backhaul("reconcile", "--json", config=office.config).json()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from backhaul.ingest.signers import fingerprint
+from backhaul.ingest.signers import secret_fingerprint
 from support.daemon import backhaul, daemon_process, in_process, office_of
 from support.payloads import envelope, order, signed
 
@@ -47,7 +47,7 @@ def states(office: Office) -> dict[str, Any]:
 
 
 def test_a_secret_is_dropped_when_nothing_uses_it(office: Office, old: str) -> None:
-    name = fingerprint(old.encode())
+    name = secret_fingerprint(old.encode())
     drop = ("secrets", "drop", name[:6])
     with daemon_process(office) as started:
         assert deliver(office, old) == 200
@@ -60,7 +60,7 @@ def test_a_secret_is_dropped_when_nothing_uses_it(office: Office, old: str) -> N
         assert dropped.code == 0, dropped.err
         assert deliver(office, old) == 401
         assert deliver(office, office.webhook_secret) == 200
-        last = fingerprint(office.webhook_secret.encode())
+        last = secret_fingerprint(office.webhook_secret.encode())
         kept = backhaul("secrets", "drop", last, "--force", config=office.config)
         assert "the only secret of store main" in kept.err
         assert deliver(office, office.webhook_secret) == 200
@@ -72,7 +72,7 @@ def test_a_secret_is_dropped_when_nothing_uses_it(office: Office, old: str) -> N
 
 
 def test_without_a_daemon_the_command_does_it_itself(office: Office, old: str) -> None:
-    name = fingerprint(old.encode())
+    name = secret_fingerprint(old.encode())
     with daemon_process(office) as started:
         started.terminate()
     assert in_process("secrets", "drop", name, config=office.config).code == 0
@@ -83,6 +83,20 @@ def test_without_a_daemon_the_command_does_it_itself(office: Office, old: str) -
     assert undone.code == 0
     with daemon_process(office):
         assert deliver(office, old) == 200
+
+
+@pytest.mark.parametrize("undo", [(), ("--undo",)], ids=["drop", "undo"])
+def test_a_store_that_left_the_settings_is_told(
+    undo: tuple[str, ...], office: Office, old: str
+) -> None:
+    with daemon_process(office) as started:
+        started.terminate()
+    office.write(**{"[stores.main]": "[stores.other]"})
+    name = secret_fingerprint(old.encode())
+    said = in_process("secrets", "drop", name, *undo, config=office.config)
+    assert said.code == 1
+    assert "store main is not in the settings" in said.err
+    assert states(office)[name] == "accepted"
 
 
 def test_an_unknown_fingerprint_is_told(office: Office) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from support.daemon import (
     in_process,
     office_of,
 )
-from support.databases import count, rows
+from support.databases import count, rows, started_store
+from support.mirrored import fill, lone_office, orders
 from support.shopping import buy
 from support.waiting import await_true
 
@@ -91,6 +93,19 @@ def test_filters_choose(office: Office, number: int) -> None:
     assert found("--until", "2020-01-01") == []
     assert found("--since", "2020-01-01") == found()
     assert found("--store", "other") == []
+
+
+async def test_a_capture_says_what_it_had_to_leave_out() -> None:
+    with lone_office() as office:
+        await fill(office, *orders(2))
+        async with started_store(office.database) as store:
+            while (await store.retention.prune("2030", 1.0)).more:
+                pass
+        await fill(office, *orders(1, 2001))
+        said = await asyncio.to_thread(in_process, "capture", "-", config=office.config)
+    assert said.code == 0
+    assert "2 events left out: their bytes went after" in said.err
+    assert len([json.loads(line) for line in said.out.splitlines()]) == 2
 
 
 def test_a_time_that_is_none_is_told(office: Office) -> None:

@@ -33,12 +33,8 @@ VERSIONS = SHOWN.map(lambda v: v if v.delivered else replace(v, sequence=0))
 MANY = st.lists(VERSIONS, min_size=1, max_size=7)
 
 
-def fold(held: Version | None, incoming: Version) -> Version | None:
-    return join(held, incoming) if supersedes(held, incoming) else held
-
-
 def folded(versions: Sequence[Version]) -> Version:
-    held = reduce(fold, versions, None)
+    held = reduce(join, versions, None)
     assert held is not None
     return held
 
@@ -100,6 +96,30 @@ def test_confirming_reads_end_the_same_when_folded_again(
         [v for _ in range(4) for v in shuffled(versions + confirming, chance)]
     )
     assert replace(held, confirmed_at="") == replace(expected, confirmed_at="")
+
+
+@given(one=VERSIONS | CONFIRMING, two=VERSIONS | CONFIRMING)
+def test_two_versions_join_alike_from_either_side(one: Version, two: Version) -> None:
+    assert folded([one, two]) == folded([two, one])
+
+
+@settings(max_examples=400)
+@given(
+    before=MANY,
+    confirming=CONFIRMING,
+    after=st.lists(VERSIONS, max_size=3),
+    chance=st.randoms(),
+)
+def test_a_confirming_read_counts_whenever_it_comes(
+    before: list[Version], confirming: Version, after: list[Version], chance: Random
+) -> None:
+    """One pass: what was seen before the read never wins, even where the read loses."""
+    read_at = confirming.confirmed_at
+    seen = [replace(v, seen_at=min(v.seen_at, read_at)) for v in before]
+    same = [replace(v, digest=confirming.digest, seen_at=at(9)) for v in after]
+    versions = [*seen, confirming, *same]
+    held = folded(chance.sample(versions, len(versions)))
+    assert held.digest == confirming.digest
 
 
 @given(incoming=VERSIONS)
@@ -216,6 +236,17 @@ def test_what_was_seen_before_the_confirming_read_does_not_come_back() -> None:
     assert judge(CONFIRMED, after) is NEWER
     held = join(CONFIRMED, after)
     assert not supersedes(held, replace(BASE, updated_at=at(30)))
+
+
+@pytest.mark.parametrize("order", ["xrq", "xqr", "rxq", "rqx", "qxr", "qrx"])
+def test_the_order_of_arrival_does_not_choose_the_content(order: str) -> None:
+    """A forged time, the read that settles it, and news of what was read."""
+    versions = {
+        "x": Version(at(50), 0, delivered=True, seen_at=at(19), digest=b"x"),
+        "r": CONFIRMED,
+        "q": Version(at(3), 0, delivered=True, seen_at=at(21), digest=b"c"),
+    }
+    assert folded([versions[name] for name in order]).digest == b"c"
 
 
 def test_the_later_of_two_confirming_reads_stays() -> None:

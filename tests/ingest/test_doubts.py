@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.store.sqlite.rereads import PARENTS_BATCH
 from support import payloads
 from support.databases import count, fold_all, rows, started_store, take
 from support.payloads import arrival, envelope, read
@@ -241,6 +242,43 @@ async def test_it_rests_even_where_the_row_still_stands(store: SqliteStore) -> N
     assert await store.rereads.next_due("main") is not None
 
 
+OVERTAKEN: dict[str, tuple[dict[str, Arrival], str, object]] = {
+    "order": (
+        {
+            "x": order("forged", at=3_000),
+            "r": read("orders/reread", payloads.order(note="true"), at=32),
+            "q": arrival(
+                envelope("orders/updated", payloads.order(note="true")), at=33
+            ),
+        },
+        "SELECT json_extract(document, '$.note') FROM orders",
+        "true",
+    ),
+    "level": (
+        {
+            "x": stock(7, at=3_000),
+            "r": read("inventory/reread", level(5), at=32),
+            "q": arrival(
+                envelope("inventory/level_update", payloads.stock_change(1, 5)), at=33
+            ),
+        },
+        "SELECT stock FROM inventory_levels",
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("sequence", ["xrq", "xqr", "rxq", "rqx", "qxr", "qrx"])
+@pytest.mark.parametrize("case", OVERTAKEN)
+async def test_a_confirming_read_counts_whenever_it_comes(
+    sequence: str, case: str, store: SqliteStore
+) -> None:
+    """What was seen before it never wins, even where the read changes nothing."""
+    arrivals, held, expected = OVERTAKEN[case]
+    await arrive(store, *(arrivals[name] for name in sequence))
+    assert rows(store.path, held) == [(expected,)]
+
+
 async def test_topics_of_reads_are_not_taken_from_outside(store: SqliteStore) -> None:
     await arrive(store, order("a"))
     for topic in ("orders/gone", "orders/reread"):
@@ -260,6 +298,47 @@ async def test_parents_are_asked_for_once(store: SqliteStore) -> None:
     await arrive(store, read("orders/read", payloads.order("ord_2", number=2)))
     assert await store.rereads.ask_for_parents("main")
     assert await asked(store) == [("customer", "cus_1")]
+
+
+async def test_a_parent_that_an_update_names_is_asked_for(store: SqliteStore) -> None:
+    nobody = payloads.order(customer=None)
+    await arrive(store, read("orders/read", nobody))
+    assert not await store.rereads.ask_for_parents("main")
+    named = payloads.order(at=5, customer={"id": "cus_7"})
+    await arrive(store, arrival(envelope("orders/updated", named), at=31))
+    assert await store.rereads.ask_for_parents("main")
+    assert await asked(store) == [("customer", "cus_7")]
+
+
+async def test_a_removal_hides_no_parent(store: SqliteStore) -> None:
+    """The next order takes the place of the one that went."""
+    await arrive(store, read("orders/read", payloads.order(customer=None)))
+    assert not await store.rereads.ask_for_parents("main")
+    await arrive(
+        store,
+        read("orders/gone", {"id": "ord_1"}, at=31),
+        read("orders/read", payloads.order("ord_2", customer={"id": "cus_7"})),
+    )
+    assert await store.rereads.ask_for_parents("main")
+    assert await asked(store) == [("customer", "cus_7")]
+
+
+async def test_parents_of_many_and_of_one_store_are_asked_for(
+    store: SqliteStore,
+) -> None:
+    many = PARENTS_BATCH + 7
+    named = [
+        envelope("orders/create", payloads.order(f"o{n}", customer={"id": f"c{n}"}))
+        for n in range(many)
+    ]
+    await take(store, *named)
+    other = envelope("orders/create", payloads.order(customer={"id": "theirs"}))
+    await arrive(store, arrival(other, store="other"))
+    assert await store.rereads.ask_for_parents("main")
+    found = await store.rereads.next("main", 2 * many)
+    assert {row.object_id for row in found} == {f"c{n}" for n in range(many)}
+    assert await store.rereads.ask_for_parents("other")
+    assert not await store.rereads.ask_for_parents("other")
 
 
 async def test_parents_that_are_known_or_gone_are_not_asked_for(

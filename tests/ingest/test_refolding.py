@@ -17,6 +17,7 @@ from backhaul.store.sqlite.dumping import dump
 from support import payloads
 from support.captured import captured
 from support.databases import append, count, fold_all, rows, states, take
+from support.memory import peak_bytes
 from support.payloads import STORE_ID, envelope, read
 
 if TYPE_CHECKING:
@@ -163,6 +164,20 @@ async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
 
 def _fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
     return fold_one(event, mirror, store_id=STORE_ID, currency="INR")
+
+
+async def test_a_slice_holds_one_body_at_a_time(store: SqliteStore) -> None:
+    """However many a slice may look at, it reads those that it comes to."""
+    note = "n" * 100_000
+    bodies = [
+        envelope("orders/create", payloads.order(f"o{n}", note=note))
+        for n in range(100)
+    ]
+    await take(store, *bodies)
+    del bodies
+    with peak_bytes() as peak:
+        await store.refolds.refold(_fold, ALL, 0, 0.0)
+        assert 0 < peak() < 3_000_000
 
 
 async def test_what_was_erased_is_passed_over(store: SqliteStore) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core import signature
-from backhaul.ingest.signers import SAVE_SECONDS, Signers, fingerprint
+from backhaul.errors import Busy
+from backhaul.ingest.signers import SAVE_SECONDS, Signers, secret_fingerprint
 from support.clock import VirtualClock
-from support.databases import rows
+from support.databases import locked, rows
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -45,8 +46,8 @@ async def test_each_says_when_it_last_signed(
 ) -> None:
     assert accepts(signers, OLD)
     await signers.save()
-    assert uses(store)[fingerprint(OLD)]
-    assert uses(store)[fingerprint(NEW)] is None
+    assert uses(store)[secret_fingerprint(OLD)]
+    assert uses(store)[secret_fingerprint(NEW)] is None
 
 
 async def test_uses_are_saved_from_time_to_time(
@@ -58,8 +59,27 @@ async def test_uses_are_saved_from_time_to_time(
         accepts(signers, NEW)
         await clock.advance(SAVE_SECONDS)
         await clock.asleep(SAVE_SECONDS)
-        assert uses(store)[fingerprint(NEW)] == "2026-03-01T12:00:00.000Z"
+        assert uses(store)[secret_fingerprint(NEW)] == "2026-03-01T12:00:00.000Z"
         saving.cancel()
+
+
+async def test_a_use_that_could_not_be_saved_is_saved_later(
+    signers: Signers, store: SqliteStore, clock: VirtualClock
+) -> None:
+    early, late = "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:09.000Z"
+    assert accepts(signers, OLD)
+    assert accepts(signers, NEW)
+    with locked(store.path):
+        saving = asyncio.create_task(signers.save())
+        await clock.advance(9)
+        assert accepts(signers, NEW)  # while it is being saved
+        with pytest.raises(Busy):
+            await saving
+    await signers.save()
+    assert uses(store) == {
+        secret_fingerprint(OLD): early,
+        secret_fingerprint(NEW): late,
+    }
 
 
 async def test_a_wrong_signature_is_no_use(
@@ -79,13 +99,13 @@ async def test_a_secret_from_elsewhere_is_accepted_at_once(signers: Signers) -> 
 async def test_what_was_dropped_stays_so_after_a_restart(
     signers: Signers, store: SqliteStore, clock: VirtualClock
 ) -> None:
-    await signers.drop("main", fingerprint(OLD))
+    await signers.drop("main", secret_fingerprint(OLD))
     assert not accepts(signers, OLD)
     again = Signers(store.webhook_secrets, clock)
     await again.load({"main": [OLD, NEW]})
     assert not accepts(again, OLD)
     assert accepts(again, NEW)
-    await again.drop("main", fingerprint(OLD), dropped=False)
+    await again.drop("main", secret_fingerprint(OLD), dropped=False)
     assert accepts(again, OLD)
 
 
@@ -94,7 +114,7 @@ async def test_a_secret_that_left_the_settings_is_forgotten(
 ) -> None:
     again = Signers(store.webhook_secrets, clock)
     await again.load({"main": [NEW]})
-    assert set(uses(store)) == {fingerprint(NEW)}
+    assert set(uses(store)) == {secret_fingerprint(NEW)}
 
 
 async def test_no_secret_is_in_the_file(signers: Signers, store: SqliteStore) -> None:
@@ -102,10 +122,10 @@ async def test_no_secret_is_in_the_file(signers: Signers, store: SqliteStore) ->
     await signers.save()
     files = store.path.parent.glob("backhaul.db*")
     kept = b"".join(file.read_bytes() for file in files)
-    assert fingerprint(OLD).encode() in kept
+    assert secret_fingerprint(OLD).encode() in kept
     assert OLD not in kept
 
 
 def test_a_fingerprint_is_how_the_sha256_begins() -> None:
     # printf %s whsec_old | sha256sum
-    assert fingerprint(OLD) == "3d269a69854f"
+    assert secret_fingerprint(OLD) == "3d269a69854f"

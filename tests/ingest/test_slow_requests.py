@@ -56,6 +56,9 @@ class LateInbox:
         self.came.set()
         return self.kept
 
+    async def newest(self) -> int:
+        return 0
+
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         return FoldReport(0, more=False)
 

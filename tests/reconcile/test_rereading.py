@@ -238,6 +238,9 @@ class FullInbox:
     def append(self, _: Arrival) -> Awaitable[int]:
         raise Busy("the disk is full")
 
+    async def newest(self) -> int:
+        return 0
+
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         raise NotImplementedError
 

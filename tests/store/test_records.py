@@ -263,6 +263,24 @@ async def test_record_that_waited_too_long_is_set_aside(
     assert count(store.path, "commands") == 0
 
 
+async def test_a_mended_record_is_kept_as_it_was_mended(
+    store: SqliteStore, matcher: Matcher, clock: VirtualClock
+) -> None:
+    """It may wait once more, and is then matched by what is kept."""
+    await accept(store, matcher, shipped(order="9999"))
+    await clock.advance(WAIT_SECONDS + 1)
+    ((state, _),) = said(await store.records.match(matcher, 10))
+    assert state == "quarantined"
+    ((state, _),) = await accept(store, matcher, shipped(order="1001"))
+    assert state == "waiting"
+    await know(store, payloads.order())
+    await clock.advance(1)
+    done = said(await store.records.match(matcher, 10))
+    assert done == [("accepted", "fulfill ord_1")]
+    ((kept,),) = rows(store.path, "SELECT payload FROM records")
+    assert "1001" in kept
+
+
 TWO = (
     payloads.order("ord_1", number=1001, externalId="POS-1"),
     payloads.order("ord_2", number=1002, externalId="1001"),

@@ -44,6 +44,10 @@ def capture(out: Path, settings: Settings, wanted: Wanted) -> None:
         head = captures.Head(captures.FORMAT, now, facts)
         with writing_out.output(None if str(out) == "-" else out) as stream:
             count = captures.write(head, history.arrivals(wanted), stream)
+        pruned = history.pruned
+    if pruned:
+        words = "left out: their bytes went after database.retention_days"
+        typer.echo(f"{pruned} events {words}", err=True)
     if str(out) != "-":
         typer.echo(f"{count} events in {out}")
 

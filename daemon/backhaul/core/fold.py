@@ -75,10 +75,16 @@ def supersedes(held: Version | None, incoming: Version) -> bool:
 
 
 def join(held: Version | None, incoming: Version) -> Version:
-    """Return the version to hold once the incoming one has superseded what was held."""
-    if held is None or held.confirmed_at <= incoming.confirmed_at:
+    """Return the version to hold of the two, held against the last read of either.
+
+    A confirming read that does not win counts all the same: what was seen before it
+    would win over what stays, were it forgotten.
+    """
+    if held is None:
         return incoming
-    return replace(incoming, confirmed_at=held.confirmed_at)
+    stays = incoming if supersedes(held, incoming) else held
+    confirmed_at = max(held.confirmed_at, incoming.confirmed_at)
+    return replace(stays, confirmed_at=confirmed_at)
 
 
 def _rank(version: Version) -> tuple[int, str, int, str, bool, bytes]:

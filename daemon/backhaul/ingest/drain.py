@@ -40,17 +40,23 @@ class Drain:
         self._folded = folded
         self._doubted = doubted
         self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._folded_to = 0
 
     def wake(self) -> None:
         """Tell that the inbox has grown."""
         self._wake.set()
 
     async def caught_up(self) -> None:
-        """Wait until everything that had arrived by now is folded."""
-        self._idle.clear()
-        self.wake()
-        await self._idle.wait()
+        """Wait until everything that had arrived by now is folded. May raise Busy.
+
+        What arrives meanwhile is not waited for: traffic may last.
+        """
+        newest = await self._inbox.newest()
+        while self._folded_to < newest:
+            self._moved.clear()
+            self.wake()
+            await self._moved.wait()
 
     async def run(self) -> None:
         """Fold for ever. Cancel to stop: a slice is whole or not at all."""
@@ -60,8 +66,6 @@ class Drain:
             self._wake.clear()
             while await self._slice():
                 pass
-            if not self._wake.is_set():
-                self._idle.set()
 
     async def _slice(self) -> bool:
         """Fold once; return whether more is waiting."""
@@ -76,6 +80,8 @@ class Drain:
             self._folded()
         if report.doubts:
             self._doubted()
+        self._folded_to = report.folded_to
+        self._moved.set()
         return report.more
 
 

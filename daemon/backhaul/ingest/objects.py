@@ -96,16 +96,22 @@ def decide(
     held: Version | None,
     incoming: Version,
     put: Callable[[Version], None],
+    key: str = "",
 ) -> Judgement:
     """Write the incoming version if it is the one to hold, and ask where in doubt.
 
-    `about` is kind and id of what would be read again. Returns what became of it.
+    `about` is kind and id of what would be read again; `key` is the mirror's own id
+    where that is another. Returns what became of it.
     """
     judgement, wins = judge(held, incoming), supersedes(held, incoming)
+    stays = join(held, incoming)
     if wins:
-        put(join(held, incoming))
+        put(stays)
         if held is not None and held.standing & standing.GONE:
             fold.mirror.revive(about[0], fold.event.store, about[1])
+    elif stays != held:
+        place = (about[0], fold.event.store, key or about[1])
+        fold.mirror.confirm(*place, stays.confirmed_at)
     if judgement is Judgement.DOUBT:
         fold.ask(*about, "two versions speak against each other")
         return Judgement.NEWER if wins else Judgement.STALE

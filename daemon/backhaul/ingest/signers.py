@@ -32,7 +32,7 @@ class _Ring:
     values: tuple[bytes, ...]
 
 
-def fingerprint(secret: bytes) -> str:
+def secret_fingerprint(secret: bytes) -> str:
     """Return what names a secret without telling it: 12 digits of its SHA-256."""
     return sha256(secret).hexdigest()[:12]
 
@@ -56,7 +56,7 @@ class Signers:
 
     async def admit(self, store: str, values: Iterable[bytes], source: str) -> None:
         """Accept these besides what other sources gave; they are all of `source`."""
-        named = {fingerprint(value): value for value in values}
+        named = {secret_fingerprint(value): value for value in values}
         dropped = await self._kept.know(store, list(named), source)
         self._known.setdefault(store, {})[source] = named
         self._refresh(store, dropped)
@@ -90,12 +90,18 @@ class Signers:
         return True
 
     async def save(self) -> None:
-        """Write down when each secret was last used."""
+        """Write down when each secret was last used. May raise Busy."""
         used, self._used = self._used, {}
-        if used:
+        if not used:
+            return
+        try:
             await self._kept.used(
                 {secret: to_text(moment) for secret, moment in used.items()}
             )
+        except BaseException:
+            # The next save writes them down; what was used meanwhile is later.
+            self._used = used | self._used
+            raise
 
     async def run(self) -> None:
         """Save from time to time. Cancel to stop, then `save` once more."""

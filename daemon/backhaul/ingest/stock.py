@@ -94,7 +94,8 @@ def _level(fold: Fold, level: Level, updated_at: str) -> Judgement:
     held = mirror.held_level(store, level.variant_id)
     version = _version(fold, level, updated_at)
     put = partial(mirror.put_level, store, level)
-    return decide(fold, ("level", level.product_id), held, version, put)
+    about = ("level", level.product_id)
+    return decide(fold, about, held, version, put, level.variant_id)
 
 
 def _version(fold: Fold, level: Level, updated_at: str) -> Version:

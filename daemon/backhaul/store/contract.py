@@ -66,13 +66,15 @@ class Folded:
 class FoldReport:
     """One slice of folding: how many events, and whether more wait.
 
-    `doubts` tells how often a re-read was asked for.
+    `doubts` tells how often a re-read was asked for; up to the id `folded_to`
+    everything is folded.
     """
 
     folded: int
     more: bool
     problems: tuple[tuple[int, Folded], ...] = ()
     doubts: int = 0
+    folded_to: int = 0
 
 
 class MirrorWriter(Protocol):
@@ -118,6 +120,13 @@ class MirrorWriter(Protocol):
 
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
         """Take an `order` or `customer` out of the mirror; a tombstone stays."""
+        ...
+
+    def confirm(self, kind: str, store: str, object_id: str, confirmed_at: str) -> None:
+        """Keep that a confirming read began then, which did not replace what is held.
+
+        A `level` goes by its variant's id.
+        """
         ...
 
     def revive(self, kind: str, store: str, object_id: str) -> None:
@@ -171,6 +180,10 @@ class Inbox(Protocol):
         """Resolve with the event's id once it is durable. May raise Busy."""
         ...
 
+    async def newest(self) -> int:
+        """Return the highest id, 0 of an empty inbox. May raise Busy."""
+        ...
+
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         """Fold for about `slice_seconds` in one transaction with the cursor."""
         ...
@@ -201,7 +214,7 @@ class Rereads(Protocol):
         ...
 
     async def ask_for_parents(self, store: str) -> bool:
-        """Ask for what newly mirrored objects name and nobody has shown yet.
+        """Ask for what objects name that changed since, and nobody has shown yet.
 
         That is the customer of an order and the product of a level, unless it is known
         to be gone. Tell whether there was any.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from backhaul.errors import Unusable
@@ -13,26 +13,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PAGE_ROWS = 500
+WINDOW = 2_000
+"""Ids that one read looks through at most, however few of them are wanted."""
 _FACTS = "facts:"
-# A page is one short read: the daemon's checkpoints never wait for a long one.
-_PAGE = """
-    SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.headers, i.body
-    FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
-    WHERE i.id > :after
+_NEWEST = "SELECT coalesce(max(id), 0) FROM inbox"
+_WANTED = """
+    SELECT i.id FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
+    WHERE i.id > :after AND i.id <= :end
       AND (:store IS NULL OR i.store = :store)
       AND (:kind IS NULL OR i.kind = :kind)
       AND (:topic IS NULL OR coalesce(o.topic, i.topic) = :topic)
       AND (:since IS NULL OR i.received_at >= :since)
       AND (:until IS NULL OR i.received_at < :until)
-      AND (:object IS NULL OR o.object_id IN (
+      AND (:object IS NULL OR o.object_id IN (SELECT value FROM json_each(:objects)))
+    ORDER BY i.id
+"""
+_EVENT = "SELECT store, kind, topic, received_at, headers, body FROM inbox WHERE id = ?"
+_OBJECTS = """
+    SELECT json_group_array(id) FROM (
         SELECT id FROM orders WHERE :object IN (id, name, external_id)
           OR CAST(number AS TEXT) = :object
         UNION SELECT id FROM products WHERE :object IN (id, handle, external_id)
         UNION SELECT product_id FROM variants WHERE :object IN (id, sku, barcode)
         UNION SELECT id FROM customers WHERE :object IN (id, email)
-        UNION SELECT :object))
-    ORDER BY i.id LIMIT :rows
+        UNION SELECT :object)
 """
 
 
@@ -53,12 +57,16 @@ class Wanted:
 
 
 class History:
-    """Reads on a connection of its own, beside a running daemon."""
+    """Reads on a connection of its own, beside a running daemon.
+
+    `pruned` counts the events that `arrivals` left out because their bytes are gone.
+    """
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
             raise Unusable(f"{path}: no database yet; start the daemon once")
         self._connection = connections.open_reader(path)
+        self.pruned = 0
 
     def close(self) -> None:
         """Close the connection."""
@@ -80,24 +88,30 @@ class History:
         return {row[0]: row[1] for row in rows}
 
     def arrivals(self, wanted: Wanted) -> Iterator[Arrival]:
-        """Yield what came in, in order of arrival."""
-        after = 0
-        while True:
-            rows = self._connection.execute(
-                _PAGE,
-                {
-                    "after": after,
-                    "rows": PAGE_ROWS,
-                    "store": wanted.store,
-                    "kind": wanted.kind,
-                    "topic": wanted.topic,
-                    "since": wanted.since,
-                    "until": wanted.until,
-                    "object": wanted.object,
-                },
-            ).fetchall()
-            for row in rows:
-                yield Arrival(*tuple(row)[1:])
-            if len(rows) < PAGE_ROWS:
-                return
-            after = rows[-1][0]
+        """Yield what had come in by now, in order of arrival.
+
+        Ids are read in short reads, then each event by itself: the daemon's checkpoints
+        wait neither for a long read nor for whoever takes his time with an event.
+        """
+        filters = asdict(wanted) | {"objects": self._objects(wanted)}
+        (newest,) = self._connection.execute(_NEWEST).fetchone()
+        for after in range(0, newest, WINDOW):
+            window = {"after": after, "end": min(after + WINDOW, newest)}
+            ids = self._connection.execute(_WANTED, filters | window).fetchall()
+            for (event,) in ids:
+                yield from self._arrival(event)
+
+    def _arrival(self, event: int) -> Iterator[Arrival]:
+        arrival = Arrival(*self._connection.execute(_EVENT, (event,)).fetchone())
+        # Headers are a JSON object, so none at all means that retention took them.
+        if arrival.headers:
+            yield arrival
+        else:
+            self.pruned += 1
+
+    def _objects(self, wanted: Wanted) -> str:
+        """Return the ids that the wanted name may stand for, as JSON."""
+        if wanted.object is None:
+            return "[]"
+        (ids,) = self._connection.execute(_OBJECTS, asdict(wanted)).fetchone()
+        return str(ids)

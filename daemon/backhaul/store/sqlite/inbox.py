@@ -82,6 +82,10 @@ class SqliteInbox:
         """Resolve with the event's id once it is durable. May raise Busy."""
         return self._writer.append(arrival)
 
+    async def newest(self) -> int:
+        """Return the highest id, 0 of an empty inbox. May raise Busy."""
+        return await self._writer.urgent(_newest)
+
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         """Fold for about `slice_seconds` in one transaction with the cursor."""
 
@@ -89,6 +93,19 @@ class SqliteInbox:
             return _fold_slice(connection, self._clock, fold_one, slice_seconds)
 
         return await self._writer.background(unit)
+
+
+def _newest(connection: sqlite3.Connection) -> int:
+    (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM inbox").fetchone()
+    return int(newest)
+
+
+def folded_to(connection: sqlite3.Connection) -> int:
+    """Return the id up to which everything is folded."""
+    (value,) = connection.execute(
+        "SELECT coalesce(max(value + 0), 0) FROM marks WHERE name = ?", (CURSOR,)
+    ).fetchone()
+    return int(value)
 
 
 def _fold_slice(
@@ -123,7 +140,9 @@ def _fold_slice(
         _record(connection, outcomes, mirror.now)
     more = not in_time or len(outcomes) == FOLD_BATCH
     problems = tuple(o for o in outcomes if o[1].state in {"quarantined", "unhandled"})
-    return FoldReport(len(outcomes), more, problems, mirror.doubts)
+    return FoldReport(
+        len(outcomes), more, problems, mirror.doubts, folded_to(connection)
+    )
 
 
 def isolated(

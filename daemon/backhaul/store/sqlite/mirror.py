@@ -32,6 +32,13 @@ _HELD = {
 _HELD_LEVEL = (
     f"SELECT {_VERSION} FROM inventory_levels WHERE store = ? AND variant_id = ?"  # noqa: S608 - constants
 )
+_CONFIRM = {
+    kind: f"UPDATE {table} SET confirmed_at = ? WHERE store = ? AND id = ?"  # noqa: S608 - constants
+    for kind, table in _TABLES.items()
+}
+_CONFIRM["level"] = (
+    "UPDATE inventory_levels SET confirmed_at = ? WHERE store = ? AND variant_id = ?"
+)
 _TOMBSTONE = "kind = ? AND store = ? AND id = ?"
 _HELD_TOMBSTONE = f"SELECT {_VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
 
@@ -338,6 +345,14 @@ class MirrorTransaction:
         self._connection.execute(
             _PUT_TOMBSTONE, (kind, store, object_id, *_columns(version))
         )
+
+    def confirm(self, kind: str, store: str, object_id: str, confirmed_at: str) -> None:
+        """Keep that a confirming read began then, which did not replace what is held.
+
+        A tombstone is never meant: only confirming reads leave one, so a later one
+        replaces it.
+        """
+        self._connection.execute(_CONFIRM[kind], (confirmed_at, store, object_id))
 
     def revive(self, kind: str, store: str, object_id: str) -> None:
         """Forget the tombstone of an object that was written again."""

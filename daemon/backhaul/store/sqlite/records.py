@@ -193,12 +193,13 @@ def _accept_again(
     """
     row = connection.execute(
         """
-        UPDATE records SET state = 'waiting', reason = '', raw = ?, locator = ?,
-               received_at = ?, retry_at = ?
+        UPDATE records SET state = 'waiting', reason = '', payload = ?, raw = ?,
+               locator = ?, received_at = ?, retry_at = ?
         WHERE instance = ? AND key = ? AND state = 'quarantined'
           AND payload != 'null' AND command_id IS NULL AND ? RETURNING id
         """,
         (
+            record.payload.decode(),
             new.raw,
             new.locator,
             now,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.store.contract import StoredEvent
 from backhaul.store.refolds import RefoldReport
-from backhaul.store.sqlite.inbox import CURSOR, isolated
+from backhaul.store.sqlite.inbox import folded_to, isolated
 from backhaul.store.sqlite.mirror import MirrorTransaction
 from backhaul.store.sqlite.quarantine import set_aside
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Generator
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import Folded, FoldOne
@@ -66,23 +68,22 @@ def _refold_slice(
     slice_seconds: float,
 ) -> RefoldReport:
     """Fold the next wanted events again, each for itself, for about so long."""
-    (folded_to,) = connection.execute(
-        "SELECT coalesce(max(value + 0), 0) FROM marks WHERE name = ?", (CURSOR,)
-    ).fetchone()
-    end = min(after + WINDOW, folded_to)
+    newest = folded_to(connection)
+    end = min(after + WINDOW, newest)
     mirror = MirrorTransaction(connection, clock)
     until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
     last = end
-    for event in _wanted(connection, selection, after, end):
-        outcome = isolated(connection, fold_one, event, mirror)
-        _update(connection, event, outcome, mirror.now)
-        outcomes.append((event.id, outcome))
-        if clock.monotonic() >= until:
-            last = event.id
-            break
+    with closing(_wanted(connection, selection, after, end)) as events:
+        for event in events:
+            outcome = isolated(connection, fold_one, event, mirror)
+            _update(connection, event, outcome, mirror.now)
+            outcomes.append((event.id, outcome))
+            if clock.monotonic() >= until:
+                last = event.id
+                break
     return RefoldReport(
-        last=last if last < folded_to else None,
+        last=last if last < newest else None,
         states=tuple(outcome.state for _, outcome in outcomes),
         problems=tuple(o for o in outcomes if o[1].state == "quarantined"),
         doubts=mirror.doubts,
@@ -91,18 +92,22 @@ def _refold_slice(
 
 def _wanted(
     connection: sqlite3.Connection, selection: Selection, after: int, end: int
-) -> list[StoredEvent]:
-    rows = connection.execute(
-        _WANTED,
-        {
-            "after": after,
-            "end": end,
-            "ids": json.dumps(selection.ids),
-            "state": selection.state,
-            "since": selection.since,
-        },
-    )
-    return [StoredEvent(*row) for row in rows]
+) -> Generator[StoredEvent]:
+    """Yield what is to be folded again, row by row: bodies may be large."""
+    with closing(
+        connection.execute(
+            _WANTED,
+            {
+                "after": after,
+                "end": end,
+                "ids": json.dumps(selection.ids),
+                "state": selection.state,
+                "since": selection.since,
+            },
+        )
+    ) as rows:
+        for row in rows:
+            yield StoredEvent(*row)
 
 
 def _update(

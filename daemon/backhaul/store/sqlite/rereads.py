@@ -28,24 +28,46 @@ _DUE = """
 """
 _ASK_FOR_PARENTS = """
     INSERT INTO rereads (store, kind, object_id, reason, asked_at, due_at)
-    SELECT DISTINCT store, '{kind}', {parent}, 'named by what is mirrored', ?2, ?2
-    FROM {children} c
-    WHERE store = ?1 AND rowid > (
-        SELECT coalesce(max(value), 0) + 0 FROM marks WHERE name = ?3)
-      AND {parent} IS NOT NULL
+    SELECT DISTINCT ?1, '{parent}', n.{named}, 'named by what is mirrored', ?2, ?2
+    FROM changes c CROSS JOIN {children} n ON n.store = ?1 AND n.{key} = c.object_id
+    WHERE c.id > ?3 AND c.id <= ?4 AND c.store = ?1 AND c.kind = '{child}'
+      AND n.{named} IS NOT NULL
       AND NOT EXISTS (
-        SELECT 1 FROM {parents} WHERE store = ?1 AND id = c.{parent})
+        SELECT 1 FROM {parents} WHERE store = ?1 AND id = n.{named})
       AND NOT EXISTS (
         SELECT 1 FROM tombstones
-        WHERE kind = '{kind}' AND store = ?1 AND id = c.{parent})
+        WHERE kind = '{parent}' AND store = ?1 AND id = n.{named})
     ON CONFLICT DO NOTHING
 """
-_CHILDREN = {
-    "orders": ("customer", "customer_id", "customers"),
-    "inventory_levels": ("product", "product_id", "products"),
-}
-"""Who names whom. A row that is written again has a new rowid: only those are looked at
-that were written since the last look."""
+_PARENTS = tuple(
+    _ASK_FOR_PARENTS.format(**names)
+    for names in (
+        {
+            "child": "order",
+            "children": "orders",
+            "key": "id",
+            "parent": "customer",
+            "parents": "customers",
+            "named": "customer_id",
+        },
+        # A change of levels is told of their product.
+        {
+            "child": "level",
+            "children": "inventory_levels",
+            "key": "product_id",
+            "parent": "product",
+            "parents": "products",
+            "named": "product_id",
+        },
+    )
+)
+"""Who names whom, as the change feed tells of those that name."""
+PARENTS_BATCH = 500
+"""Changes that one slice looks through."""
+_FEED = """
+    SELECT coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0,
+           (SELECT coalesce(max(id), 0) FROM changes)
+"""
 _OBJECT = "store = ? AND kind = ? AND object_id = ?"
 
 
@@ -77,17 +99,20 @@ def ask(connection: sqlite3.Connection, doubt: Doubt, now: str, due_at: str) -> 
 
 
 def _ask_for_parents(
-    connection: sqlite3.Connection, store: str, children: str, now: str
-) -> bool:
-    kind, parent, parents = _CHILDREN[children]
-    mark = f"parents:{children}:{store}"
-    query = _ASK_FOR_PARENTS.format(
-        kind=kind, parent=parent, children=children, parents=parents
+    connection: sqlite3.Connection, store: str, now: str
+) -> tuple[int, bool]:
+    """Follow the change feed one slice further; return how many, and if more wait."""
+    mark = f"parents:{store}"
+    after, newest = connection.execute(_FEED, (mark,)).fetchone()
+    end = min(after + PARENTS_BATCH, newest)
+    if end == after:
+        return 0, False
+    slice_ = (store, now, after, end)
+    asked = sum(connection.execute(query, slice_).rowcount for query in _PARENTS)
+    connection.execute(
+        "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)", (mark, str(end))
     )
-    asked = connection.execute(query, (store, now, mark)).rowcount
-    last = f"SELECT ?, coalesce(max(rowid), 0) FROM {children}"  # noqa: S608 - constants
-    connection.execute(f"INSERT OR REPLACE INTO marks (name, value) {last}", (mark,))
-    return asked > 0
+    return asked, end < newest
 
 
 class SqliteRereads:
@@ -110,14 +135,14 @@ class SqliteRereads:
     async def ask_for_parents(self, store: str) -> bool:
         """Ask for what newly mirrored objects name and nobody has shown yet."""
 
-        def unit(connection: sqlite3.Connection) -> bool:
-            now = to_text(self._clock.now())
-            asked = [
-                _ask_for_parents(connection, store, table, now) for table in _CHILDREN
-            ]
-            return any(asked)
+        def unit(connection: sqlite3.Connection) -> tuple[int, bool]:
+            return _ask_for_parents(connection, store, to_text(self._clock.now()))
 
-        return await self._writer.background(unit)
+        asked, more = 0, True
+        while more:
+            found, more = await self._writer.background(unit)
+            asked += found
+        return asked > 0
 
     async def next(self, store: str, limit: int) -> list[Reread]:
         """Return what is due, in the order of asking."""

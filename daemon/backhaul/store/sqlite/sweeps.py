@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
@@ -89,7 +88,7 @@ class SqliteSweeps:
             )
             if ended.job == "incremental" and not ended.found and not unrepaired:
                 connection.execute("DELETE FROM sweeps WHERE id = ?", (sweep,))
-            return replace(ended, ended_at=now)
+            return ended
 
         return await self._writer.urgent(unit)
 

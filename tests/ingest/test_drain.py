@@ -1,0 +1,83 @@
+"""Whoever waits for the drain waits for what had arrived, and for nothing later."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import SystemClock
+from backhaul.ingest.drain import Drain
+from backhaul.shop.client import StoreFacts
+from support.databases import append, count
+from support.payloads import STORE_ID, arrival, envelope, order
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from backhaul.store.contract import Arrival, FoldOne, FoldReport, Inbox
+    from backhaul.store.sqlite.database import SqliteStore
+
+FACTS = {"main": StoreFacts(STORE_ID, "INR")}
+
+
+class LastingTraffic:
+    """A real inbox into which something new comes during every slice."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._slices = 0
+        self.drain = Drain(self, SystemClock(), FACTS, lambda: None)
+
+    def append(self, arrival: Arrival) -> Awaitable[int]:
+        return self._inbox.append(arrival)
+
+    async def newest(self) -> int:
+        return await self._inbox.newest()
+
+    async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
+        report = await self._inbox.fold(fold_one, slice_seconds)
+        self._slices += 1
+        await self._inbox.append(arrival(body(f"late_{self._slices}")))
+        self.drain.wake()
+        return report
+
+
+def body(name: str) -> bytes:
+    return envelope("orders/create", order(name))
+
+
+async def test_what_had_arrived_is_folded_under_lasting_traffic(
+    store: SqliteStore,
+) -> None:
+    traffic = LastingTraffic(store.inbox)
+    await append(store, [body(f"early_{number}") for number in range(200)])
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(traffic.drain.run())
+        async with asyncio.timeout(20):
+            await traffic.drain.caught_up()
+        assert count(store.path, "orders WHERE id LIKE 'early_%'") == 200
+        running.cancel()
+
+
+async def test_nothing_to_fold_is_nothing_to_wait_for(store: SqliteStore) -> None:
+    drain = Drain(store.inbox, SystemClock(), FACTS, lambda: None)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(drain.run())
+        await drain.caught_up()
+        await append(store, [body("one")])
+        await drain.caught_up()
+        assert count(store.path, "orders") == 1
+        running.cancel()
+
+
+async def test_what_was_folded_before_the_start_is_not_waited_for(
+    store: SqliteStore,
+) -> None:
+    await append(store, [body("one")])
+    for _ in range(2):
+        drain = Drain(store.inbox, SystemClock(), FACTS, lambda: None)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(drain.run())
+            await drain.caught_up()
+            running.cancel()
+    assert count(store.path, "orders") == 1

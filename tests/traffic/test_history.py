@@ -1,0 +1,130 @@
+"""The inbox read back: what is wanted, whole, and what has no bytes any more."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.store.sqlite.history import WINDOW, History, Wanted
+from backhaul.traffic import captures
+from support import payloads
+from support.databases import append, fold_all, started_store, take
+from support.memory import peak_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+YOUNG = payloads.instant(45)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db") as started:
+        yield started
+
+
+def order(number: int, **members: Any) -> bytes:
+    document = payloads.order(f"ord_{number}", number=number, **members)
+    return payloads.envelope("orders/create", document)
+
+
+async def test_what_was_pruned_is_left_out_and_counted(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    await take(store, order(1001), order(1002))
+    await store.inbox.append(payloads.arrival(order(1003), at=50))
+    await fold_all(store)
+    while (await store.retention.prune(YOUNG, 1.0)).more:
+        pass
+    out = tmp_path / "day.jsonl"
+    with closing(History(store.path)) as history, out.open("w") as stream:
+        head = captures.Head(captures.FORMAT, "t", {})
+        assert captures.write(head, history.arrivals(Wanted()), stream) == 1
+        assert history.pruned == 2
+    (left,) = captures.read(out)
+    assert left.received_at == payloads.instant(50)
+
+
+async def test_what_is_wanted_is_found_however_far_apart(store: SqliteStore) -> None:
+    await append(store, [order(1)])
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute(
+            """
+            WITH RECURSIVE n(i) AS (
+                VALUES (2) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+            INSERT INTO inbox (id, store, kind, topic, received_at, headers, body)
+            SELECT i, 'other', 'delivery', 't', 't', '{}', 'b' FROM n
+            """,
+            (2 * WINDOW,),
+        )
+    await append(store, [order(2)])
+    with closing(History(store.path)) as history:
+        found = list(history.arrivals(Wanted(store="main")))
+        assert len(list(history.arrivals(Wanted()))) == 2 * WINDOW + 1
+    assert [b"ord_1" in found[0].body, b"ord_2" in found[1].body] == [True, True]
+    assert len(found) == 2
+
+
+async def test_one_body_is_held_at_a_time(store: SqliteStore) -> None:
+    bodies = [order(number, note="n" * 100_000) for number in range(100)]
+    await append(store, bodies)
+    del bodies
+    with closing(History(store.path)) as history, peak_bytes() as peak:
+        assert sum(1 for _ in history.arrivals(Wanted())) == 100
+        assert 0 < peak() < 3_000_000
+
+
+async def test_no_checkpoint_waits_for_whoever_takes_his_time(
+    store: SqliteStore,
+) -> None:
+    await append(store, [order(number) for number in range(9)])
+    with closing(History(store.path)) as history:
+        arrivals = history.arrivals(Wanted())
+        next(arrivals)
+        with closing(sqlite3.connect(store.path)) as other:
+            (busy, *_) = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    assert not busy
+
+
+NAMES = {
+    "id": "ord_1002",
+    "number": "1002",
+    "name": "#1002",
+    "external id": "POS-2",
+    "product": "prod_1",
+    "handle": "linen-shirt",
+    "SKU": "LS-S",
+    "customer": "cus_1",
+    "e-mail": "asha@example.com",
+    "nobody": "1002abc",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_an_object_is_known_by_each_of_its_names(
+    name: str, store: SqliteStore
+) -> None:
+    await take(
+        store,
+        order(1001),
+        order(1002, externalId="POS-2"),
+        payloads.envelope("products/create", payloads.product()),
+        payloads.envelope("customers/create", payloads.customer()),
+    )
+    topics = {"product": "products", "handle": "products", "SKU": "products"}
+    topics |= {"customer": "customers", "e-mail": "customers"}
+    with closing(History(store.path)) as history:
+        found = list(history.arrivals(Wanted(object=NAMES[name])))
+    if name == "nobody":
+        assert found == []
+        return
+    (one,) = found
+    topic = f'"topic":"{topics.get(name, "orders")}/create"'
+    assert topic.encode() in one.body
+    assert (b"ord_1002" in one.body) == (name not in topics)
