@@ -42,7 +42,8 @@ def open_writer(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    # 8 MB: the commit that moves them to the database keeps all others waiting.
+    connection.execute("PRAGMA wal_autocheckpoint = 1000")
     connection.execute("PRAGMA cache_size = -65536")
     migrate(connection)
     return connection
