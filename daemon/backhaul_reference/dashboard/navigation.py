@@ -95,6 +95,12 @@ async def save_menu(visit: Visit) -> web.Response:
     return visit.go("navigation", notice="The menu is saved.")
 
 
+async def delete_menu(visit: Visit) -> web.Response:
+    handle, store_id = visit.path("handle"), visit.store.id
+    await visit.change(lambda tx: menus.delete(tx, store_id, handle))
+    return visit.go("navigation", notice="The menu is deleted.")
+
+
 def _order(visit: Visit, n: int) -> tuple[int, int]:
     typed = forms.number(visit.form, f"order{n}")
     return (typed if isinstance(typed, int) else n + 1, n)
@@ -129,4 +135,5 @@ ROUTES = (
     Route("POST", MENUS, add_menu, show_menus),
     Route("GET", MENU, show_menu),
     Route("POST", MENU, save_menu, show_menu),
+    Route("POST", MENU + "/delete", delete_menu, show_menu),
 )
