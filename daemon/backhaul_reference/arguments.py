@@ -5,7 +5,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from backhaul_reference import limits, quirks
 from backhaul_reference.fixtures.loading import FIXTURES
@@ -14,6 +14,7 @@ from backhaul_reference.webhooks.schedule import Schedule, parse_schedule
 
 MAIL_FROM = "shop@backhaul.example"
 MAX_QUOTA = 1_000_000
+Mails = Literal["files", "stdout"]
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -33,6 +34,7 @@ class Options:
     allow_private_webhook_targets: bool = True
     log_level: str = "info"
     quirks: tuple[str, ...] = ()
+    mails: Mails = "files"
     smtp: tuple[str, int] | None = None
     smtp_tls: Tls = "auto"
     smtp_login: Path | None = None
@@ -99,10 +101,16 @@ def parser() -> argparse.ArgumentParser:
 def _add_mail_options(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
     add(
+        "--mails",
+        choices=get_args(Mails),
+        default="files",
+        help="without --smtp: files in DIR/mails, or stdout without buyers' links",
+    )
+    add(
         "--smtp",
         type=_address,
         metavar="HOST:PORT",
-        help="where mails go (default: files in DIR/mails)",
+        help="the server that mails go to",
     )
     add(
         "--smtp-tls",
@@ -120,7 +128,10 @@ def _add_mail_options(made: argparse.ArgumentParser) -> None:
 
 
 def parse(arguments: list[str] | None = None) -> Options:
-    given = parser().parse_args(arguments)
+    reading = parser()
+    given = reading.parse_args(arguments)
+    if given.smtp is not None and given.mails != "files":
+        reading.error(f"--mails {given.mails} and --smtp: mails go to one place")
     allow = given.allow_private_webhook_targets
     return Options(
         data=given.data,
@@ -136,6 +147,7 @@ def parse(arguments: list[str] | None = None) -> Options:
         else allow,
         log_level=given.log_level,
         quirks=tuple(given.quirk),
+        mails=given.mails,
         smtp=given.smtp,
         smtp_tls=given.smtp_tls,
         smtp_login=given.smtp_login,

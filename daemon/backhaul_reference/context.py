@@ -23,6 +23,7 @@ from backhaul_reference.state.writer import Writer
 
 T = TypeVar("T")
 MAX_KNOWN = 64
+REVISION = "SELECT revision FROM catalogue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Reader:
     connection: sqlite3.Connection
     _version: int = -1
     _known: dict[Hashable, Any] = field(default_factory=dict)
+    _revision: int = -1
+    _pages: dict[Hashable, Any] = field(default_factory=dict)
 
     def recall(self, key: Hashable, question: Callable[[Rows], T]) -> T:
         """As `read`, but asks only if anything was committed since it last did.
@@ -60,6 +63,20 @@ class Reader:
         if key not in self._known:
             self._known[key] = self.read(question)
         known: T = self._known[key]
+        return known
+
+    def recall_page(self, key: Hashable, question: Callable[[Rows], T]) -> T:
+        """As `recall`, of what follows from the catalogue and the key alone.
+
+        Orders leave it as it is, as long as nothing sells out.
+        """
+        # Asked first: a page may be newer than its revision, and never older.
+        revision = self.recall(REVISION, lambda rows: rows.value(REVISION))
+        if revision != self._revision or len(self._pages) >= MAX_KNOWN:
+            self._revision, self._pages = revision, {}
+        if key not in self._pages:
+            self._pages[key] = self.read(question)
+        known: T = self._pages[key]
         return known
 
     def read(self, question: Callable[[Rows], T]) -> T:

@@ -1,11 +1,13 @@
 """Faults that tests ask for: which fire, how often, and by a seed of their own."""
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import count
 
 from backhaul_reference.documents import Document
+from backhaul_reference.problems import not_found
 
 BEFORE = ("latency", "rate429", "5xx", "html", "refuse")
 AFTER = ("drop-after-commit", "truncate")
@@ -36,6 +38,7 @@ class Rule:
 class Armed:
     """A rule in force; the same seed and the same calls fire it the same way."""
 
+    number: int
     rule: Rule
     chance: random.Random
     fired: int = 0
@@ -58,6 +61,7 @@ class Faults:
     """The faults of every store; they live as long as the process."""
 
     by_store: dict[str, list[Armed]] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def arm(self, store_id: str, rules: Sequence[Rule], seed: int) -> None:
         """Put these rules in the place of those that were in force."""
@@ -69,10 +73,18 @@ class Faults:
         """One rule more; those in force go on as they are."""
         armed = self.by_store.setdefault(store_id, [])
         chance = random.Random(f"{seed} {len(armed)}")  # noqa: S311  - not a secret, must repeat
-        armed.append(Armed(rule, chance))
+        armed.append(Armed(next(self._numbers), rule, chance))
 
     def disarm(self, store_id: str) -> None:
         self.by_store.pop(store_id, None)
+
+    def disarm_one(self, store_id: str, number: str) -> None:
+        """End one rule; its number is never given again. 404 where it has ended."""
+        armed = self.by_store.get(store_id, [])
+        kept = [one for one in armed if str(one.number) != number]
+        if len(kept) == len(armed):
+            raise not_found("FAULT")
+        self.by_store[store_id] = kept
 
     def firing(
         self,
@@ -97,6 +109,7 @@ class Faults:
 def _view(armed: Armed) -> Document:
     rule = armed.rule
     shown: Document = {
+        "id": str(armed.number),
         "fault": rule.fault,
         "probability": rule.probability,
         "count": rule.count,

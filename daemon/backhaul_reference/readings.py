@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from backhaul_reference import instants
 from backhaul_reference.documents import Document
 from backhaul_reference.quirks import NONE, Quirks
 
@@ -74,6 +75,11 @@ def _object(quirks: Quirks, document: Document) -> Document:
         for name, value in document.items()
         if name != "note" or "no-note" not in quirks
     }
+
+
+def instant(quirks: Quirks, ms: int) -> str:
+    """An instant that stands by itself, outside a document."""
+    return str(_text(quirks, "At", instants.to_text(ms)))
 
 
 def _text(quirks: Quirks, name: str, text: str) -> Any:

@@ -101,7 +101,11 @@ async def _start(
     stack.callback(reader.connection.close)
     dispatcher = await _dispatcher(options, world, writer, reader, faults, stack)
     tokens = TrackingTokens(folder.token_key())
-    desk = Desk(tokens, listening.url_of(public), listening.url_of(control))
+    desk = Desk(
+        opening.tokens_of(options, tokens),
+        listening.url_of(public),
+        listening.url_of(control),
+    )
     sink, sender = opening.sink_of(options), options.mail_from
     office = Office(writer, reader, world.clock, desk, sink, sender)
     courier = await opening.start_courier(office, stack)

@@ -124,6 +124,17 @@ async def test_a_seed_repeats_itself(shop: Shop) -> None:
     assert await fired(shop) == [(await round_of(8)).count(503)]
 
 
+async def test_one_fault_ends_and_the_others_go_on(shop: Shop) -> None:
+    await arm(shop, {"fault": "5xx"}, {"fault": "latency", "seconds": 0})
+    first, second = (await shop.control("GET", FAULTS)).data
+    assert (await shop.control("DELETE", f"{FAULTS}/{first['id']}")).data == [second]
+    again = await shop.control("DELETE", f"{FAULTS}/{first['id']}")
+    assert again.code == "FAULT_NOT_FOUND"
+    assert (await shop.v1("GET", "/store")).status == 200
+    [left] = (await shop.control("GET", FAULTS)).data
+    assert (left["id"], left["fired"]) == (second["id"], 1)
+
+
 async def test_faults_are_one_stores_and_end(shop: Shop) -> None:
     made = await shop.control("POST", "/stores", {"subdomain": "other"})
     await arm(shop, {"fault": "5xx"})

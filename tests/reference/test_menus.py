@@ -135,3 +135,13 @@ async def test_further_menus(shop: Shop) -> None:
     assert kept == {"handle": "side", "title": "Side", "items": []}
     listed = (await shop.control("GET", f"{ONE}/menus")).data
     assert len(listed) == 3
+
+
+async def test_a_menu_is_deleted(shop: Shop) -> None:
+    reply = await shop.control("DELETE", MAIN)
+    assert reply.data == {"handle": "main-menu", "deleted": True}
+    assert (await shop.shopper("GET", "/navigation")).data.keys() == {"footer"}
+    assert (await shop.shopper("GET", "/navigation/main-menu")).code == "MENU_NOT_FOUND"
+    assert (await shop.control("DELETE", MAIN)).code == "MENU_NOT_FOUND"
+    await put(shop, item("URL", "/"))
+    assert await urls(shop) == ["/"]

@@ -137,7 +137,8 @@ async def no_updated_since(shop: Shop, receiver: Receiver) -> None:
 
 
 async def coarse_time(shop: Shop, receiver: Receiver) -> None:
-    _, body, _ = await first_delivery(shop, receiver, "coarse-time")
+    got, body, _ = await first_delivery(shop, receiver, "coarse-time")
+    assert got.headers["X-Service-Triggered-At"] == body["createdAt"]
     shown = (await shop.v1("GET", "/products")).data[0]
     for text in (shown["updatedAt"], body["createdAt"], body["data"]["createdAt"]):
         assert len(text) == len("2026-01-01T00:00:00Z")

@@ -1,12 +1,17 @@
 """What is read: remembered between two commits, and never a moment longer."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backhaul_reference.state.database import Rows
-from support.reference_shop import Shop, cart
+from backhaul_reference.context import REVISION
+from backhaul_reference.state.database import Rows, open_writer
+from backhaul_reference.state.schema_catalogue import VARIANT_COLUMNS
+from backhaul_reference.state.writer import Tx
+from support.reference_shop import Shop, cart, open_shop
 
 Change = Callable[[Shop, Any], Awaitable[Any]]
 
@@ -59,6 +64,36 @@ async def test_a_page_shows_each_change_at_once(shop: Shop, change: Change) -> N
     assert after == anew
 
 
+async def empty(shop: Shop, path: str) -> None:
+    await shop.control("PUT", path + "/products", {"productIds": []})
+
+
+async def unpublish(shop: Shop, path: str) -> None:
+    await shop.control("POST", path + "/unpublish")
+
+
+async def drop(shop: Shop, path: str) -> None:
+    await shop.control("DELETE", path)
+
+
+@pytest.mark.parametrize("change", [empty, unpublish, drop])
+async def test_a_collections_page_shows_each_change_at_once(
+    shop: Shop, change: Callable[[Shop, str], Awaitable[None]]
+) -> None:
+    held = {"title": "Lights", "productIds": [(await shop.product())["id"]]}
+    made = (await shop.control("POST", "/stores/demo/collections", held)).data
+    page = f"/products?collectionId={made['id']}"
+    assert len((await shop.shopper("GET", page)).data) == 1
+    await change(shop, f"/stores/demo/collections/{made['id']}")
+    assert (await shop.shopper("GET", page)).data == []
+
+
+async def test_a_page_is_read_as_the_quirks_say(shop: Shop) -> None:
+    for quirks, status in ((["clamp-limit"], 200), ([], 422)):
+        await shop.control("PUT", "/stores/demo/quirks", {"quirks": quirks})
+        assert (await shop.shopper("GET", "/products?limit=900")).status == status
+
+
 async def test_a_store_that_closes_is_closed_at_once(shop: Shop) -> None:
     assert (await shop.shopper("GET", "/products")).status == 200
     await shop.settings(active=False)
@@ -85,3 +120,56 @@ async def test_what_was_recalled_is_asked_again_after_a_commit(shop: Shop) -> No
     answers += [reader.recall("products", count) for _ in range(3)]
     assert answers == [0, 0, 0, 1, 1, 1]
     assert len(asked) == 2
+
+
+async def test_a_page_outlives_what_cannot_change_it(shop: Shop) -> None:
+    reader, asked = shop.running.platform.reader, []
+    product = await shop.product(stock=3)
+
+    def count(rows: Rows) -> Any:
+        asked.append(rows)
+        return rows.value("SELECT SUM(stock > 0) FROM variant")
+
+    answers = [reader.recall_page("in stock", count)]
+    for quantity in (1, 1, 1):
+        await shop.order(product, quantity)
+        answers.append(reader.recall_page("in stock", count))
+    assert answers == [1, 1, 1, 0]
+    assert len(asked) == 2
+    sent = {"productId": product["id"], "adjustment": 1}
+    await shop.v1("POST", "/inventory/adjust", sent)
+    assert reader.recall_page("in stock", count) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ("UPDATE product SET title = title", True),
+        ("UPDATE collection SET title = title", True),
+        ("UPDATE collection_product SET product_id = product_id", True),
+        ("DELETE FROM collection_product", True),
+        ("UPDATE variant SET price = price", True),
+        ("UPDATE variant SET stock = 0 WHERE stock > 0", True),
+        ("UPDATE variant SET stock = stock + 1, stock_ms = 1 WHERE stock > 0", False),
+        ("UPDATE orders SET note = 'x'", False),
+        ("UPDATE store SET name = 'x'", False),
+    ],
+)
+async def test_what_raises_the_revision(
+    tmp_path: Path, change: str, shown: bool
+) -> None:
+    async with open_shop(tmp_path, fixture="demo") as shop:
+
+        def compare(tx: Tx) -> bool:
+            before = tx.value(REVISION)
+            assert tx.run(change) > 0
+            return bool(tx.value(REVISION) > before)
+
+        assert await shop.running.platform.writer.run(compare) is shown
+
+
+def test_all_that_is_shown_of_a_variant_raises_the_revision(tmp_path: Path) -> None:
+    with closing(open_writer(tmp_path / "state.db")) as connection:
+        listed = connection.execute("PRAGMA table_info(variant)").fetchall()
+    columns = {row["name"] for row in listed}
+    assert columns == {*VARIANT_COLUMNS.split(", "), "stock", "stock_ms"}

@@ -54,9 +54,10 @@ FORMS = (
     *("/new-collection", "/collections/{id}", "/collections/{id}/delete"),
     *("/new-discount", "/discounts/{id}", "/discounts/{id}/active"),
     *("/discounts/{id}/delete", "/navigation/{handle}"),
+    "/navigation/{handle}/delete",
     *("/new-zone", "/shipping/{id}", "/shipping/{id}/delete"),
     *("/settings", "/payments", "/quirks", "/fixtures"),
-    *("/faults", "/faults/disarm", "/clock"),
+    *("/faults", "/faults/disarm", "/faults/{fault}/disarm", "/clock"),
     *("/api/keys", "/api/keys/{id}/revoke", "/api/webhooks", WEBHOOK),
     *(f"{WEBHOOK}/{one}" for one in ("status", "test", "rotate-secret", "delete")),
     DELIVERY + "/redeliver",
@@ -65,7 +66,7 @@ FORMS = (
 
 def filled(path: str, ids: Mapping[str, str] = {}, kind: str = "") -> str:
     """The page's address; what has no id stands as `x`."""
-    names = {"id": kind, "delivery": "delivery", "handle": "menu"}
+    names = {"id": kind, "delivery": "delivery", "handle": "menu", "fault": "fault"}
     for name, meant in names.items():
         path = path.replace(f"{{{name}}}", ids.get(meant, "x"))
     return STORE + path

@@ -36,6 +36,20 @@ async def test_a_fault_leaves_the_others_as_they_are(browser: Browser) -> None:
     ]
 
 
+async def test_one_fault_is_disarmed(browser: Browser) -> None:
+    await browser.post("/faults", fault="5xx", place="*/orders")
+    await browser.post("/faults", fault="rate429", place="*/customers")
+    shown = (await browser.get(STORE + "/faults")).text
+    first, _ = re.findall(r"/faults/(\w+)/disarm", shown)
+    assert (await browser.post(f"/faults/{first}/disarm")).status == 303
+    assert (await browser.shop.v1("GET", "/orders")).status == 200
+    assert (await browser.shop.v1("GET", "/customers")).status == 429
+    # A page that is out of date ends nothing else.
+    await browser.post("/faults", fault="5xx", place="*/orders")
+    assert (await browser.post(f"/faults/{first}/disarm")).status == 404
+    assert (await browser.shop.v1("GET", "/orders")).status == 503
+
+
 async def test_a_fixture_is_loaded(browser: Browser) -> None:
     await browser.shop.product()
     key = browser.shop.running.access.api_key

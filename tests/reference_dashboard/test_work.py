@@ -204,3 +204,12 @@ async def test_collections_and_navigation(browser: Browser) -> None:
     page = await browser.post(path, title="Main", remove5="on", **items)
     menu = (await browser.shop.state())["menus"][0]
     assert [item["label"] for item in menu["items"]] == ["Summer"]
+
+
+async def test_a_menu_is_deleted(browser: Browser) -> None:
+    path = "/navigation/footer"
+    assert f'action="{STORE}{path}/delete"' in (await browser.get(STORE + path)).text
+    assert (await browser.post(path + "/delete")).status == 303
+    menus = (await browser.shop.state())["menus"]
+    assert [menu["handle"] for menu in menus] == ["main-menu"]
+    assert (await browser.post(path + "/delete")).status == 404

@@ -61,6 +61,11 @@ async def delete_faults(call: Call) -> web.Response:
     return data_answer(listed)
 
 
+async def delete_fault(call: Call) -> web.Response:
+    call.platform.faults.disarm_one(call.store.id, call.path("id"))
+    return await get_faults(call)
+
+
 async def load_fixture(call: Call) -> web.Response:
     name = call.path("name")
     if name not in loading.FIXTURES:
@@ -118,6 +123,7 @@ ENDPOINTS = (
     Endpoint("GET", ONE + "/faults", get_faults),
     Endpoint("PUT", ONE + "/faults", put_faults, body=FaultPlan),
     Endpoint("DELETE", ONE + "/faults", delete_faults),
+    Endpoint("DELETE", ONE + "/faults/{id}", delete_fault),
     Endpoint("POST", ONE + "/fixtures/{name}", load_fixture),
     Endpoint("POST", ONE + "/reset", reset_store),
 )

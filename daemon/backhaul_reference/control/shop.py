@@ -156,6 +156,11 @@ async def put_menu(call: Call) -> web.Response:
     )
 
 
+async def delete_menu(call: Call) -> web.Response:
+    store_id, handle = call.store.id, call.path("handle")
+    return await call.mutate(lambda tx: Answer(menus.delete(tx, store_id, handle)))
+
+
 COLLECTIONS, DISCOUNTS = f"{ONE}/collections", f"{ONE}/discounts"
 ZONES, MENUS = f"{ONE}/zones", f"{ONE}/menus"
 COLLECTION, DISCOUNT = COLLECTIONS + "/{id}", DISCOUNTS + "/{id}"
@@ -187,4 +192,5 @@ ENDPOINTS = (
     Endpoint("GET", MENUS, list_menus),
     Endpoint("GET", MENU, get_menu),
     Endpoint("PUT", MENU, put_menu, body=Menu),
+    Endpoint("DELETE", MENU, delete_menu),
 )

@@ -1,6 +1,5 @@
 """The merchant's work on one store: orders, webhooks, the whole state."""
 
-import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
@@ -8,12 +7,11 @@ from aiohttp import web
 from backhaul_reference.admin_v1.webhooks import NewWebhook, check
 from backhaul_reference.documents import Document
 from backhaul_reference.state import settling, subscriptions
-from backhaul_reference.state.database import Rows
 from backhaul_reference.state.snapshot import snapshot
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
-from backhaul_reference.web.answers import json_answer
 from backhaul_reference.web.endpoint import Answer, Call, Endpoint, Handler
+from backhaul_reference.web.streaming import stream_json
 
 ONE = "/_control/stores/{subdomain}"
 Step = Callable[[Tx, Store, str], Document]
@@ -43,20 +41,10 @@ async def create_webhook(call: Call) -> web.Response:
     )
 
 
-async def get_state(call: Call) -> web.Response:
-    subdomain = call.store.subdomain
-
-    def dump() -> web.Response:
-        with call.platform.open_rows() as rows:
-            return json_answer(_at_one_moment(rows, subdomain))
-
-    # A big store takes a while; other requests go on meanwhile.
-    return await asyncio.to_thread(dump)
-
-
-def _at_one_moment(rows: Rows, subdomain: str) -> Document:
-    rows.connection.execute("BEGIN")
-    return snapshot(rows, subdomain)
+async def get_state(call: Call) -> web.StreamResponse:
+    with call.platform.open_rows() as rows:
+        rows.connection.execute("BEGIN")
+        return await stream_json(call.request, snapshot(rows, call.store.subdomain))
 
 
 ORDER = ONE + "/orders/{order_id}"

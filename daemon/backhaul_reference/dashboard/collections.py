@@ -3,21 +3,17 @@
 from aiohttp import web
 
 from backhaul_reference.control.shop_bodies import ChangedCollection, NewCollection
-from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard import forms, offering
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Problem
-from backhaul_reference.state import collections, products
-from backhaul_reference.state.database import Rows
-from backhaul_reference.state.paging import Window
+from backhaul_reference.state import collections
 
 WORDS = ("title", "handle", "description", "imageUrl")
 RELATIONS = ("EQUALS", "NOT_EQUALS")
-OFFERED = Window(1, 100)
 SHOWN = 200
 SPARE = 3
 """Empty rows under the rules, and how many products can be added at once."""
-TITLES = "SELECT id, title FROM product WHERE store_id = ? AND id = ?"
 
 
 async def show_collections(visit: Visit) -> web.Response:
@@ -46,28 +42,23 @@ def _page(visit: Visit, collection: Document | None) -> web.Response:
         "collections_one.html",
         collection=collection,
         relations=RELATIONS,
-        held=visit.read(lambda rows: _titled(rows, visit.store.id, held[:SHOWN])),
+        held=visit.read(
+            lambda rows: offering.titled(rows, visit.store.id, held[:SHOWN])
+        ),
         unseen=len(held[SHOWN:]),
-        offered=_offered(visit, held),
+        offered={
+            one: title
+            for one, title in offering.goods(visit, _added(visit)).items()
+            if one not in held
+        },
         spare=SPARE,
+        most=offering.OFFERED.limit,
     )
 
 
 def _held(collection: Document | None) -> list[str]:
     held: list[str] = collection["productIds"] if collection else []
     return held
-
-
-def _titled(rows: Rows, store_id: str, ids: list[str]) -> dict[str, str]:
-    found = (rows.one(TITLES, (store_id, product_id)) for product_id in ids)
-    return {row["id"]: row["title"] for row in found if row is not None}
-
-
-def _offered(visit: Visit, held: list[str]) -> dict[str, str]:
-    """The newest products that are not in the collection yet."""
-    store = visit.store
-    newest = visit.read(lambda rows: products.page(rows, store, {}, OFFERED)).rows
-    return {one["id"]: one["title"] for one in newest if one["id"] not in held}
 
 
 async def add_collection(visit: Visit) -> web.Response:

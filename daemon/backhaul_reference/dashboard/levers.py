@@ -139,6 +139,11 @@ async def disarm(visit: Visit) -> web.Response:
     return visit.go("faults", notice="No fault is armed any more.")
 
 
+async def disarm_one(visit: Visit) -> web.Response:
+    visit.platform.faults.disarm_one(visit.store.id, visit.path("fault"))
+    return visit.go("faults", notice="The fault is disarmed; the others go on.")
+
+
 async def show_clock(visit: Visit) -> web.Response:
     clock = visit.request.app[CLOCK]
     return visit.render(
@@ -176,6 +181,7 @@ ROUTES = (
     Route("GET", STORE + "/faults", show_faults),
     Route("POST", STORE + "/faults", add_fault, show_faults),
     Route("POST", STORE + "/faults/disarm", disarm, show_faults),
+    Route("POST", STORE + "/faults/{fault}/disarm", disarm_one, show_faults),
     Route("GET", STORE + "/clock", show_clock),
     Route("POST", STORE + "/clock", move_clock, show_clock),
 )

@@ -6,14 +6,12 @@ from typing import Any
 from aiohttp import web
 
 from backhaul_reference.control.shop_bodies import DEEPEST_MENU, Menu
-from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard import forms, offering
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Flaw, Problem, invalid, not_found
-from backhaul_reference.state import collections, menus, products
-from backhaul_reference.state.paging import Window
+from backhaul_reference.state import menus
 
-OFFERED = Window(1, 100)
 SPARE = 4
 """Empty rows under the items."""
 LITERAL = ("URL", "PAGE")
@@ -44,19 +42,15 @@ async def show_menu(visit: Visit) -> web.Response:
         offered=_offered(visit, items),
         levels=LEVELS,
         spare=SPARE,
+        most=offering.OFFERED.limit,
     )
 
 
 def _offered(visit: Visit, items: list[Document]) -> dict[str, dict[str, str]]:
-    """What an item may lead to; what the menu has already is always among it."""
-    store = visit.store
-    shelves = visit.read(lambda rows: collections.page(rows, store, OFFERED)).rows
-    goods = visit.read(lambda rows: products.page(rows, store, {}, OFFERED)).rows
-    found: dict[str, dict[str, str]] = {
-        "COLLECTION": {one["id"]: one["title"] for one in shelves},
-        "PRODUCT": {one["id"]: one["title"] for one in goods},
-    }
-    for item in items:
+    """What an item may lead to, and always what one leads to already."""
+    found = {"COLLECTION": offering.shelves(visit), "PRODUCT": offering.goods(visit)}
+    typed = [_item(visit, n) for n in forms.rows(visit.form, "label")]
+    for item in [*items, *typed]:
         if item["type"] in found:
             found[item["type"]].setdefault(item["target"], item["label"])
     return found
@@ -88,11 +82,19 @@ async def save_menu(visit: Visit) -> web.Response:
     forms.require(
         form, "title", *(f"{one}{n}" for n in kept for one in ("label", "leads"))
     )
+    literal = [n for n in kept if forms.text(form, f"leads{n}") in LITERAL]
+    forms.require(form, *(f"address{n}" for n in literal))
     document = {**forms.document(form, words=("title",)), "items": _tree(visit, kept)}
     body = visit.body(Menu, document)
     items = [item.model_dump() for item in body.items]
     await visit.change(lambda tx: menus.put(tx, store_id, handle, body.title, items))
     return visit.go("navigation", notice="The menu is saved.")
+
+
+async def delete_menu(visit: Visit) -> web.Response:
+    handle, store_id = visit.path("handle"), visit.store.id
+    await visit.change(lambda tx: menus.delete(tx, store_id, handle))
+    return visit.go("navigation", notice="The menu is deleted.")
 
 
 def _order(visit: Visit, n: int) -> tuple[int, int]:
@@ -117,7 +119,6 @@ def _item(visit: Visit, n: int) -> Document:
     form = visit.form
     kind, _, target = (forms.text(form, f"leads{n}") or "").partition(":")
     if kind in LITERAL:
-        forms.require(form, f"address{n}")
         target = forms.text(form, f"address{n}") or ""
     found: dict[str, Any] = {"label": forms.text(form, f"label{n}"), "type": kind}
     return {**found, "target": target, "children": []}
@@ -129,4 +130,5 @@ ROUTES = (
     Route("POST", MENUS, add_menu, show_menus),
     Route("GET", MENU, show_menu),
     Route("POST", MENU, save_menu, show_menu),
+    Route("POST", MENU + "/delete", delete_menu, show_menu),
 )

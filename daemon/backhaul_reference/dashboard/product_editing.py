@@ -3,19 +3,19 @@
 from aiohttp import web
 
 from backhaul_reference.admin_v1.product_bodies import ChangedProduct, values_of
-from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard import forms, offering
 from backhaul_reference.dashboard.products import ONE, STATUSES
 from backhaul_reference.dashboard.visit import Route, Visit
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Problem
-from backhaul_reference.state import collections, products, stock
-from backhaul_reference.state.paging import Window
+from backhaul_reference.state import products, stock
 
 WORDS = ("title", "handle", "description", "status", "vendor", "productType")
 MORE_WORDS = ("externalId", "seoTitle", "seoDescription")
 VARIANT = ("title", "sku", "barcode", "price", "compareAtPrice", "inventoryPolicy")
 POLICIES = ("DENY", "CONTINUE")
-OFFERED = Window(1, 100)
+OFFERED = "choosesCollections"
+"""The field that tells which collections the form had boxes for."""
 SPARE = 2
 """Empty rows under the variants, the options and the pictures."""
 
@@ -28,14 +28,15 @@ async def show_form(visit: Visit) -> web.Response:
         product=product,
         statuses=STATUSES,
         policies=POLICIES,
-        manual=_manual_collections(visit),
+        manual=_manual_collections(visit, product),
         spare=SPARE,
+        most=offering.OFFERED.limit,
     )
 
 
-def _manual_collections(visit: Visit) -> list[Document]:
-    listing = visit.read(lambda rows: collections.page(rows, visit.store, OFFERED))
-    return [one for one in listing.rows if one["type"] == "MANUAL"]
+def _manual_collections(visit: Visit, product: Document) -> dict[str, str]:
+    also = {*product["collectionIds"], *forms.texts(visit.form, OFFERED)}
+    return offering.shelves(visit, also, "MANUAL")
 
 
 async def save(visit: Visit) -> web.Response:
@@ -71,7 +72,7 @@ def _document(visit: Visit, before: Document, kept: list[int]) -> Document:
         for n in forms.rows(form, "name", "values")
     ]
     document["variants"] = [_variant(visit, before, n) for n in kept]
-    if "choosesCollections" in form:
+    if OFFERED in form:
         document["collectionIds"] = _collections(visit, before)
     return document
 
@@ -82,7 +83,7 @@ def _values(visit: Visit, n: int) -> list[str]:
 
 def _collections(visit: Visit, before: Document) -> list[str]:
     """Those that were ticked, and those that the form did not offer."""
-    offered = {one["id"] for one in _manual_collections(visit)}
+    offered = forms.texts(visit.form, OFFERED)
     unseen = [one for one in before["collectionIds"] if one not in offered]
     return unseen + forms.texts(visit.form, "collectionIds")
 

@@ -3,18 +3,16 @@
 from aiohttp import web
 
 from backhaul_reference.admin_v1.order_bodies import NewOrder
-from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard import forms, offering
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Flaw, Problem, invalid
 from backhaul_reference.state import products, recorded_orders, stock
 from backhaul_reference.state.database import Rows
-from backhaul_reference.state.paging import Window
 from backhaul_reference.web import queries
 
 LINES = 4
 PRODUCT_OF = "SELECT product_id FROM variant WHERE store_id = ? AND id = ?"
-OFFERED = Window(1, 100)
 CUSTOMER = ("name", "email", "phone")
 ADDRESS = ("address1", "address2", "city", "province", "country", "zip")
 
@@ -23,7 +21,7 @@ def _offered(visit: Visit) -> dict[str, Document]:
     """The variants on sale that were searched for, and those chosen already."""
     filters = {"status": "active", "search": queries.search(visit.query)}
     listing = visit.read(
-        lambda rows: products.page(rows, visit.store, filters, OFFERED)
+        lambda rows: products.page(rows, visit.store, filters, offering.OFFERED)
     )
     return {
         variant["id"]: {**variant, "product": product["title"]}
@@ -50,7 +48,7 @@ async def show_form(visit: Visit) -> web.Response:
         offered=_offered(visit),
         searched=searched,
         lines=range(LINES),
-        most=OFFERED.limit,
+        most=offering.OFFERED.limit,
     )
 
 

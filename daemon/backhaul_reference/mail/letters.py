@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from backhaul_reference.context import TrackingTokens
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Problem
 from backhaul_reference.state import order_views, stores
@@ -30,6 +30,12 @@ class Letter:
     sender: str = ""
 
 
+class Tokens(Protocol):
+    """Where the buyer's part of a link comes from."""
+
+    def token(self, order_id: str) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """Where letters are written: it can make the buyer's link again.
@@ -37,7 +43,7 @@ class Desk:
     Without `dashboard_url` merchants' letters have no link.
     """
 
-    tokens: TrackingTokens
+    tokens: Tokens
     public_url: str
     dashboard_url: str
 

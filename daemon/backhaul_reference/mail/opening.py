@@ -8,16 +8,25 @@ from pathlib import Path
 from backhaul_reference import tasks
 from backhaul_reference.arguments import Options, is_loopback
 from backhaul_reference.mail.courier import Courier, Office
+from backhaul_reference.mail.letters import Tokens
+from backhaul_reference.mail.printing import NoTokens, PrintingSink
 from backhaul_reference.mail.sinks import FolderSink, Sink, SmtpSink
 from backhaul_reference.mail_login import Login, MailLoginError, Tls, login_of
 
 
 def sink_of(options: Options) -> Sink:
+    if options.mails == "stdout":
+        return PrintingSink()
     if options.smtp is None:
         return FolderSink(Path(options.data) / "mails")
     host, port = options.smtp
     login = login_of(options.smtp_login, os.environ)
     return SmtpSink(host, port, _tls_for(host, options.smtp_tls, login), login)
+
+
+def tokens_of(options: Options, tokens: Tokens) -> Tokens:
+    """A buyer's link is for the buyer: it is in mails, and nowhere else."""
+    return NoTokens() if options.mails == "stdout" else tokens
 
 
 def _tls_for(host: str, wanted: Tls, login: Login | None) -> Tls:

@@ -1,6 +1,7 @@
 """Customers: found or made from orders, and read."""
 
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,11 +101,10 @@ def page(
     return Listing([customer_view(store, row) for row in found.rows], found.total)
 
 
-def every(rows: Rows, store: Store) -> list[Document]:
-    found = rows.all(
-        "SELECT * FROM customer WHERE store_id = ? ORDER BY created_ms, id", (store.id,)
-    )
-    return [customer_view(store, row) for row in found]
+def every(rows: Rows, store: Store) -> Iterator[Document]:
+    sql = "SELECT * FROM customer WHERE store_id = ? ORDER BY created_ms, id"
+    for found in rows.batches(sql, (store.id,)):
+        yield from (customer_view(store, row) for row in found)
 
 
 def customer_view(store: Store, row: Row) -> Document:

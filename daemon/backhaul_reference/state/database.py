@@ -1,13 +1,14 @@
 """Connections: one that writes, others that only read."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backhaul_reference.state.schema import migrate
 
 Row = sqlite3.Row
+BATCH = 200
 Params = Sequence[Any] | Mapping[str, Any]
 
 
@@ -26,6 +27,12 @@ class Rows:
     def all(self, sql: str, params: Params = ()) -> list[Row]:
         return self.connection.execute(sql, params).fetchall()
 
+    def batches(self, sql: str, params: Params = ()) -> Iterator[list[Row]]:
+        """The same, some at a time: not all of a big store fit into memory."""
+        cursor = self.connection.execute(sql, params)
+        while found := cursor.fetchmany(BATCH):
+            yield found
+
     def value(self, sql: str, params: Params = ()) -> Any:
         row = self.connection.execute(sql, params).fetchone()
         return None if row is None else row[0]
@@ -42,7 +49,8 @@ def open_writer(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    # 8 MB: the commit that moves them to the database keeps all others waiting.
+    connection.execute("PRAGMA wal_autocheckpoint = 1000")
     connection.execute("PRAGMA cache_size = -65536")
     migrate(connection)
     return connection

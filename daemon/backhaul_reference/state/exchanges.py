@@ -61,6 +61,8 @@ def _value(name: str, text: str) -> str:
 
 
 def _cut(text: str) -> str:
+    if text.isascii() and len(text) <= VALUE_CHARACTERS:
+        return str(text)  # aiohttp names headers by a kind of str of its own
     # A header may hold bytes that are no UTF-8.
     printable = text.encode("utf-8", "replace").decode()
     whole = len(printable) <= VALUE_CHARACTERS

@@ -1,5 +1,6 @@
 """Inventory: levels, history, and the adjustments a client asks for."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,9 +158,9 @@ def levels(rows: Rows, store_id: str, window: Window) -> Listing:
     return Listing([level_view(row) for row in found], total)
 
 
-def every_level(rows: Rows, store_id: str) -> list[Document]:
-    found = rows.all(LEVELS + NEWEST_LEVELS, (store_id,))
-    return [level_view(row) for row in found]
+def every_level(rows: Rows, store_id: str) -> Iterator[Document]:
+    for found in rows.batches(LEVELS + NEWEST_LEVELS, (store_id,)):
+        yield from map(level_view, found)
 
 
 def product_levels(rows: Rows, store_id: str, product_id: str) -> list[Document]:
@@ -197,8 +198,7 @@ def history(
     return Listing([history_view(row) for row in found.rows], found.total)
 
 
-def every_history(rows: Rows, store_id: str) -> list[Document]:
-    found = rows.all(
-        "SELECT * FROM history WHERE store_id = ? ORDER BY seq", (store_id,)
-    )
-    return [history_view(row) for row in found]
+def every_history(rows: Rows, store_id: str) -> Iterator[Document]:
+    sql = "SELECT * FROM history WHERE store_id = ? ORDER BY seq"
+    for found in rows.batches(sql, (store_id,)):
+        yield from map(history_view, found)

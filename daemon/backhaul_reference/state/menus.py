@@ -49,6 +49,15 @@ def put(
     return control_view(tx, store_id, handle)
 
 
+def delete(tx: Tx, store_id: str, handle: str) -> Document:
+    gone = tx.run(
+        "DELETE FROM menu WHERE store_id = ? AND handle = ?", (store_id, handle)
+    )
+    if not gone:
+        raise not_found("MENU")
+    return {"handle": handle, "deleted": True}
+
+
 def _write(
     tx: Tx, store_id: str, handle: str, title: str, items: list[Document]
 ) -> None:

@@ -1,7 +1,7 @@
 """Orders as merchants and as buyers see them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from backhaul_reference import instants, payment_code
 from backhaul_reference.documents import Document, decode_stored
@@ -58,11 +58,10 @@ def page(
     return Listing(_in_batches(rows, store, found.rows), found.total)
 
 
-def every(rows: Rows, store: Store) -> list[Document]:
-    found = rows.all(
-        "SELECT * FROM orders WHERE store_id = ? ORDER BY number", (store.id,)
-    )
-    return _in_batches(rows, store, found)
+def every(rows: Rows, store: Store) -> Iterator[Document]:
+    sql = "SELECT * FROM orders WHERE store_id = ? ORDER BY number"
+    for found in rows.batches(sql, (store.id,)):
+        yield from views(rows, store, found)
 
 
 def _in_batches(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:

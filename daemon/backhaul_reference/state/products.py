@@ -1,6 +1,7 @@
 """Products: reading them, creating, merging changes into them, deleting them."""
 
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 from backhaul_reference import instants
@@ -54,13 +55,10 @@ def visible_page(
     return Listing(product_views.storefront_views(rows, store, found.rows), found.total)
 
 
-def every(rows: Rows, store: Store) -> list[Document]:
-    found = rows.all(
-        "SELECT * FROM product WHERE store_id = ? ORDER BY created_ms, id", (store.id,)
-    )
-    return [
-        view for row in found for view in product_views.v1_views(rows, store, [row])
-    ]
+def every(rows: Rows, store: Store) -> Iterator[Document]:
+    sql = "SELECT * FROM product WHERE store_id = ? ORDER BY created_ms, id"
+    for found in rows.batches(sql, (store.id,)):
+        yield from product_views.v1_views(rows, store, found)
 
 
 def view(rows: Rows, store: Store, product_id: str) -> Document:

@@ -2,6 +2,7 @@
 
 import sqlite3
 
+from backhaul_reference.state.schema_catalogue import CATALOGUE_REVISION
 from backhaul_reference.state.schema_exchanges import EXCHANGES
 from backhaul_reference.state.schema_levers import LEVERS, LISTS
 from backhaul_reference.state.schema_shop import SHOP, SHOP_TABLES
@@ -162,7 +163,14 @@ CREATE TABLE delivery_attempt(
 CREATE INDEX delivery_attempt_delivery ON delivery_attempt(delivery_seq);
 """
 
-STEPS = (STORES + CATALOGUE + ORDERS + OUTBOX, LEVERS, SHOP, EXCHANGES, LISTS)
+STEPS = (
+    STORES + CATALOGUE + ORDERS + OUTBOX,
+    LEVERS,
+    SHOP,
+    EXCHANGES,
+    LISTS,
+    CATALOGUE_REVISION,
+)
 
 # In an order that never breaks a reference when they are emptied one by one.
 TABLES = (

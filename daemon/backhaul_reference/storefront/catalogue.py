@@ -26,8 +26,10 @@ async def get_store(call: Call) -> web.Response:
 
 async def list_products(call: Call) -> web.Response:
     url = call.request.rel_url
-    key = ("storefront products", call.store.id, url.raw_path_qs)
-    page = call.platform.reader.recall(key, lambda rows: _products(rows, call, url))
+    # Settings are no part of the catalogue; of them only quirks change the page.
+    key = (call.store.id, call.store.quirks.texts, url.raw_path_qs)
+    read = call.platform.reader.recall_page
+    page = read(key, lambda rows: _products(rows, call, url))
     return page.answer()
 
 

@@ -94,7 +94,7 @@ class Call:
         return answers.raw_answer(body, kept.status, headers)
 
 
-Handler = Callable[[Call], Awaitable[web.Response]]
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request, "Endpoint"], Caller]
 
 
@@ -123,8 +123,8 @@ def mount(app: web.Application, endpoints: Sequence[Endpoint], admit: Admit) -> 
 
 def _serving(
     endpoint: Endpoint, admit: Admit
-) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def serve(request: web.Request) -> web.Response:
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def serve(request: web.Request) -> web.StreamResponse:
         caller = admit(request, endpoint)
         if LEVERS in request.app:
             request[ADMITTED] = caller.store

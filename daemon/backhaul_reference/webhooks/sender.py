@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 from yarl import URL
 
-from backhaul_reference import quirks
+from backhaul_reference import quirks, readings
 from backhaul_reference.clock import Clock
 from backhaul_reference.state.database import Row
 from backhaul_reference.state.deliveries import Attempt
@@ -146,13 +146,14 @@ async def _start_of(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _envelope(row: Row) -> Envelope:
+    words = quirks.stored(row["quirks"])
     return Envelope(
         event_id=row["event_id"],
         delivery_id=row["id"],
         subscription_id=row["subscription_id"],
         subdomain=row["subdomain"],
         topic=row["topic"],
-        triggered_ms=row["created_ms"],
+        triggered_at=readings.instant(words, row["created_ms"]),
         body=row["body"],
     )
 

@@ -6,8 +6,6 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
-from backhaul_reference import instants
-
 USER_AGENT = "backhaul-reference/1"
 BARE_HEADERS = ("Content-Type", "User-Agent", "X-Service-Hmac-Sha256")
 """All that a delivery carries where nothing is added to the signature."""
@@ -22,7 +20,7 @@ class Envelope:
     subscription_id: str
     subdomain: str
     topic: str
-    triggered_ms: int
+    triggered_at: str
     body: bytes
 
 
@@ -65,7 +63,7 @@ def headers(
         "X-Service-Attempt": str(attempt),
         "X-Service-Subscription-Id": envelope.subscription_id,
         "X-Service-Store": envelope.subdomain,
-        "X-Service-Triggered-At": instants.to_text(envelope.triggered_ms),
+        "X-Service-Triggered-At": envelope.triggered_at,
         "X-Service-Api-Version": "v1",
         "webhook-id": envelope.event_id,
         "webhook-timestamp": str(timestamp),
