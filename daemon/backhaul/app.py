@@ -29,11 +29,11 @@ from backhaul.parts import (
     build_client,
     build_reconciler,
     build_rereader,
+    build_sender,
     webhook_secrets,
 )
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
-from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
@@ -42,7 +42,6 @@ from backhaul.reconcile.guardian import Guardian
 from backhaul.reconcile.keyring import Keyring
 from backhaul.schedule import Schedule
 from backhaul.shop.client import StoreFacts
-from backhaul.shop.requests import Dialect
 from backhaul.store.opening import open_store, sole_writer
 from backhaul.upkeep.indexing import Indexer
 from backhaul.upkeep.pruning import Pruner
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.core.clock import Clock
+    from backhaul.parts import Sender
     from backhaul.reconcile.reconciler import Reconciler
     from backhaul.reconcile.rereading import Rereader
     from backhaul.settings import Settings
@@ -81,7 +81,7 @@ class _Shop:
 
     transport: Transport
     client: ShopClient
-    dispatcher: Dispatcher
+    sender: Sender
     reconciler: Reconciler
     guardian: Guardian | None
 
@@ -175,7 +175,7 @@ class Daemon:
         self._signers = Signers(store.webhook_secrets, self._clock)
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
-                "command {} was being sent when the program died: parked", command
+                "command {} was being sent when the program died: in doubt", command
             )
         if not await self._acquaint(store):
             return
@@ -200,24 +200,16 @@ class Daemon:
             logger.bind(action="daemon.stopping").info("stopping")
 
     def _shop(self, name: str, store: SqliteStore, drain: Drain) -> _Shop:
-        settings, push = self._settings.stores[name], self._settings.push
-        key = settings.api_key.get_secret_value()
         transport, client = build_client(self._settings, name, self._clock, self._http)
-        dialect = Dialect(
-            restock_field=settings.restock_field,
-            tracking_company=settings.fields.tracking_company,
-            tracking_number=settings.fields.tracking_number,
-        )
-        dispatcher = Dispatcher(
+        sender = build_sender(
+            self._settings,
             name,
-            store.commands,
+            store,
             client,
             transport,
-            key,
-            dialect,
-            push,
             self._clock,
             self._chance,
+            self._facts,
         )
         reconciler = build_reconciler(
             self._settings,
@@ -233,7 +225,7 @@ class Daemon:
         guardian = self._guardian(name, client, transport)
         if guardian is not None:
             reconciler.guard = guardian.check
-        return _Shop(transport, client, dispatcher, reconciler, guardian)
+        return _Shop(transport, client, sender, reconciler, guardian)
 
     async def _acquaint(self, store: SqliteStore) -> bool:
         """Learn each store's facts; return False when told to stop meanwhile.
@@ -311,7 +303,7 @@ class Daemon:
         for name, kind in JOBS.items():
             job = getattr(self._settings.jobs, name)
             for store, shop in self._shops.items():
-                opens = partial(shop.dispatcher.open, kind)
+                opens = partial(shop.sender.dispatcher.open, kind)
                 self._schedule.add(f"{name}:{store}", job, opens)
         jobs = self._settings.jobs
         for store, shop in self._shops.items():
@@ -333,10 +325,11 @@ class Daemon:
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
+        loops += [shop.sender.settler.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [
-                group.create_task(self._keep(shop.dispatcher.run))
+                group.create_task(self._keep(shop.sender.dispatcher.run))
                 for shop in self._shops.values()
             ]
             self._schedule.start()
@@ -345,7 +338,7 @@ class Daemon:
             finally:
                 self._schedule.stop()
                 for shop in self._shops.values():
-                    shop.dispatcher.stop()
+                    shop.sender.dispatcher.stop()
                 await asyncio.wait(senders, timeout=STOP_SECONDS)
                 for task in (*senders, *endless):
                     task.cancel()
@@ -425,7 +418,7 @@ class Daemon:
             "public_url": self.public_url,
             "admin_url": self.admin_url,
             "jobs": {name: run and to_text(run) for name, run in runs.items()},
-            "stores": {n: s.dispatcher.state() for n, s in self._shops.items()},
+            "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": {
                 name: shop.guardian.state()
                 for name, shop in self._shops.items()
@@ -447,4 +440,4 @@ class Daemon:
 
     def _planned(self) -> None:
         for shop in self._shops.values():
-            shop.dispatcher.wake()
+            shop.sender.dispatcher.wake()

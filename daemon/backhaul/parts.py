@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backhaul.push.dispatcher import Dispatcher
+from backhaul.push.proving import Prover
+from backhaul.push.settler import Replay, Settler
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
 from backhaul.shop.client import ShopClient, StoreFacts
+from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 
 if TYPE_CHECKING:
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
     from backhaul.ingest.drain import Drain
     from backhaul.settings import Settings
     from backhaul.store.sqlite.database import SqliteStore
+
+
+KEYED_ONCE = "idempotencyKey"
+"""The feature of a platform that takes each Idempotency-Key once."""
 
 
 def build_client(
@@ -38,6 +47,50 @@ def build_client(
     transport = Transport(shop.base_url, key, limits, clock, http)
     tracking = (shop.fields.tracking_company, shop.fields.tracking_number)
     return transport, ShopClient(transport, tracking)
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What sends one store's commands, and what settles those in doubt."""
+
+    dispatcher: Dispatcher
+    settler: Settler
+
+
+def build_sender(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    transport: Transport,
+    clock: Clock,
+    chance: Callable[[], float],
+    known: Mapping[str, StoreFacts],
+) -> Sender:
+    """Build what sends one store's commands."""
+    shop, push = settings.stores[name], settings.push
+    key = shop.api_key.get_secret_value()
+    dialect = Dialect(
+        restock_field=shop.restock_field,
+        tracking_company=shop.fields.tracking_company,
+        tracking_number=shop.fields.tracking_number,
+    )
+    dispatcher = Dispatcher(
+        name, store.commands, client, transport, key, dialect, push, clock, chance
+    )
+
+    def takes_keys_once() -> bool:
+        if shop.idempotency is not None:
+            return shop.idempotency
+        return KEYED_ONCE in known.get(name, StoreFacts()).features
+
+    replay = Replay(transport, client, dispatcher.door, key, takes_keys_once)
+    prover = Prover(name, client, store.doubts, store.marks)
+    settler = Settler(
+        name, store.doubts, prover, replay, push, clock, chance, dispatcher.wake
+    )
+    dispatcher.doubted = settler.wake
+    return Sender(dispatcher, settler)
 
 
 def build_reconciler(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.core.envelope import TOPICS
 from support import session
-from support.daemon import NOBODY, TOPICS, Office, running
+from support.daemon import NOBODY, Office, running
 from support.databases import rows
 from support.reference_shop import open_shop
 from support.waiting import until

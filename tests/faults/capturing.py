@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from backhaul.core.envelope import TOPICS
 from backhaul.errors import Busy
 from backhaul.store.contract import Arrival
 from support.busy_shop import BusyShop
-from support.daemon import NOBODY, TOPICS
+from support.daemon import NOBODY
 from support.databases import rows, started_store
 from support.receiving import served
 from support.waiting import until
@@ -42,6 +43,9 @@ class MoodyInbox:
             self._refused.add(arrival.body)
             raise Busy("the disk is busy", retry_after_seconds=0)
         return self._inbox.append(arrival)
+
+    async def newest(self) -> int:
+        return await self._inbox.newest()
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         return await self._inbox.fold(fold_one, slice_seconds)

@@ -12,7 +12,7 @@ from backhaul.ingest.drain import Drain
 from backhaul.parts import build_client, build_reconciler, build_rereader
 from backhaul.reconcile.acquaintance import acquaint
 from backhaul.reconcile.kinds import KINDS
-from backhaul.reconcile.sweeping import FULL
+from backhaul.reconcile.wanted import FULL
 from support.clock import RunningClock
 from support.databases import started_store
 

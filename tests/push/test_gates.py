@@ -59,7 +59,7 @@ async def test_retry_does_not_wait_for_the_next_opening(strict: Scene) -> None:
         await strict.arrive(1)
         strict.platform.said.clear()
         await strict.clock.asleep(60.0)
-        await strict.pass_time(60)
+        await strict.pass_time(61)
         await strict.reaches(command, "applied")
 
 

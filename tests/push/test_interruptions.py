@@ -33,16 +33,16 @@ async def die_while_sending(path: Path) -> tuple[str, bytes]:
         return command, stage.server.commands[0].body
 
 
-async def test_command_under_way_at_death_is_parked_with_its_evidence(
+async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
     tmp_path: Path,
 ) -> None:
     command, sent = await die_while_sending(tmp_path / "backhaul.db")
     async with scene(tmp_path / "backhaul.db") as stage:
         assert await stage.store.commands.doubt_interrupted(interrupted()) == [command]
-        assert stage.state(command) == "parked"
+        assert stage.state(command) == "uncertain"
         assert "stopped while this was being sent" in stage.reason(command)
         assert stage.column("request", command) == sent
-        assert stage.column("settled_at", command) is not None
+        assert stage.column("settled_at", command) is None
         assert stage.attempts(command) == [(1, None, None, 0)]
 
 
@@ -52,6 +52,7 @@ async def test_command_under_way_at_death_is_not_sent_again(tmp_path: Path) -> N
         await stage.store.commands.doubt_interrupted(interrupted())
         behind = await stage.plan("adjust", "prod_1")
         async with working(stage):
+            await stage.parks(command)
             await stage.reaches(behind, "applied")
             await stage.pass_time(86_400)
             await stage.quiet()

@@ -14,7 +14,7 @@ from support.clock import START
 STATES = {
     Outcome.CONFIRMED: State.APPLIED,
     Outcome.NEVER_SENT: State.PLANNED,
-    Outcome.UNCERTAIN: State.PARKED,
+    Outcome.UNCERTAIN: State.UNCERTAIN,
     Outcome.REJECTED: State.REJECTED,
     Outcome.THROTTLED: State.PLANNED,
     Outcome.DEFERRED: State.PLANNED,
@@ -41,7 +41,7 @@ def test_step(outcome: Outcome) -> None:
     assert step.held == (outcome is Outcome.HELD)
     backs_off = outcome in {Outcome.NEVER_SENT, Outcome.DEFERRED}
     assert step.counts_as_failure == backs_off
-    waits = backs_off or outcome is Outcome.THROTTLED
+    waits = backs_off or outcome in {Outcome.THROTTLED, Outcome.UNCERTAIN}
     assert (step.due_at is not None) == waits
     assert (step.reason, step.evidence) == ("because", {"a": 1})
 
@@ -56,8 +56,8 @@ def test_failures_wait_within_the_set_bounds(failures: int, seconds: float) -> N
     assert step.due_at == f"2026-03-01T12:{minutes:02.0f}:{rest:06.3f}Z"
 
 
-def test_interrupted_command_is_parked() -> None:
+def test_interrupted_command_is_in_doubt() -> None:
     state = State.SENDING
     for cause in interrupted().causes:
         state = move(state, cause)
-    assert state is State.PARKED
+    assert state is State.UNCERTAIN

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loguru import logger
 
+from backhaul.errors import Busy
 from backhaul.push.dispatcher import Dispatcher
+from backhaul.push.proving import Prover
+from backhaul.push.settler import Replay, Settler
 from backhaul.settings import Push
 from backhaul.shop.client import LISTS, ShopClient
 from backhaul.shop.requests import Dialect
@@ -24,7 +27,7 @@ from support.push_server import Behave, Connection, Request, Server, document, s
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     import httpx
@@ -104,6 +107,7 @@ class Scene:
     server: Server
     platform: Platform
     dispatcher: Dispatcher
+    settler: Settler
     dialect: Dialect
     log: list[tuple[str, str]]
 
@@ -140,6 +144,19 @@ class Scene:
     async def reaches(self, command: str, state: str) -> None:
         await until(lambda: self.state(command) == state, f"{command} is {state}")
 
+    async def parks(self, command: str) -> None:
+        """Let all looks pass, in a platform that shows nothing to go by."""
+        doubts = {"uncertain", "parked"}
+        await until(lambda: self.state(command) in doubts, f"{command} is in doubt")
+        while self.state(command) != "parked":
+            await self.pass_time(60)
+            await self.quiet()
+
+    def answered(self, command: str) -> str:
+        """Return what the first attempt met, in words."""
+        query = "SELECT reason FROM attempts WHERE command_id = ? ORDER BY number"
+        return str(rows(self.path, query, command)[0][0])
+
     async def arrive(self, number: int) -> None:
         """Wait until so many commands have arrived, and show that no more come."""
         await until(lambda: len(self.server.commands) >= number, f"{number} commands")
@@ -157,6 +174,7 @@ class Scene:
     async def pass_time(self, seconds: float) -> None:
         await self.clock.advance(seconds)
         self.dispatcher.wake()
+        self.settler.wake()
 
     async def fold(self, order: payloads.Document) -> None:
         """Let the platform's news of an order come in."""
@@ -183,8 +201,12 @@ async def scene(
     push: Push | None = None,
     url: str = "",
     http: httpx.AsyncBaseTransport | None = None,
+    keyed: bool = False,
 ) -> AsyncIterator[Scene]:
-    """Set everything up; nothing is sent before `working`."""
+    """Set everything up; nothing is sent before `working`.
+
+    `keyed`: the platform is known to take each Idempotency-Key once.
+    """
     platform, clock, log = Platform(), VirtualClock(), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
     limits = Limits(2.0, PATIENCE_SECONDS, LONGEST_ANSWER)
@@ -202,7 +224,22 @@ async def scene(
             clock,
             lambda: 0.5,
         )
-        yield Scene(path, store, clock, server, platform, dispatcher, dialect, log)
+        replay = Replay(transport, client, dispatcher.door, API_KEY, lambda: keyed)
+        prover = Prover("main", client, store.doubts, store.marks)
+        settler = Settler(
+            "main",
+            store.doubts,
+            prover,
+            replay,
+            push or Push(),
+            clock,
+            lambda: 0.5,
+            dispatcher.wake,
+        )
+        dispatcher.doubted = settler.wake
+        yield Scene(
+            path, store, clock, server, platform, dispatcher, settler, dialect, log
+        )
         await transport.close()
     logger.remove(sink)
 
@@ -216,15 +253,25 @@ def _line(message: Any) -> tuple[str, str]:
 async def working(stage: Scene) -> AsyncIterator[None]:
     """Run the dispatcher; at the end it is stopped as a signal stops it."""
     task = asyncio.ensure_future(stage.dispatcher.run())
+    looking = asyncio.ensure_future(_kept(stage.settler.run))
     try:
         yield
     finally:
+        await killed(looking)
         stage.dispatcher.stop()
         done, _ = await asyncio.wait([task], timeout=5)
         if not done:
             await killed(task)
             raise AssertionError("the dispatcher did not stop")
         await task
+
+
+async def _kept(run: Callable[[], Awaitable[None]]) -> None:
+    """Run again what a locked database ended, as the daemon does."""
+    while True:
+        with suppress(Busy):
+            await run()
+        await asyncio.sleep(0.01)
 
 
 async def killed(task: asyncio.Future[None]) -> None:

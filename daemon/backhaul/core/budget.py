@@ -14,6 +14,8 @@ ASSUMED_PER_SECOND = 4.0
 ASSUMED_BURST = 40.0
 """What a platform is taken for that answers 429 without telling its policy."""
 SLOWEST_PER_SECOND = 0.1
+RECOVERY_SECONDS = 60.0
+"""Time without a 429 after which an assumed rate is doubled again."""
 NO_WAIT_SECONDS = 1e-6
 """Less is nothing: a clock may be too coarse to let so little pass."""
 UNTOLD_SECONDS = 1.0
@@ -25,6 +27,7 @@ class Priority(Enum):
     """What is left in the bucket for the more urgent, as a share of it."""
 
     COMMAND = 0.0
+    PROOF = 0.1
     REREAD = 0.25
     INCREMENTAL = 0.30
     SWEEP = 0.35
@@ -40,7 +43,9 @@ class Budget:
         self._at = 0.0
         self._closed_until = 0.0
         self._under_way = 0
+        self._taken = 0
         self._told = False
+        self._slowed_at = 0.0
 
     @property
     def per_second(self) -> float | None:
@@ -58,6 +63,32 @@ class Budget:
         reserve = min(priority.value * self._burst, self._burst - 1)
         wait = (max(reserve, 0.0) + 1 - self._left) / self._per_second
         return wait if wait > NO_WAIT_SECONDS else 0.0
+
+    def take(self, most: int, now: float) -> int:
+        """Reserve room for up to `most` commands; return for how many there is.
+
+        Each is then sent with `leave`, or given back.
+        """
+        if self._closed_until - now > NO_WAIT_SECONDS:
+            return 0
+        if self._per_second is None:
+            return most
+        self._refill(now)
+        room = min(most, int(self._left + NO_WAIT_SECONDS))
+        self._left -= room
+        self._taken += room
+        return room
+
+    def give_back(self, unused: int) -> None:
+        """Undo `take` for commands that were not sent after all."""
+        back = min(unused, self._taken)
+        self._taken -= back
+        self._left = min(self._left + back, self._burst)
+
+    def leave(self) -> None:
+        """Note that a request leaves whose room was taken before."""
+        self._taken = max(self._taken - 1, 0)
+        self._under_way += 1
 
     def spend(self, now: float) -> None:
         """Note that a request leaves, permitted or not."""
@@ -77,14 +108,15 @@ class Budget:
         self._per_second = quota / window
         full = left + (seconds or 0) * self._per_second
         self._burst = max(min(full, float(quota)), float(left), 1.0)
-        # What left after this one is not in its count yet.
-        self._left = max(left - self._under_way, 0.0)
+        # What left after this one, or is about to, is not in its count yet.
+        self._left = max(left - self._under_way - self._taken, 0.0)
         self._at = now
 
     def throttled(self, now: float, retry_after_seconds: float | None) -> None:
         """Note a 429: nothing is read until the platform's time is over."""
         if not self._told and now >= self._closed_until:
             self._assume()
+        self._slowed_at = now
         wait = UNTOLD_SECONDS if retry_after_seconds is None else retry_after_seconds
         self._closed_until = max(self._closed_until, now + wait)
         self._left, self._at = 0.0, self._closed_until
@@ -97,9 +129,19 @@ class Budget:
             self._burst = max(self._burst / 2, 1.0)
 
     def _refill(self, now: float) -> None:
+        self._recover(now)
         earned = max(now - self._at, 0.0) * (self._per_second or 0.0)
         self._left = min(self._left + earned, self._burst)
         self._at = max(now, self._at)
+
+    def _recover(self, now: float) -> None:
+        """Trust a platform again that told no policy and has long been content."""
+        per_second = self._per_second or ASSUMED_PER_SECOND
+        quiet = now - self._slowed_at > RECOVERY_SECONDS
+        if quiet and not self._told and per_second < ASSUMED_PER_SECOND:
+            self._per_second = min(per_second * 2, ASSUMED_PER_SECOND)
+            self._burst = min(self._burst * 2, ASSUMED_BURST)
+            self._slowed_at = now
 
 
 def _parameters(header: str, *names: str) -> list[int | None]:

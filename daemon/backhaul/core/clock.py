@@ -40,6 +40,19 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+async def rest(event: asyncio.Event, seconds: float, clock: Clock) -> None:
+    """Wait for an event, for at most so long on that clock."""
+    waits = [
+        asyncio.ensure_future(event.wait()),
+        asyncio.ensure_future(clock.sleep(seconds)),
+    ]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
 def to_text(moment: datetime) -> str:
     """Return RFC 3339 in UTC with milliseconds: fixed width, so text order is time."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)

@@ -35,6 +35,7 @@ class Cause(StrEnum):
     PERSON_RESENDS = "person_resends"
     PERSON_CONFIRMS = "person_confirms"
     PERSON_DROPS = "person_drops"
+    PERSON_PARKS = "person_parks"
 
 
 TRANSITIONS: dict[tuple[State, Cause], State] = {
@@ -48,7 +49,14 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.SENDING, Cause.UNDECIDABLE): State.PARKED,
     (State.UNCERTAIN, Cause.PROVED_APPLIED): State.APPLIED,
     (State.UNCERTAIN, Cause.PROVED_ABSENT): State.PLANNED,
+    (State.UNCERTAIN, Cause.UNKNOWN): State.UNCERTAIN,
     (State.UNCERTAIN, Cause.UNDECIDABLE): State.PARKED,
+    (State.UNCERTAIN, Cause.PERSON_PARKS): State.PARKED,
+    (State.PLANNED, Cause.PERSON_PARKS): State.PARKED,
+    (State.PLANNED, Cause.PROVED_APPLIED): State.APPLIED,
+    (State.PLANNED, Cause.UNKNOWN): State.UNCERTAIN,
+    (State.PARKED, Cause.PROVED_APPLIED): State.APPLIED,
+    (State.REJECTED, Cause.PROVED_APPLIED): State.APPLIED,
     (State.PARKED, Cause.PERSON_RESENDS): State.PLANNED,
     (State.PARKED, Cause.PERSON_CONFIRMS): State.APPLIED,
     (State.PARKED, Cause.PERSON_DROPS): State.REJECTED,

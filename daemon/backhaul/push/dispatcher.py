@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
-from backhaul.core.clock import from_text, to_text
+from backhaul.core.budget import Priority
+from backhaul.core.clock import from_text, rest, to_text
 from backhaul.core.identity import fingerprint, idempotency_key
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.outcome import Outcome, Verdict
@@ -22,7 +23,7 @@ from backhaul.shop.transport import Answer, InDoubt, NotSent
 from backhaul.store.contract import Attempt, Sendable, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.settings import Push
@@ -62,10 +63,12 @@ class Dispatcher:
         self._clock = clock
         self._chance = chance
         self._gates = Gates(push.eager, clock)
-        self._door = Door(store, client, clock, self.wake)
+        self.doubted: Callable[[], None] = lambda: None
+        self.door = Door(store, client, clock, self.wake)
         self._wake = asyncio.Event()
         self._flying = 0
         self._looked_at = ""
+        self._wants_room = False
         self._unsent: list[tuple[Command, Settlement]] = []
         self._stopping = False
 
@@ -80,7 +83,7 @@ class Dispatcher:
 
     def state(self) -> dict[str, object]:
         """Return what a person asks first: how many are being sent, what waits."""
-        return {"sending": self._flying, "stopped": self._door.reasons()}
+        return {"sending": self._flying, "stopped": self.door.reasons()}
 
     def _told_to_stop(self) -> bool:
         return self._stopping
@@ -93,7 +96,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Send until stopped, then wait for what is under way."""
         async with asyncio.TaskGroup() as group:
-            probe = group.create_task(self._door.watch())
+            probe = group.create_task(self.door.watch())
             while not self._told_to_stop():
                 self._wake.clear()
                 for command, sendable in await self._claim():
@@ -104,16 +107,35 @@ class Dispatcher:
             probe.cancel()
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
-        free = self._push.concurrency - self._flying
-        gates = self._gates.passable()
-        open_gates = {k: gates[k] for k in gates if self._door.lets_out(k)}
-        if not open_gates or free <= 0:
-            return []
         self._looked_at = to_text(self._clock.now())
+        gates = self._gates.passable()
+        open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
+        free = self._free() if open_gates else 0
+        room = self._transport.budget.take(free, self._clock.monotonic())
+        claimed: list[tuple[Command, Sendable]] = []
+        try:
+            if room:
+                claimed = await self._claim_for(room, open_gates)
+        finally:
+            self._transport.budget.give_back(room - len(claimed))
+        self._wants_room = len(claimed) == room < free
+        return claimed
+
+    def _free(self) -> int:
+        """Return how many more commands may be under way."""
+        circuit = self._transport.circuit
+        if circuit.commands_wait:
+            return 0
+        most = 1 if circuit.half_open else self._push.concurrency
+        return max(most - self._flying, 0)
+
+    async def _claim_for(
+        self, room: int, gates: Mapping[str, str]
+    ) -> list[tuple[Command, Sendable]]:
         self._unsent.clear()
         try:
             claimed = await self._commands.claim(
-                self._store, open_gates, free, self._prepare
+                self._store, gates, room, self._prepare
             )
         except Busy as error:
             self._tell_busy(error)
@@ -130,17 +152,16 @@ class Dispatcher:
             self.wake()
 
     async def _rest(self) -> None:
-        """Sleep until woken, or until the next command comes due."""
+        """Sleep until woken, or until the next command may leave."""
         if self._wake.is_set():
             return
         seconds = IDLE_SECONDS
-        if self._flying < self._push.concurrency:
+        if self._wants_room:
+            now = self._clock.monotonic()
+            seconds = self._transport.budget.wait_seconds(Priority.COMMAND, now)
+        elif self._flying < self._push.concurrency:
             seconds = min(await self._seconds_to_next(), IDLE_SECONDS)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await rest(self._wake, seconds, self._clock)
 
     async def _seconds_to_next(self) -> float:
         try:
@@ -176,14 +197,20 @@ class Dispatcher:
     async def _give_back(self, command: Command, _: Sendable) -> None:
         """Told to stop between claim and send: proved that nothing was sent."""
         verdict = Verdict(Outcome.STOPPED, "not sent: the program was told to stop")
-        await self._record(command, Judged(verdict), None)
+        try:
+            await self._record(command, Judged(verdict), None)
+        finally:
+            self._flying -= 1
 
     async def _attempt(
         self, command: Command, sendable: Sendable
     ) -> tuple[Judged, Answer | None]:
         try:
             answer = await self._transport.send(
-                requests.path(command), sendable.request, idempotency_key(command.id)
+                requests.path(command),
+                sendable.request,
+                idempotency_key(command.id),
+                room_taken=True,
             )
         except NotSent as error:
             return Judged(Verdict(Outcome.NEVER_SENT, f"not sent: {error}")), None
@@ -202,11 +229,11 @@ class Dispatcher:
     def _react(self, command: Command, verdict: Verdict) -> None:
         """Let what one command met hold for the whole store."""
         if verdict.outcome is Outcome.CONFIRMED:
-            self._door.proved(command.kind)
+            self.door.proved(command.kind)
         elif verdict.outcome is Outcome.STOPPED:
-            self._door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
-        elif verdict.outcome is Outcome.THROTTLED:
-            self._door.pause(verdict.retry_after_seconds)
+            self.door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
+        elif self._transport.circuit.commands_wait:
+            self.door.fail()
         elif verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
 
@@ -230,6 +257,8 @@ class Dispatcher:
                 self._tell_busy(error)
                 await self._clock.sleep(REST_SECONDS)
         self._tell(command, state, judged.verdict.reason)
+        if state is State.UNCERTAIN:
+            self.doubted()
 
     def _tell_busy(self, error: Busy) -> None:
         logger.bind(action="push.busy", store=self._store).warning("{}", error)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
+from backhaul.core.circuit import PROBE_SECONDS as FAILING_PROBE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,9 +16,8 @@ if TYPE_CHECKING:
     from backhaul.shop.client import ShopClient
 
 PROBE_SECONDS = 30.0
-PAUSE_SECONDS = 1.0
-"""Wait after a 429 that names none."""
 ALL = "everything"
+FAILING = "the platform keeps failing"
 
 
 class Door:
@@ -24,6 +25,7 @@ class Door:
 
     A probe is a read, never a command. The person hears of it once when it closes and
     once when a command has been taken again: a read may work while the write does not.
+    A fence is closed by us, until we lift it.
     """
 
     def __init__(
@@ -35,22 +37,38 @@ class Door:
         self._opened = opened
         self._closed: dict[str, str] = {}
         self._told: dict[str, str] = {}
-        self._not_before = 0.0
+        self._fence = ""
+        self._probe_seconds = PROBE_SECONDS
         self._changed = asyncio.Event()
 
     def lets_out(self, kind: str) -> bool:
         """Tell whether commands of this kind may be sent now."""
-        if self._clock.monotonic() < self._not_before:
-            return False
-        return not self._closed.keys() & {kind, ALL}
+        return not self._fence and not self._closed.keys() & {kind, ALL}
 
     def reasons(self) -> dict[str, str]:
         """Return what is stopped, and why."""
-        return dict(self._closed)
+        fence = {ALL: self._fence} if self._fence else {}
+        return dict(self._closed) | fence
 
-    def close(self, what: str, reason: str) -> None:
+    def fence(self, reason: str) -> None:
+        """Send nothing until `lift`: what was sent before is not known yet."""
+        self._fence = reason
+
+    def lift(self) -> None:
+        """Let the fence down."""
+        self._fence = ""
+        self._opened()
+
+    def fail(self) -> None:
+        """Stop sending while the platform fails, and probe it more often."""
+        self.close(ALL, FAILING, FAILING_PROBE_SECONDS)
+
+    def close(
+        self, what: str, reason: str, probe_seconds: float = PROBE_SECONDS
+    ) -> None:
         """Stop sending a kind, or ALL."""
         self._closed[what] = reason
+        self._probe_seconds = probe_seconds
         self._changed.set()
         if self._told.get(what) != reason:
             self._told[what] = reason
@@ -65,25 +83,13 @@ class Door:
                 "store {}: {} is taken again", self._store, kind
             )
 
-    def pause(self, seconds: float | None) -> None:
-        """Send nothing for a while: the platform asked for it."""
-        until = self._clock.monotonic() + (seconds or PAUSE_SECONDS)
-        self._not_before = max(self._not_before, until)
-        self._changed.set()
-
     async def watch(self) -> None:
-        """Open the door again when its time has come. Runs until cancelled."""
+        """Open the door again when a read works. Runs until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await self._outlast_pause()
             while self._closed:
-                await self._clock.sleep(PROBE_SECONDS)
-                if await self._client.opens():
+                await self._clock.sleep(self._probe_seconds)
+                if await self._client.probe():
                     self._closed.clear()
                     self._opened()
-
-    async def _outlast_pause(self) -> None:
-        while (wait := self._not_before - self._clock.monotonic()) > 0:
-            await self._clock.sleep(wait)
-        self._opened()

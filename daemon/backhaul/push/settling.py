@@ -9,6 +9,7 @@ from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.outcome import Outcome
+from backhaul.shop import requests
 from backhaul.store.contract import Settlement
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 CAUSES: dict[Outcome, tuple[Cause, ...]] = {
     Outcome.CONFIRMED: (Cause.CONFIRMED,),
     Outcome.NEVER_SENT: (Cause.NOT_SENT,),
-    Outcome.UNCERTAIN: (Cause.UNKNOWN, Cause.UNDECIDABLE),
+    Outcome.UNCERTAIN: (Cause.UNKNOWN,),
     Outcome.REJECTED: (Cause.REFUSED,),
     Outcome.THROTTLED: (Cause.NOT_SENT,),
     Outcome.DEFERRED: (Cause.NOT_SENT,),
@@ -29,8 +30,6 @@ CAUSES: dict[Outcome, tuple[Cause, ...]] = {
     Outcome.WITHOUT_MEMBER: (Cause.NOT_SENT,),
     Outcome.PARKED: (Cause.UNDECIDABLE,),
 }
-"""Proofs for uncertain commands come later; until then a person decides."""
-
 BACKING_OFF = frozenset({Outcome.NEVER_SENT, Outcome.DEFERRED})
 """Tried again after a wait that grows with each failure."""
 
@@ -53,6 +52,8 @@ def settlement(
         )
     elif verdict.outcome is Outcome.THROTTLED:
         wait = verdict.retry_after_seconds or THROTTLE_SECONDS
+    elif verdict.outcome is Outcome.UNCERTAIN:
+        wait = push.looks[0]
     return Settlement(
         causes=CAUSES[verdict.outcome],
         reason=verdict.reason,
@@ -60,6 +61,7 @@ def settlement(
         held=verdict.outcome is Outcome.HELD,
         counts_as_failure=verdict.outcome in BACKING_OFF,
         evidence=judged.evidence,
+        effect_id=requests.effect_id(judged.evidence),
     )
 
 

@@ -21,6 +21,7 @@ from backhaul.settings.values import (
     DatabaseUrl,
     Duration,
     FilePath,
+    Looks,
     Name,
     Networks,
     Port,
@@ -132,7 +133,7 @@ class Push(Section):
     read_seconds: Seconds = Field(
         default=30,
         description="Longest wait for an answer, in seconds. A command without one is "
-        "in doubt: a person decides, it is never sent again by itself.",
+        "in doubt: the platform is read back, see `looks`.",
     )
     max_response_bytes: Count = Field(
         default=5_000_000, description="Largest answer that is read, in bytes."
@@ -143,6 +144,17 @@ class Push(Section):
     )
     retry_cap: Duration = Field(
         default=parse_duration("5m"), description="Longest wait between two retries."
+    )
+    looks: Looks = Field(
+        default=(0.0, parse_duration("2m"), parse_duration("10m")),
+        description="When the platform is read for the effect of a command in doubt, "
+        "counted from the doubt. That it took effect may be found at any look, that it "
+        "did not only at the last: leave it time for the longest delay on the way.",
+    )
+    on_absent: Literal["resend", "park"] = Field(
+        default="resend",
+        description="What becomes of a command that no look has found: resend sends it "
+        "again, park leaves that to a person.",
     )
 
 

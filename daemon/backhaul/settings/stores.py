@@ -36,3 +36,9 @@ class Store(Section):
     fields: Fields = Field(
         default=Fields(), description="Names of the fields that tell of parcels."
     )
+    idempotency: bool | None = Field(
+        default=None,
+        description="Whether the platform takes a request with the same "
+        "Idempotency-Key only once. Left out: what it says of itself is believed. A "
+        "command in doubt is then sent again under its key at once.",
+    )

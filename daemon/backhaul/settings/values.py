@@ -28,6 +28,16 @@ def parse_duration(value: object) -> float:
     return seconds
 
 
+def parse_looks(value: object) -> tuple[float, ...]:
+    """Return the seconds of moments such as ["0s", "2m"], each later than the last."""
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError('must be a list of durations such as ["0s", "2m", "10m"]')
+    looks = tuple(0.0 if text == "0s" else parse_duration(text) for text in value)
+    if sorted(set(looks)) != list(looks):
+        raise ValueError("must grow from one to the next")
+    return looks
+
+
 def refuse_truth(value: object) -> object:
     """Pass numbers on; pydantic would take `true` for 1."""
     if isinstance(value, bool):
@@ -94,6 +104,8 @@ def check_network(value: str) -> str:
 
 Duration: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, written with their unit: "5s"."""
+Looks: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(parse_looks)]
+"""Seconds after a doubt, each later than the last."""
 Count: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=1)]
 Port: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[

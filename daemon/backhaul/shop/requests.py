@@ -98,7 +98,16 @@ def evidence(
         raise Unusable(f"the answer is about {order.id}, not {command.target}")
     if not shows(command, order, data):
         raise Unusable(f"the answer does not show the {command.kind}")
+    if command.kind == "fulfill":
+        parcel = parcels_of(command, order, data)[-1]
+        return order_evidence(order) | {"shipment": parcel}
     return order_evidence(order)
+
+
+def effect_id(evidence: Mapping[str, Any]) -> str | None:
+    """Return the adjustment or parcel that is a command's own, by its evidence."""
+    own: str | None = evidence.get("adjustment_id") or evidence.get("shipment")
+    return own
 
 
 def order_evidence(order: Order) -> dict[str, Any]:
@@ -127,12 +136,18 @@ def shows(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
         return order.cancelled_at is not None and (
             restocked or not command.payload["restock"]
         )
+    return bool(parcels_of(command, order, data))
+
+
+def parcels_of(command: Command, order: Order, data: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the parcels that can be the one a fulfill asks for."""
     wanted = (command.payload["tracking_company"], command.payload["tracking_number"])
-    return any(
-        (parcel.tracking_company, parcel.tracking_number) == wanted
-        and _holds(raw.get("items"), command.payload["lines"])
+    return [
+        parcel.id
         for parcel, raw in zip(order.shipments, data.get("shipments", ()), strict=True)
-    )
+        if (parcel.tracking_company, parcel.tracking_number) == wanted
+        and _holds(raw.get("items"), command.payload["lines"])
+    ]
 
 
 def _holds(items: object, lines: list[dict[str, Any]]) -> bool:

@@ -2,11 +2,13 @@
 
 Reads and commands have clients of their own. A command's client follows no redirect and
 reuses no connection: a kept-alive one that the server has just closed would leave the
-command in doubt for nothing. Reads wait for the budget; commands only count in it.
+command in doubt for nothing. Reads wait for the budget; for commands the dispatcher
+takes room before it claims any. What keeps failing is left alone but for probes.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,12 @@ from tenacity import (
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Budget, Priority
+from backhaul.core.circuit import Circuit
 from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from backhaul.core.clock import Clock
 
@@ -111,6 +114,7 @@ class Transport:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.budget = Budget()
+        self.circuit = Circuit()
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -142,6 +146,8 @@ class Transport:
         priority: Priority = Priority.REREAD,
     ) -> Answer:
         """Read, trying again where that can help. Raises NotSent or InDoubt."""
+        if self.circuit.reads_wait:
+            raise NotSent("the platform keeps failing; it is asked again soon")
         retrying = AsyncRetrying(
             retry=retry_if_exception_type((NotSent, InDoubt))
             | retry_if_result(lambda answer: answer.status in {502, 503, 504}),
@@ -151,11 +157,19 @@ class Transport:
             reraise=True,
         )
         request = self._reads.build_request("GET", path, params=dict(params))
-        try:
-            return await retrying(self._admitted, request, priority)
-        except RetryError as error:
-            answer: Answer = error.last_attempt.result()
-            return answer
+        with self._noting(command=False) as note:
+            try:
+                return note(await retrying(self._admitted, request, priority))
+            except RetryError as error:
+                return note(error.last_attempt.result())
+
+    async def probe(self, path: str, params: Mapping[str, str | int]) -> Answer:
+        """Read once, whatever failed before. Raises NotSent or InDoubt."""
+        request = self._reads.build_request("GET", path, params=dict(params))
+        answer = await self._exchange(self._reads, request)
+        if answer.status < 500:
+            self.circuit.probed()
+        return answer
 
     async def _admitted(self, request: httpx.Request, priority: Priority) -> Answer:
         """Read once there is room; a 429 is waited out and is no failed try."""
@@ -168,9 +182,20 @@ class Transport:
                 return answer
 
     async def send(
-        self, path: str, body: bytes, key: str, method: str = "POST"
+        self,
+        path: str,
+        body: bytes,
+        key: str,
+        method: str = "POST",
+        *,
+        room_taken: bool = False,
     ) -> Answer:
-        """Send a command. Raises NotSent (tried again already) or InDoubt (never)."""
+        """Send a command. Raises NotSent (tried again already) or InDoubt (never).
+
+        `room_taken` tells that `budget.take` made room for it.
+        """
+        if not room_taken:
+            self.budget.take(1, self._clock.monotonic())
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(NotSent),
             stop=stop_after_attempt(_TRIES),
@@ -182,12 +207,32 @@ class Transport:
         request = self._commands.build_request(
             method, path, content=body, headers=headers
         )
-        return await retrying(self._exchange, self._commands, request)
+        with self._noting(command=True) as note:
+            return note(await retrying(self._exchange, self._commands, request))
+
+    @contextmanager
+    def _noting(self, *, command: bool) -> Iterator[Callable[[Answer], Answer]]:
+        """Tell the circuit how a request ended, after all its tries."""
+
+        def note(answer: Answer) -> Answer:
+            ended = self.circuit.failed if answer.status >= 500 else answered
+            ended(command=command)
+            return answer
+
+        answered = self.circuit.answered
+        try:
+            yield note
+        except (NotSent, InDoubt):
+            self.circuit.failed(command=command)
+            raise
 
     async def _exchange(
         self, client: httpx.AsyncClient, request: httpx.Request
     ) -> Answer:
-        self.budget.spend(self._clock.monotonic())
+        if client is self._commands:
+            self.budget.leave()
+        else:
+            self.budget.spend(self._clock.monotonic())
         headers: Mapping[str, str] = {}
         try:
             response = await client.send(request, stream=True)

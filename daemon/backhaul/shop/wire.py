@@ -13,6 +13,7 @@ import msgspec
 from backhaul.core import strict_json
 from backhaul.core.clock import normalize
 from backhaul.core.money import to_minor
+from backhaul.core.proof import Move
 from backhaul.core.resources import (
     Customer,
     Deletion,
@@ -164,6 +165,20 @@ class _Level(_Wire):
     variant_id: str
     stock: Integer
     updated_at: str
+
+
+class _Source(_Wire):
+    id: str | None = None
+
+
+class _HistoryRow(_Wire):
+    adjustment_id: str
+    adjustment: Integer
+    created_at: str
+    product_id: str | None = None
+    variant_id: str | None = None
+    note: str | None = None
+    source: _Source | None = None
 
 
 def order(data: Mapping[str, Any], tracking: Tracking = TRACKING) -> Order:
@@ -337,6 +352,23 @@ def level(data: Mapping[str, Any]) -> tuple[Level, str]:
     wire = _read(data, _Level)
     found = Level(wire.product_id, wire.variant_id, wire.stock)
     return found, _time(wire.updated_at)
+
+
+def history_row(data: Mapping[str, Any]) -> tuple[Move, str]:
+    """Read a row of the stock's history, and its `createdAt`. Raises Unusable.
+
+    A product or variant that was deleted since is an empty text.
+    """
+    wire = _read(data, _HistoryRow)
+    move = Move(
+        adjustment_id=wire.adjustment_id,
+        product_id=wire.product_id or "",
+        variant_id=wire.variant_id or "",
+        delta=wire.adjustment,
+        note=wire.note,
+        source_id=wire.source.id if wire.source else None,
+    )
+    return move, _time(wire.created_at, "createdAt")
 
 
 def resource(document: object) -> dict[str, Any]:

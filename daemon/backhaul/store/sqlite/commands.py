@@ -9,6 +9,7 @@ import msgspec
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.store.contract import Command, Sendable
+from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Attempt, NewCommand, Prepare, Settlement
     from backhaul.store.sqlite.writer import Writer
 
-_COLUMNS = (
+COLUMNS = (
     "seq, id, store, kind, target, lane, state, payload, attempts, failures, instance"
 )
 # A command is free when no earlier one of its lane is open. One that is held waits for
 # the order to change, not for its turn, and lets the others pass.
 _DUE = f"""
-    SELECT {_COLUMNS} FROM commands c
+    SELECT {COLUMNS} FROM commands c
     WHERE state = 'planned' AND store = ? AND kind = ?
       AND due_at <= ? AND created_at <= ?
       AND held = 0 AND NOT EXISTS (
@@ -100,7 +101,7 @@ class SqliteCommands:
                     _begin(connection, command, step, now)
                     claimed.append((command, step))
                 else:
-                    _move(connection, command, State.PLANNED, step, now)
+                    move_on(connection, command, State.PLANNED, step, now)
             return claimed
 
         return await self._writer.urgent(unit)
@@ -113,7 +114,7 @@ class SqliteCommands:
         def unit(connection: sqlite3.Connection) -> State:
             now = to_text(self._clock.now())
             _finish_attempt(connection, command, attempt)
-            return _move(connection, command, State.SENDING, settlement, now)
+            return move_on(connection, command, State.SENDING, settlement, now)
 
         return await self._writer.urgent(unit)
 
@@ -138,11 +139,11 @@ class SqliteCommands:
         def unit(connection: sqlite3.Connection) -> list[str]:
             now = to_text(self._clock.now())
             rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM commands WHERE state = 'sending'"  # noqa: S608 - constants
+                f"SELECT {COLUMNS} FROM commands WHERE state = 'sending'"  # noqa: S608 - constants
             ).fetchall()
             for row in rows:
-                _move(connection, _command(row), State.SENDING, settlement, now)
-            return [_command(row).id for row in rows]
+                move_on(connection, to_command(row), State.SENDING, settlement, now)
+            return [to_command(row).id for row in rows]
 
         return await self._writer.urgent(unit)
 
@@ -158,7 +159,7 @@ def _due(
     for kind, planned_by in gates.items():
         free = limit - len(due)
         rows = connection.execute(_DUE, (store, kind, now, planned_by, free))
-        due += [_command(row) for row in rows]
+        due += [to_command(row) for row in rows]
     return due
 
 
@@ -168,12 +169,14 @@ def _begin(
     connection.execute(
         """
         UPDATE commands SET state = ?, attempts = attempts + 1, request = ?,
-               key_fingerprint = ? WHERE seq = ?
+               key_fingerprint = ?, baseline = ?, sent_at = ? WHERE seq = ?
         """,
         (
             move(command.state, Cause.SEND),
             step.request,
             step.key_fingerprint,
+            msgspec.json.encode(baseline(connection, command)).decode(),
+            now,
             command.seq,
         ),
     )
@@ -204,7 +207,7 @@ def _finish_attempt(
     )
 
 
-def _move(
+def move_on(
     connection: sqlite3.Connection,
     command: Command,
     state: State,
@@ -232,7 +235,23 @@ def _move(
             command.seq,
         ),
     )
+    if settlement.effect_id is not None:
+        _link(connection, command, settlement.effect_id)
     return state
+
+
+def _link(connection: sqlite3.Connection, command: Command, effect_id: str) -> None:
+    """Name the effect as this command's own, unless it is another's already.
+
+    Two records may tell of one parcel; the platform answers both with it.
+    """
+    connection.execute(
+        """
+        UPDATE commands SET effect_id = :effect WHERE seq = :seq AND NOT EXISTS
+          (SELECT 1 FROM commands o WHERE o.store = :store AND o.effect_id = :effect)
+        """,
+        {"effect": effect_id, "seq": command.seq, "store": command.store},
+    )
 
 
 def _order_changed(connection: sqlite3.Connection, command: Command) -> bool:
@@ -257,7 +276,8 @@ def _evidence(evidence: dict[str, Any]) -> str | None:
     return msgspec.json.encode(evidence).decode() if evidence else None
 
 
-def _command(row: tuple[Any, ...]) -> Command:
+def to_command(row: tuple[Any, ...]) -> Command:
+    """Return the command of a row of COLUMNS."""
     seq, id_, store, kind, target, lane, state, payload, attempts, failures, source = (
         row
     )

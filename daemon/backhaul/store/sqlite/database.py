@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.commands import SqliteCommands
+from backhaul.store.sqlite.doubts import SqliteDoubts
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.looking import SqliteLook
@@ -40,6 +41,7 @@ class SqliteStore:
         self.inbox = SqliteInbox(self._writer, clock)
         self.records = SqliteRecords(self._writer, clock)
         self.commands = SqliteCommands(self._writer, clock)
+        self.doubts = SqliteDoubts(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)
         self.search = SqliteSearch(self._writer, clock)

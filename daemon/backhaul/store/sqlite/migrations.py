@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
-from backhaul.store.sqlite import mirror_schema
+from backhaul.store.sqlite import mirror_schema, outbox_schema
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -408,3 +408,4 @@ migrations(name="m020_questions")(mirror_schema.add_questions)
 migrations(name="m021_erasure")(mirror_schema.add_erasure)
 migrations(name="m022_search")(mirror_schema.add_search)
 migrations(name="m023_forgotten")(mirror_schema.add_forgotten)
+migrations(name="m040_proofs")(outbox_schema.add_proofs)

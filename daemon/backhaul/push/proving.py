@@ -1,0 +1,201 @@
+"""The proofs of an uncertain command: what the platform shows against what was known.
+
+An order is read against its baseline; an adjustment is looked for in the history. Both
+may say *applied* at any look; *absent* holds for this moment only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.core.identity import tag
+from backhaul.core.proof import Found, Habits, Wanted, find_adjustment
+from backhaul.shop import history, requests, wire
+from backhaul.shop.client import ReadRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul.core.proof import Finding, Move
+    from backhaul.core.resources import Order
+    from backhaul.shop.client import ShopClient
+    from backhaul.store.contract import Command, Doubt, Doubts, Marks
+
+NOT_OFFERED = frozenset({403, 404, 405})
+MOST_KEPT = 50
+"""Rows of a history that are kept as evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What one look proved, with what a person can check it by.
+
+    `effect_id` is the parcel or adjustment that is the command's own; `doubled` names
+    adjustments beyond it that bear the same tag.
+    """
+
+    found: Found
+    reason: str
+    read: Any = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    effect_id: str | None = None
+    doubled: tuple[str, ...] = ()
+    final: bool = False
+    """Whether later looks cannot tell more."""
+
+
+class Prover:
+    """Reads one store back. Raises NotSent, InDoubt, ReadRefused or Unusable."""
+
+    def __init__(
+        self, store: str, client: ShopClient, doubts: Doubts, marks: Marks
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._doubts = doubts
+        self._marks = marks
+
+    async def prove(self, doubt: Doubt) -> Proof:
+        """Look once for the effect of a command."""
+        if doubt.command.kind == "adjust":
+            return await self._adjustment(doubt)
+        return await self._order(doubt)
+
+    async def _order(self, doubt: Doubt) -> Proof:
+        command = doubt.command
+        try:
+            data = await self._client.read(f"/orders/{command.target}")
+        except ReadRefused as error:
+            if error.status != 404:
+                raise
+            reason = f"{error}: the order is not there any more"
+            return Proof(Found.UNDECIDABLE, reason)
+        order = wire.order(data, self._client.tracking)
+        if command.kind == "cancel":
+            return _cancelled(command, order, data)
+        return _fulfilled(doubt, order, data)
+
+    async def _adjustment(self, doubt: Doubt) -> Proof:
+        command, since = doubt.command, doubt.baseline.get("adjustment_id")
+        try:
+            found = await history.of_product(self._client, command.target, since)
+        except ReadRefused as error:
+            if error.status not in NOT_OFFERED or not await self._client.opens():
+                raise
+            reason = f"{error}: without a history nothing can be proved"
+            return Proof(Found.UNDECIDABLE, reason, final=True)
+        owners = await self._doubts.owners(
+            self._store, [move.adjustment_id for move in found.moves]
+        )
+        habits = await self.habits(found.moves)
+        others = {id_ for id_, (owner, _) in owners.items() if owner != command.id}
+        finding = find_adjustment(_wanted(doubt), found.moves, others, habits)
+        if not found.complete and finding.found is not Found.APPLIED:
+            reason = f"{finding.reason}, as far as it was read; it is too long"
+            return Proof(Found.UNDECIDABLE, reason, _rows(found.moves))
+        return await self._judged(doubt, finding, found.moves)
+
+    async def _judged(
+        self, doubt: Doubt, finding: Finding, moves: Sequence[Move]
+    ) -> Proof:
+        own = [m for m in moves if m.adjustment_id in finding.adjustment_ids]
+        read = _rows(own or moves)
+        tagged = any(move.note for move in own)
+        if finding.found is not Found.APPLIED:
+            return Proof(finding.found, finding.reason, read)
+        if not tagged and await self._doubts.rivals(doubt.command):
+            reason = f"{finding.reason}, but another command may have made it"
+            return Proof(Found.UNDECIDABLE, reason, read)
+        first, *more = finding.adjustment_ids
+        levels = [move for move in own if move.adjustment_id == first]
+        evidence = {"adjustment_id": first, "moves": _rows(levels)}
+        reason = finding.reason
+        return Proof(Found.APPLIED, reason, read, evidence, first, tuple(more))
+
+    async def habits(self, moves: Sequence[Move]) -> Habits:
+        """Return what the platform does with our adjustments, learning from `moves`.
+
+        Where nothing is known yet, the history of a product is read of which an
+        adjustment is known to be ours.
+        """
+        known = await self._known_habits()
+        learnt = await self._learn(known, moves)
+        if learnt.keeps_notes is None or learnt.key_id is None:
+            product = await self._doubts.last_adjusted(self._store)
+            if product is not None:
+                past = await history.of_product(self._client, product, None)
+                learnt = await self._learn(learnt, past.moves)
+        if learnt != known:
+            text = msgspec.json.encode(learnt).decode()
+            await self._marks.put(self._mark, text)
+        return learnt
+
+    async def _learn(self, known: Habits, moves: Sequence[Move]) -> Habits:
+        owners = await self._doubts.owners(
+            self._store, [move.adjustment_id for move in moves]
+        )
+        return known.learn(moves, {id_: sent for id_, (_, sent) in owners.items()})
+
+    async def _known_habits(self) -> Habits:
+        text = await self._marks.get(self._mark)
+        return msgspec.json.decode(text, type=Habits) if text else Habits()
+
+    @property
+    def _mark(self) -> str:
+        return f"habits:{self._store}"
+
+
+def _cancelled(command: Command, order: Order, data: Mapping[str, Any]) -> Proof:
+    read = requests.order_evidence(order)
+    if order.cancelled_at is None:
+        return Proof(Found.ABSENT, "the order is not cancelled", read)
+    if not requests.shows(command, order, data):
+        reason = "the order is cancelled, without the restock that was asked for"
+        return Proof(Found.UNDECIDABLE, reason, read, final=True)
+    return Proof(Found.APPLIED, "the order is cancelled", read, read)
+
+
+def _fulfilled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
+    command, read = doubt.command, requests.order_evidence(order)
+    before = set(doubt.baseline.get("shipments", ()))
+    shown = requests.parcels_of(command, order, data)
+    new = [parcel for parcel in shown if parcel not in before]
+    tracked = command.payload["tracking_number"] is not None
+    if new and (tracked or len(new) == 1):
+        evidence = read | {"shipment": new[0]}
+        reason = "the order shows the parcel"
+        return Proof(Found.APPLIED, reason, read, evidence, new[0], tuple(new[1:]))
+    if new:
+        reason = "the order shows several such parcels, none with a number"
+        return Proof(Found.UNDECIDABLE, reason, read)
+    if shown and tracked:
+        evidence = read | {"shipment": shown[0]}
+        reason = "the order showed the parcel before"
+        return Proof(Found.APPLIED, reason, read, evidence, shown[0])
+    nameless = [
+        parcel.id
+        for parcel in order.shipments
+        if parcel.id not in before and parcel.tracking_number is None
+    ]
+    if nameless:
+        reason = f"a parcel without a number has come to the order: {nameless[0]}"
+        return Proof(Found.UNDECIDABLE, reason, read)
+    return Proof(Found.ABSENT, "the order does not show the parcel", read)
+
+
+def _wanted(doubt: Doubt) -> Wanted:
+    command = doubt.command
+    own = tag(command.id)
+    return Wanted(
+        product_id=command.target,
+        variant_id=command.payload["variant_id"],
+        delta=command.payload["delta"],
+        tag=own if own.encode() in doubt.request else None,
+    )
+
+
+def _rows(moves: Sequence[Move]) -> list[dict[str, Any]]:
+    return [asdict(move) for move in moves[:MOST_KEPT]]

@@ -1,0 +1,218 @@
+"""The settler of one store: looks for the effect of each command in doubt.
+
+What is found is applied; what no look has found is sent again, or left to a person;
+what cannot be told is parked with all that was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.backoff import delay_seconds
+from backhaul.core.clock import from_text, rest, to_text
+from backhaul.core.identity import fingerprint, idempotency_key
+from backhaul.core.lifecycle import Cause, State
+from backhaul.core.outcome import Outcome
+from backhaul.core.proof import Found
+from backhaul.errors import Unusable
+from backhaul.push.judging import judge
+from backhaul.push.proving import Proof
+from backhaul.shop import requests
+from backhaul.shop.client import ReadRefused
+from backhaul.shop.transport import InDoubt, NotSent
+from backhaul.store.contract import Look, Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul.core.clock import Clock
+    from backhaul.push.door import Door
+    from backhaul.push.proving import Prover
+    from backhaul.settings import Push
+    from backhaul.shop.client import ShopClient
+    from backhaul.shop.transport import Transport
+    from backhaul.store.contract import Doubt, Doubts
+
+AT_ONCE = 4
+"""Looks that are taken side by side."""
+IDLE_SECONDS = 30.0
+SAME_KEY_HOURS = 23
+"""Platforms remember an Idempotency-Key for a day; less, for the clocks' sake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What sending again under the same key needs; `allowed` where that is harmless."""
+
+    transport: Transport
+    client: ShopClient
+    door: Door
+    api_key: str
+    allowed: Callable[[], bool]
+
+
+class Settler:
+    """Works off the commands in doubt, each at its own moments."""
+
+    def __init__(
+        self,
+        store: str,
+        doubts: Doubts,
+        prover: Prover,
+        replay: Replay,
+        push: Push,
+        clock: Clock,
+        chance: Callable[[], float],
+        settled: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._doubts = doubts
+        self._prover = prover
+        self._replay = replay
+        self._key = fingerprint(replay.api_key)
+        self._push = push
+        self._clock = clock
+        self._chance = chance
+        self._settled = settled
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Tell that a command came in doubt."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look for ever. Cancel to stop: what is in doubt stands in the database."""
+        while True:
+            self._wake.clear()
+            while await self.work_off():
+                pass
+            due = await self._doubts.next_due(self._store)
+            seconds = IDLE_SECONDS
+            if due is not None:
+                wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
+                seconds = min(max(wait, 0.0), IDLE_SECONDS)
+            await rest(self._wake, seconds, self._clock)
+
+    async def work_off(self) -> int:
+        """Look at what is due now; return how many commands that were."""
+        due = await self._doubts.due(self._store, AT_ONCE)
+        await asyncio.gather(*(self._look(doubt) for doubt in due))
+        return len(due)
+
+    async def _look(self, doubt: Doubt) -> None:
+        at = to_text(self._clock.now())
+        try:
+            proof = await self._prove(doubt)
+        except (NotSent, InDoubt, ReadRefused, Unusable) as error:
+            await self._again(doubt, at, str(error))
+            return
+        except Exception as error:  # noqa: BLE001 - it must not stop all other looks
+            await self._again(doubt, at, f"{type(error).__name__}: {error}")
+            return
+        look = Look(at, proof.found.value, proof.reason, proof.read)
+        state = await self._doubts.settle(doubt, look, self._step(doubt, proof))
+        self._tell(doubt, state, proof.reason)
+        if proof.doubled:
+            tell_doubled(self._store, doubt.command.id, proof.doubled)
+        self._settled()
+
+    async def _prove(self, doubt: Doubt) -> Proof:
+        if self._may_replay(doubt):
+            replayed = await self._send_again(doubt)
+            if replayed is not None:
+                return replayed
+        return await self._prover.prove(doubt)
+
+    def _may_replay(self, doubt: Doubt) -> bool:
+        age = self._clock.now() - from_text(doubt.sent_at)
+        return (
+            self._replay.allowed()
+            and self._replay.door.lets_out(doubt.command.kind)
+            and doubt.key_fingerprint == self._key
+            and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
+        )
+
+    async def _send_again(self, doubt: Doubt) -> Proof | None:
+        """Send the same bytes under the same key; None where the answer tells nothing.
+
+        A platform that takes a key once either applies it now or says what it did. A
+        refusal proves nothing of the first try, which may still be on its way.
+        """
+        command = doubt.command
+        answer = await self._replay.transport.send(
+            requests.path(command), doubt.request, idempotency_key(command.id)
+        )
+        judged = await judge(command, answer, self._replay.client)
+        if judged.verdict.outcome is not Outcome.CONFIRMED:
+            return None
+        reason = f"the same Idempotency-Key again was answered {judged.verdict.reason}"
+        effect = requests.effect_id(judged.evidence)
+        read = {"status": answer.status, "body": answer.body.decode(errors="replace")}
+        return Proof(Found.APPLIED, reason, read, judged.evidence, effect)
+
+    def _step(self, doubt: Doubt, proof: Proof) -> Settlement:
+        if proof.found is Found.APPLIED:
+            evidence = dict(proof.evidence)
+            if proof.doubled:
+                evidence["doubled"] = list(proof.doubled)
+            return Settlement(
+                causes=(Cause.PROVED_APPLIED,),
+                reason=proof.reason,
+                evidence=evidence,
+                effect_id=proof.effect_id,
+            )
+        looks = doubt.looks + 1
+        if looks < len(self._push.looks) and not proof.final:
+            wait = self._push.looks[looks] - self._push.looks[looks - 1]
+            due_at = to_text(self._clock.now() + timedelta(seconds=wait))
+            return Settlement((Cause.UNKNOWN,), proof.reason, due_at=due_at)
+        if proof.found is Found.ABSENT and self._push.on_absent == "resend":
+            due_at = to_text(self._clock.now())
+            return Settlement((Cause.PROVED_ABSENT,), proof.reason, due_at=due_at)
+        evidence = {"read": proof.read} if proof.read else {}
+        return Settlement((Cause.UNDECIDABLE,), proof.reason, evidence=evidence)
+
+    async def _again(self, doubt: Doubt, at: str, error: str) -> None:
+        """The platform could not be read: that tells nothing, and counts as no look."""
+        seconds = delay_seconds(
+            doubt.command.failures + 1,
+            base_seconds=self._push.retry_base,
+            cap_seconds=self._push.retry_cap,
+            chance=self._chance(),
+        )
+        reason = f"in doubt; reading back: {error}"
+        step = Settlement(
+            causes=(Cause.UNKNOWN,),
+            reason=reason,
+            due_at=to_text(self._clock.now() + timedelta(seconds=seconds)),
+            counts_as_failure=True,
+        )
+        look = Look(at, "unreadable", reason, counts=False)
+        await self._doubts.settle(doubt, look, step)
+
+    def _tell(self, doubt: Doubt, state: State, reason: str) -> None:
+        level = "WARNING" if state is State.PARKED else "INFO"
+        logger.bind(
+            action=f"command.{state}", store=self._store, command=doubt.command.id
+        ).log(
+            level,
+            "{} {} is {}: {}",
+            doubt.command.kind,
+            doubt.command.target,
+            state,
+            reason,
+        )
+
+
+def tell_doubled(store: str, command: str, others: tuple[str, ...]) -> None:
+    """Alert a person: an effect landed more than once and is to be compensated."""
+    logger.bind(action="command.doubled", store=store, command=command).error(
+        "command {} took effect more than once: also {}; compensate by hand",
+        command,
+        ", ".join(others),
+    )

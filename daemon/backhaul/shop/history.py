@@ -1,0 +1,73 @@
+"""The platform's history of stock: who changed what, the newest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.core import strict_json
+from backhaul.core.budget import Priority
+from backhaul.shop import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from backhaul.core.proof import Move
+    from backhaul.shop.client import ShopClient
+
+PATH = "/inventory/history"
+MOST_PAGES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Moves, the newest first; `complete` when read back as far as was asked for."""
+
+    moves: tuple[Move, ...]
+    complete: bool
+
+
+async def of_product(client: ShopClient, product_id: str, since: str | None) -> History:
+    """Read a product's moves made after the adjustment `since` (or all).
+
+    Moves of the same instant as `since` are among them: a platform may tell whole
+    seconds only. Raises NotSent, InDoubt, ReadRefused or Unusable.
+    """
+    marks: list[str] = []
+
+    def enough(move: Move, at: str) -> bool:
+        if move.adjustment_id == since:
+            marks.append(at)
+        return bool(marks) and at < marks[0]
+
+    history = await _read(client, {"productId": product_id}, enough)
+    kept = (
+        move
+        for move in history.moves
+        if move.product_id == product_id and move.adjustment_id != since
+    )
+    return History(tuple(kept), history.complete)
+
+
+async def newest(client: ShopClient, known: Callable[[str], bool]) -> History:
+    """Read the store's moves back to one that is known by its adjustment id."""
+    return await _read(client, {}, lambda move, _: known(move.adjustment_id))
+
+
+async def _read(
+    client: ShopClient,
+    filters: Mapping[str, str | int],
+    enough: Callable[[Move, str], bool],
+) -> History:
+    found: dict[tuple[str, str], Move] = {}
+    for number in range(1, MOST_PAGES + 1):
+        listing = await client.page(PATH, number, Priority.PROOF, filters)
+        before = len(found)
+        for body in listing.rows:
+            move, at = wire.history_row(strict_json.decode(body))
+            if enough(move, at):
+                return History(tuple(found.values()), complete=True)
+            found[move.adjustment_id, move.variant_id] = move
+        if len(found) == before or listing.has_more is False:
+            return History(tuple(found.values()), complete=True)
+    return History(tuple(found.values()), complete=False)

@@ -1,0 +1,63 @@
+"""What the mirror knows of an object before a command about it leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from backhaul.store.contract import Command
+
+
+def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
+    """Return what an effect can be told from later; empty where nothing is known.
+
+    Order: `updated_at`, `cancelled_at`, `shipments` (ids), `fulfilled` (line id to
+    quantity). Adjustment: `adjustment_id`, the newest known of the product, and
+    `levels` (variant id to stock). It may be older than the platform's state, never
+    newer than the send: what came between is looked at as well.
+    """
+    if command.kind == "adjust":
+        return _product(connection, command)
+    return _order(connection, command)
+
+
+def _order(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
+    key = (command.store, command.target)
+    row = connection.execute(
+        "SELECT updated_at, cancelled_at FROM orders WHERE store = ? AND id = ?", key
+    ).fetchone()
+    if row is None:
+        return {}
+    parcels = connection.execute(
+        "SELECT id FROM shipments WHERE store = ? AND order_id = ?", key
+    )
+    lines = connection.execute(
+        "SELECT id, fulfilled_quantity FROM order_items"
+        " WHERE store = ? AND order_id = ?",
+        key,
+    )
+    return {
+        "updated_at": row[0],
+        "cancelled_at": row[1],
+        "shipments": [parcel[0] for parcel in parcels],
+        "fulfilled": dict(lines.fetchall()),
+    }
+
+
+def _product(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
+    newest = connection.execute(
+        "SELECT adjustment_id FROM stock_ledger WHERE product_id = ? AND store = ?"
+        " AND adjustment_id IS NOT NULL ORDER BY at DESC LIMIT 1",
+        (command.target, command.store),
+    ).fetchone()
+    levels = connection.execute(
+        "SELECT variant_id, stock FROM inventory_levels"
+        " WHERE store = ? AND product_id = ?",
+        (command.store, command.target),
+    )
+    return {
+        "adjustment_id": newest[0] if newest else None,
+        "levels": dict(levels.fetchall()),
+    }

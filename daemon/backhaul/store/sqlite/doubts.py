@@ -1,0 +1,176 @@
+"""Commands in doubt: what is known to tell their fate from, and each look at them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.core.clock import to_text
+from backhaul.core.identity import tag
+from backhaul.core.lifecycle import Cause, State
+from backhaul.store.contract import Doubt
+from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import Command, Look, Settlement
+    from backhaul.store.sqlite.writer import Writer
+
+_DUE = f"""
+    SELECT {COLUMNS}, request, key_fingerprint, baseline, sent_at, looks FROM commands
+    WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
+"""  # noqa: S608 - constants
+_NEXT_DUE = """
+    SELECT min(due_at) FROM commands WHERE state = 'uncertain' AND store = ?
+"""
+
+
+class SqliteDoubts:
+    """Reads and settles commands whose fate is not known."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def due(self, store: str, limit: int) -> list[Doubt]:
+        """Return what is to be looked at now, the longest due first."""
+
+        def unit(connection: sqlite3.Connection) -> list[Doubt]:
+            now = to_text(self._clock.now())
+            return [
+                _doubt(row) for row in connection.execute(_DUE, (store, now, limit))
+            ]
+
+        return await self._writer.urgent(unit)
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next look is due (it may be past); None without any."""
+
+        def unit(connection: sqlite3.Connection) -> str | None:
+            due: str | None = connection.execute(_NEXT_DUE, (store,)).fetchone()[0]
+            return due
+
+        return await self._writer.urgent(unit)
+
+    async def settle(self, doubt: Doubt, look: Look, settlement: Settlement) -> State:
+        """Keep a look and move its command on. Returns where it stands now.
+
+        A command that a person has moved meanwhile stays where it is.
+        """
+
+        def unit(connection: sqlite3.Connection) -> State:
+            query = "SELECT state FROM commands WHERE seq = ?"
+            row = connection.execute(query, (doubt.command.seq,)).fetchone()
+            if look.counts:
+                _keep(connection, doubt, look)
+            if row[0] != State.UNCERTAIN:
+                return State(row[0])
+            now = to_text(self._clock.now())
+            _count_look(connection, doubt, look, settlement)
+            return move_on(connection, doubt.command, State.UNCERTAIN, settlement, now)
+
+        return await self._writer.urgent(unit)
+
+    async def owners(
+        self, store: str, adjustment_ids: Sequence[str]
+    ) -> Mapping[str, tuple[str, str | None]]:
+        """Return the command of each adjustment that is ours, and the note it was sent.
+
+        The note is None where the request held none.
+        """
+
+        def unit(
+            connection: sqlite3.Connection,
+        ) -> Mapping[str, tuple[str, str | None]]:
+            rows = connection.execute(
+                "SELECT effect_id, id, request FROM commands WHERE store = ?"
+                " AND effect_id IN (SELECT value FROM json_each(?))",
+                (store, msgspec.json.encode(adjustment_ids).decode()),
+            )
+            return {row[0]: (row[1], sent_tag(row[1], row[2])) for row in rows}
+
+        return await self._writer.urgent(unit)
+
+    async def last_adjusted(self, store: str) -> str | None:
+        """Return the product of the newest adjustment that is known to be ours."""
+
+        def unit(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute(
+                "SELECT target FROM commands WHERE store = ? AND kind = 'adjust'"
+                " AND effect_id IS NOT NULL ORDER BY seq DESC LIMIT 1",
+                (store,),
+            ).fetchone()
+            return None if row is None else str(row[0])
+
+        return await self._writer.urgent(unit)
+
+    async def rivals(self, command: Command) -> int:
+        """Count the commands of the lane that may have had the very same effect.
+
+        Those are without a known effect, and were sent at least once.
+        """
+
+        def unit(connection: sqlite3.Connection) -> int:
+            row = connection.execute(
+                "SELECT count(*) FROM commands WHERE store = ? AND target = ?"
+                " AND kind = ? AND seq != ? AND payload = ? AND attempts > 0"
+                " AND state IN ('parked', 'rejected', 'uncertain')"
+                " AND effect_id IS NULL",
+                (
+                    command.store,
+                    command.target,
+                    command.kind,
+                    command.seq,
+                    msgspec.json.encode(command.payload).decode(),
+                ),
+            ).fetchone()
+            return int(row[0])
+
+        return await self._writer.urgent(unit)
+
+
+def sent_tag(command_id: str, request: bytes | None) -> str | None:
+    """Return the tag that a request carried, None where it carried none."""
+    own = tag(command_id)
+    return own if request and own.encode() in request else None
+
+
+def _doubt(row: tuple[Any, ...]) -> Doubt:
+    *command, request, key_fingerprint, baseline, sent_at, looks = row
+    return Doubt(
+        command=to_command(tuple(command)),
+        request=request or b"",
+        key_fingerprint=key_fingerprint or "",
+        baseline=msgspec.json.decode(baseline) if baseline else {},
+        sent_at=sent_at,
+        looks=looks,
+    )
+
+
+def _keep(connection: sqlite3.Connection, doubt: Doubt, look: Look) -> None:
+    connection.execute(
+        "INSERT INTO looks (command_id, number, at, found, reason, read)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            doubt.command.id,
+            doubt.looks + 1,
+            look.at,
+            look.found,
+            look.reason,
+            msgspec.json.encode(look.read).decode() if look.read else None,
+        ),
+    )
+
+
+def _count_look(
+    connection: sqlite3.Connection, doubt: Doubt, look: Look, settlement: Settlement
+) -> None:
+    """Count a look that could tell; a proved absence begins anew."""
+    looks = 0 if Cause.PROVED_ABSENT in settlement.causes else doubt.looks + look.counts
+    connection.execute(
+        "UPDATE commands SET looks = ? WHERE seq = ?", (looks, doubt.command.seq)
+    )

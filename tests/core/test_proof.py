@@ -1,0 +1,113 @@
+"""What the history of stock proves of an adjustment, and what it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from backhaul.core.proof import Finding, Found, Habits, Move, Wanted, find_adjustment
+
+OURS = Move("adj_1", "prod_1", "var_1", -2, "bh:a", "key_1")
+WANTED = Wanted("prod_1", "var_1", -2, "bh:a")
+BARE = replace(OURS, note=None)
+UNKNOWN = Habits()
+KEEPS = Habits(keeps_notes=True, key_id="key_1")
+DROPS = Habits(keeps_notes=False, key_id="key_1")
+A, B, U = Found.APPLIED, Found.ABSENT, Found.UNDECIDABLE
+
+CASES: list[tuple[str, Wanted, list[Move], set[str], Habits, Found]] = [
+    ("nothing there", WANTED, [], set(), UNKNOWN, B),
+    ("our tag", WANTED, [OURS], set(), UNKNOWN, A),
+    (
+        "our tag, whatever the rest says",
+        WANTED,
+        [replace(OURS, delta=-3)],
+        set(),
+        DROPS,
+        A,
+    ),
+    ("tags are kept, ours is not there", WANTED, [BARE], set(), KEEPS, B),
+    ("tags are dropped, one row by our key", WANTED, [BARE], set(), DROPS, A),
+    ("it belongs to another command", WANTED, [BARE], {"adj_1"}, DROPS, B),
+    ("it bears another tag", WANTED, [replace(OURS, note="bh:b")], set(), DROPS, B),
+    (
+        "another key made it",
+        WANTED,
+        [replace(BARE, source_id="key_2")],
+        set(),
+        DROPS,
+        B,
+    ),
+    (
+        "nobody knows who made it",
+        WANTED,
+        [replace(BARE, source_id=None)],
+        set(),
+        DROPS,
+        U,
+    ),
+    ("our key has no name yet", WANTED, [BARE], set(), UNKNOWN, U),
+    (
+        "two rows by our key",
+        WANTED,
+        [BARE, replace(BARE, adjustment_id="adj_2")],
+        set(),
+        DROPS,
+        U,
+    ),
+    ("another amount", WANTED, [replace(BARE, delta=-3)], set(), DROPS, B),
+    ("another variant", WANTED, [replace(BARE, variant_id="var_2")], set(), DROPS, B),
+    ("another product", WANTED, [replace(BARE, product_id="prod_2")], set(), DROPS, B),
+    (
+        "every variant, by one adjustment",
+        replace(WANTED, variant_id=None),
+        [BARE, replace(BARE, variant_id="var_2")],
+        set(),
+        DROPS,
+        A,
+    ),
+    (
+        "sent without a tag, tags are kept",
+        replace(WANTED, tag=None),
+        [BARE],
+        set(),
+        KEEPS,
+        A,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_finding(
+    case: tuple[str, Wanted, list[Move], set[str], Habits, Found],
+) -> None:
+    _, wanted, moves, linked, habits, found = case
+    assert find_adjustment(wanted, moves, linked, habits).found is found
+
+
+def test_a_tag_that_was_applied_twice_names_both() -> None:
+    twice = [OURS, replace(OURS, adjustment_id="adj_2")]
+    finding = find_adjustment(WANTED, twice, set(), KEEPS)
+    reason = "the history shows our tag"
+    assert finding == Finding(Found.APPLIED, reason, ("adj_1", "adj_2"))
+
+
+LEARNT = [
+    ("a note that came back", OURS, "bh:a", Habits(True, "key_1")),
+    ("a note that was dropped", BARE, "bh:a", Habits(False, "key_1")),
+    ("sent without a note", BARE, None, Habits(None, "key_1")),
+    ("no source", replace(OURS, source_id=None), "bh:a", Habits(True, None)),
+]
+
+
+@pytest.mark.parametrize(("name", "move", "sent", "habits"), LEARNT)
+def test_habits_are_learnt_from_what_is_ours(
+    name: str, move: Move, sent: str | None, habits: Habits
+) -> None:
+    assert Habits().learn([move], {"adj_1": sent}) == habits, name
+
+
+def test_nothing_is_learnt_from_others() -> None:
+    assert Habits().learn([OURS], {}) == Habits()
+    assert KEEPS.learn([], {}) == KEEPS

@@ -1,0 +1,307 @@
+"""A command in doubt: when it is looked for, what proves it, what becomes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.settings import Push
+from support import payloads
+from support.databases import rows, take
+from support.push_scene import Scene, applied, scene, working
+from support.push_server import Connection, Request, document, message, problem
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+HISTORY = "/inventory/history"
+FAILED = message(500)
+
+
+@pytest.fixture
+async def parking(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path / "b.db", Push(on_absent="park")) as made:
+        yield made
+
+
+@pytest.fixture
+async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path / "b.db", keyed=True) as made:
+        yield made
+
+
+def move(number: int, command: str, **members: Any) -> dict[str, Any]:
+    return {
+        "id": f"inv_{number}",
+        "adjustmentId": f"adj_{number}",
+        "productId": "prod_1",
+        "variantId": "var_1",
+        "adjustment": -2,
+        "stockAfter": 1,
+        "reason": "DAMAGED",
+        "note": f"bh:{command}",
+        "source": {"type": "API_KEY", "id": "key_1"},
+        "createdAt": payloads.instant(number),
+        **members,
+    }
+
+
+def history(*moves: dict[str, Any]) -> bytes:
+    return document({"data": list(moves), "meta": {"hasMore": False}})
+
+
+def looks(stage: Scene, command: str) -> list[tuple[Any, ...]]:
+    query = "SELECT number, found FROM looks WHERE command_id = ? ORDER BY id"
+    return rows(stage.path, query, command)
+
+
+async def doubt(stage: Scene, kind: str = "adjust", **members: Any) -> str:
+    """Plan a command whose first attempt is answered 500."""
+    target = "prod_1" if kind == "adjust" else "ord_1"
+    path = "/inventory/adjust" if kind == "adjust" else f"/orders/ord_1/{kind}"
+    stage.platform.says(path, FAILED, _apply)
+    return await stage.plan(kind, target, **members)
+
+
+async def in_vain(stage: Scene, command: str) -> None:
+    """Let time pass until the platform could not be read for it."""
+    while "503" not in stage.reason(command):
+        await stage.pass_time(1)
+        await stage.quiet()
+
+
+async def looked(stage: Scene, command: str, times: int) -> None:
+    await until(lambda: len(looks(stage, command)) == times, f"look {times}")
+
+
+async def outlast(stage: Scene, command: str) -> None:
+    """Let all looks of a command pass."""
+    await looked(stage, command, 1)
+    await stage.pass_time(120)
+    await looked(stage, command, 2)
+    await stage.pass_time(480)
+
+
+async def _apply(request: Request, connection: Connection) -> None:
+    await connection.send(applied(request))
+
+
+async def test_an_adjustment_in_the_history_is_applied_at_the_first_look(
+    stage: Scene,
+) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(move(1, command)))
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+    assert looks(stage, command) == [(1, "applied")]
+    assert stage.column("effect_id", command) == "adj_1"
+    assert json.loads(stage.column("evidence", command))["adjustment_id"] == "adj_1"
+    assert "history shows our tag" in stage.reason(command)
+
+
+async def test_absence_is_believed_at_the_last_look_only(stage: Scene) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history())
+    async with working(stage):
+        await looked(stage, command, 1)
+        for seconds, taken in ((119, 1), (1, 2), (479, 2)):
+            await stage.pass_time(seconds)
+            await stage.quiet()
+            await looked(stage, command, taken)
+            assert stage.state(command) == "uncertain"
+        await stage.pass_time(1)
+        await stage.reaches(command, "applied")
+    assert [found for _, found in looks(stage, command)] == ["absent"] * 3
+    assert [body["note"] for body in stage.bodies()] == [f"bh:{command}"] * 2
+    assert stage.attempts(command)[1][:3] == (2, "confirmed", 200)
+
+
+async def test_it_may_still_land_between_the_looks(stage: Scene) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(), history(move(1, command)))
+    async with working(stage):
+        await looked(stage, command, 1)
+        await stage.pass_time(120)
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+
+
+async def test_absent_is_left_to_a_person_where_that_is_asked_for(
+    parking: Scene,
+) -> None:
+    command = await doubt(parking)
+    parking.platform.says(HISTORY, history())
+    async with working(parking):
+        await parking.parks(command)
+    assert len(parking.server.commands) == 1
+    assert parking.reason(command) == "the history shows no such change"
+
+
+async def test_the_lane_waits_and_the_others_run_on(stage: Scene) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history())
+    behind = await stage.plan("adjust", "prod_1")
+    other = await stage.plan("adjust", "prod_2")
+    async with working(stage):
+        await stage.reaches(other, "applied")
+        await looked(stage, command, 1)
+        assert stage.state(behind) == "planned"
+        await outlast(stage, command)
+        await stage.reaches(behind, "applied")
+    assert stage.state(command) == "applied"
+
+
+async def test_without_a_history_an_adjustment_is_parked_at_once(stage: Scene) -> None:
+    command = await doubt(stage)
+    async with working(stage):
+        await stage.reaches(command, "parked")
+    assert len(stage.server.commands) == 1
+    assert "without a history" in stage.reason(command)
+
+
+async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
+    stage: Scene,
+) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, message(503), message(503), message(503), history())
+    async with working(stage):
+        await in_vain(stage, command)
+        assert looks(stage, command) == []
+        await stage.pass_time(10)
+        await looked(stage, command, 1)
+    assert stage.state(command) == "uncertain"
+
+
+@pytest.mark.parametrize("kind", ["fulfill", "cancel"])
+async def test_an_order_that_shows_the_effect_is_applied(
+    kind: str, stage: Scene
+) -> None:
+    command = await doubt(stage, kind)
+    gone = {"restocked": True, "cancelledAt": payloads.instant(3)}
+    shows = {
+        "fulfill": payloads.order(shipments=[payloads.shipment()]),
+        "cancel": payloads.order(cancellation=gone),
+    }
+    stage.platform.says("/orders/ord_1", document({"data": shows[kind]}))
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+    assert looks(stage, command) == [(1, "applied")]
+
+
+@pytest.mark.parametrize("kind", ["fulfill", "cancel"])
+async def test_an_order_without_the_effect_is_sent_again_after_the_last_look(
+    kind: str, stage: Scene
+) -> None:
+    command = await doubt(stage, kind)
+    stage.platform.says("/orders/ord_1", document({"data": payloads.order()}))
+    async with working(stage):
+        await looked(stage, command, 1)
+        assert len(stage.server.commands) == 1
+        await outlast(stage, command)
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 2
+
+
+async def test_a_parcel_without_its_number_is_for_a_person(stage: Scene) -> None:
+    command = await doubt(stage, "fulfill")
+    nameless = payloads.shipment(trackingNumber=None, trackingCompany=None)
+    order = payloads.order(shipments=[nameless])
+    stage.platform.says("/orders/ord_1", document({"data": order}))
+    async with working(stage):
+        await stage.parks(command)
+    assert len(stage.server.commands) == 1
+    assert "without a number" in stage.reason(command)
+
+
+async def test_a_cancellation_without_the_restock_is_for_a_person(stage: Scene) -> None:
+    command = await doubt(stage, "cancel")
+    gone = {"restocked": False, "cancelledAt": payloads.instant(3)}
+    order = payloads.order(cancellation=gone)
+    stage.platform.says("/orders/ord_1", document({"data": order}))
+    async with working(stage):
+        await stage.reaches(command, "parked")
+    assert "without the restock" in stage.reason(command)
+
+
+async def test_a_parcel_that_was_there_before_is_no_proof_without_a_number(
+    stage: Scene,
+) -> None:
+    parcel = payloads.shipment(trackingNumber=None, trackingCompany=None)
+    order = payloads.order(at=1, shipments=[parcel])
+    await stage.fold(order)
+    command = await doubt(stage, "fulfill", tracking_number=None, tracking_company=None)
+    stage.platform.says("/orders/ord_1", document({"data": order}))
+    async with working(stage):
+        await looked(stage, command, 1)
+    assert looks(stage, command) == [(1, "absent")]
+
+
+async def test_an_effect_that_landed_twice_is_told(stage: Scene) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(move(2, command), move(1, command)))
+    async with working(stage):
+        await stage.reaches(command, "applied")
+        await until(lambda: stage.told("command.doubled") != [], "an alert")
+    (told,) = stage.told("command.doubled")
+    assert "adj_1" in told
+    assert json.loads(stage.column("evidence", command))["doubled"] == ["adj_1"]
+
+
+async def test_under_its_key_it_is_sent_again_at_once(keyed: Scene) -> None:
+    command = await doubt(keyed)
+    async with working(keyed):
+        await keyed.reaches(command, "applied")
+    first, second = keyed.server.commands
+    assert first.body == second.body
+    name = "idempotency-key"
+    assert first.headers[name] == second.headers[name]
+    assert looks(keyed, command) == [(1, "applied")]
+    assert "same Idempotency-Key" in keyed.reason(command)
+
+
+async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
+    command = await doubt(keyed)
+    conflict = problem(409, "IDEMPOTENCY_IN_PROGRESS")
+    keyed.platform.says("/inventory/adjust", FAILED, conflict)
+    keyed.platform.says(HISTORY, history(move(1, command)))
+    async with working(keyed):
+        await keyed.reaches(command, "applied")
+    assert "history shows our tag" in keyed.reason(command)
+
+
+async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
+    command = await doubt(keyed)
+    keyed.platform.says("/inventory/adjust", FAILED)
+    keyed.platform.says(HISTORY, message(503))
+    async with working(keyed):
+        await in_vain(keyed, command)
+        sent = len(keyed.server.commands)
+        assert sent > 1
+        for _ in range(24 * 12):
+            await keyed.pass_time(300)
+        await keyed.quiet()
+        sent = len(keyed.server.commands)
+        await keyed.pass_time(3_600)
+        await keyed.quiet()
+    assert len(keyed.server.commands) == sent
+
+
+async def test_only_the_newer_part_of_the_history_counts(stage: Scene) -> None:
+    """What the mirror knew before the send is no proof of it, and ends the reading."""
+    known = payloads.stock_change(at=1)
+    await take(stage.store, payloads.envelope("inventory/level_update", known))
+    command = await doubt(stage)
+    older = document({"data": [move(1, "a"), move(0, command)]})
+    stage.platform.says(HISTORY, older)
+    async with working(stage):
+        await looked(stage, command, 1)
+    assert looks(stage, command) == [(1, "absent")]
+    query = "SELECT json_extract(baseline, '$.adjustment_id') FROM commands"
+    assert rows(stage.path, query) == [("adj_1",)]
+    assert len(stage.server.of("GET", HISTORY)) == 1
