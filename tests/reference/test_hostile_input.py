@@ -167,6 +167,16 @@ async def test_what_is_no_http_is_refused_without_a_failure(
     assert "Unhandled exception" not in caplog.text
 
 
+@pytest.mark.parametrize("line", [b"GET %s HTTP/1.1", b"GET %s\xff HTTP/1.1", b"%s"])
+async def test_a_line_that_cannot_be_read_is_not_logged(
+    shop: Shop, caplog: pytest.LogCaptureFixture, line: bytes
+) -> None:
+    asked = line % b"/storefront/orders/track/3a5f0c" + b"\r\n: x\r\n\r\n"
+    assert b" 400 " in await first_line(shop.running.access.public_url, asked)
+    assert "3a5f0c" not in caplog.text
+    assert "error=" in caplog.text
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
