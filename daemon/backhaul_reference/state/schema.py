@@ -3,7 +3,7 @@
 import sqlite3
 
 from backhaul_reference.state.schema_exchanges import EXCHANGES
-from backhaul_reference.state.schema_levers import LEVERS, LISTS
+from backhaul_reference.state.schema_levers import HISTORY, LEVERS, LISTS
 from backhaul_reference.state.schema_shop import SHOP, SHOP_TABLES
 
 STORES = """
@@ -162,7 +162,7 @@ CREATE TABLE delivery_attempt(
 CREATE INDEX delivery_attempt_delivery ON delivery_attempt(delivery_seq);
 """
 
-STEPS = (STORES + CATALOGUE + ORDERS + OUTBOX, LEVERS, SHOP, EXCHANGES, LISTS)
+STEPS = (STORES + CATALOGUE + ORDERS + OUTBOX, LEVERS, SHOP, EXCHANGES, LISTS, HISTORY)
 
 # In an order that never breaks a reference when they are emptied one by one.
 TABLES = (

@@ -87,7 +87,7 @@ def replace(
         for row in existing.values()
         if row["id"] not in kept
     ]
-    unlinking.unlink_variants(tx, store.id, [row["id"] for row in gone])
+    unlinking.unlink_variants(tx, store.id, product_id, [row["id"] for row in gone])
     remove(tx, store, source, gone, at_ms)
     _give_up_skus(tx, existing, listed)
     for position, values in enumerate(listed, start=1):
