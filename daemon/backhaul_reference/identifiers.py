@@ -41,5 +41,10 @@ class IdSource:
         return BASE62[byte % 62]
 
 
+def bytes_sent(text: str) -> bytes:
+    """What stood in a header; a header may hold bytes that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def sha256_hex(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(bytes_sent(text)).hexdigest()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from backhaul_reference.web.access_log import TemplateAccessLogger
+from backhaul_reference.web.access_log import DiscreetLogger, TemplateAccessLogger
 
 BACKLOG = 512
 KEEP_ALIVE_SECONDS = 75.0
@@ -30,17 +30,24 @@ class Listener:
 
 def bind(host: str, port: int) -> Listener:
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        made = socket.socket(family, socket.SOCK_STREAM)
+        return Listener(_bound(host, port))
+    except OSError as error:
+        reason = error.strerror or "not available"
+        raise PortInUseError(f"cannot listen on {host}:{port}: {reason}") from error
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
         # Listening now makes a second server fail here and not later.
         made.listen(BACKLOG)
-    except OSError as error:
+    except OSError:
         made.close()
-        reason = error.strerror or "not available"
-        raise PortInUseError(f"cannot listen on {host}:{port}: {reason}") from error
-    return Listener(made)
+        raise
+    return made
 
 
 def url_of(listener: Listener) -> str:
@@ -56,6 +63,7 @@ def runner(app: web.Application) -> web.AppRunner:
         handle_signals=False,
         access_log_class=TemplateAccessLogger,
         access_log=logging.getLogger("backhaul_reference.access"),
+        logger=DiscreetLogger(logging.getLogger("backhaul_reference.http")),
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=SHUTDOWN_SECONDS,
         auto_decompress=False,

@@ -40,8 +40,6 @@ from backhaul_reference.webhooks.mischief import Mischief
 from backhaul_reference.webhooks.sender import Sender
 from backhaul_reference.webhooks.targets import PublicResolver
 
-MAX_CONNECTIONS = 256
-
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -170,7 +168,8 @@ def _session(options: Options) -> aiohttp.ClientSession:
     inner = aiohttp.ThreadedResolver()
     allowed = options.allow_private_webhook_targets
     connector = aiohttp.TCPConnector(
-        limit=MAX_CONNECTIONS, resolver=inner if allowed else PublicResolver(inner)
+        limit=0,  # what one subscription may hold is the dispatcher's to say
+        resolver=inner if allowed else PublicResolver(inner),
     )
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False

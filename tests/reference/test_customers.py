@@ -123,6 +123,23 @@ async def test_addresses_are_the_full_list(shop: Shop) -> None:
     assert (await change(shop, made, addresses=None)).data["addresses"] == []
 
 
+async def test_the_default_address_moves_only_when_it_is_told(shop: Shop) -> None:
+    made = (await create(shop, addresses=[HOME, {**WORK, "isDefault": True}])).data
+    home, work = [{"id": one["id"]} for one in made["addresses"]]
+
+    async def default(*addresses: Any) -> Any:
+        changed = (await change(shop, made, addresses=addresses)).data
+        return [one["id"] for one in changed["addresses"] if one["isDefault"]]
+
+    assert await default(home, work) == [work["id"]]
+    assert await default({**HOME}, {**work, "zip": "400001"}, home) == [work["id"]]
+    assert await default({**home, "isDefault": False}, work) == [work["id"]]
+    assert await default({**work, "isDefault": False}, home) == [home["id"]]
+    assert await default({**work, "isDefault": True}, home) == [work["id"]]
+    assert await default(home) == [home["id"]]
+    assert await default({**home, "isDefault": False}) == [home["id"]]
+
+
 async def test_deleting_needs_no_orders(shop: Shop) -> None:
     order = await shop.order(await shop.product())
     buyer = order["customer"]["id"]

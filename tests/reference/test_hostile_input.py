@@ -116,6 +116,44 @@ async def test_an_order_beyond_all_money_is_refused(shop: Shop) -> None:
     assert (await shop.v1("GET", "/orders")).data == []
 
 
+async def first_line(url: str, request: bytes) -> bytes:
+    """Send bytes that no client would, and answer the first line of the answer."""
+    address = URL(url)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(request)
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("side", "path", "header", "status"),
+    [
+        ("public", b"/api/v1/products", b"Authorization: Bearer \xff", b"401"),
+        ("public", b"/api/v1/products", b"X-Service-Access-Token: \xff", b"401"),
+        ("control", b"/_control/stores", b"Authorization: Bearer \xff", b"401"),
+        ("control", b"/dashboard", b"Cookie: backhaul_session=\xff", b"303"),
+        ("control", b"/dashboard/login", b"Cookie: backhaul_login=\xff", b"403"),
+    ],
+)
+async def test_secrets_that_are_no_text_are_wrong_ones(
+    shop: Shop, side: str, path: bytes, header: bytes, status: bytes
+) -> None:
+    access = shop.running.access
+    url = access.public_url if side == "public" else access.control_url
+    method = b"POST " if path.endswith(b"login") else b"GET "
+    asked = method + path + b" HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n"
+    assert (await first_line(url, asked)).split()[1] == status
+
+
+async def test_a_form_in_a_charset_nobody_knows_is_refused(shop: Shop) -> None:
+    kind = b"application/x-www-form-urlencoded; charset=nope"
+    asked = b"POST /dashboard/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+    asked += b"Content-Type: " + kind + b"\r\n\r\ncsrf="
+    url = shop.running.access.control_url
+    assert (await first_line(url, asked)).split()[1] == b"400"
+
+
 async def test_what_is_no_http_is_refused_without_a_failure(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,6 +165,16 @@ async def test_what_is_no_http_is_refused_without_a_failure(
     writer.close()
     assert "method=UNKNOWN route=- status=400" in caplog.text
     assert "Unhandled exception" not in caplog.text
+
+
+@pytest.mark.parametrize("line", [b"GET %s HTTP/1.1", b"GET %s\xff HTTP/1.1", b"%s"])
+async def test_a_line_that_cannot_be_read_is_not_logged(
+    shop: Shop, caplog: pytest.LogCaptureFixture, line: bytes
+) -> None:
+    asked = line % b"/storefront/orders/track/3a5f0c" + b"\r\n: x\r\n\r\n"
+    assert b" 400 " in await first_line(shop.running.access.public_url, asked)
+    assert "3a5f0c" not in caplog.text
+    assert "error=" in caplog.text
 
 
 json_values = st.recursive(

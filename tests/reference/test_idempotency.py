@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.reference_shop import Shop, cart, open_shop
+from support.waiting import until
 
 
 def keyed(key: str) -> dict[str, Any]:
@@ -67,6 +68,29 @@ async def test_what_is_no_key(shop: Shop, key: str) -> None:
     body = {"productId": product["id"], "adjustment": 1}
     reply = await shop.v1("POST", "/inventory/adjust", body, **keyed(key))
     assert (reply.status, reply.code) == (400, "INVALID_IDEMPOTENCY_KEY")
+
+
+def answers_kept(shop: Shop) -> int:
+    rows = shop.running.platform.reader.read
+    return int(rows(lambda one: one.value("SELECT COUNT(*) FROM idempotency")))
+
+
+async def test_the_answer_that_shows_a_new_key_is_not_kept(shop: Shop) -> None:
+    access = shop.running.access
+    headers = {"Authorization": f"Bearer {access.control_token}"}
+    headers |= keyed("k")["headers"]
+    url = f"{access.control_url}/_control/stores/demo/keys"
+    made = await shop.ask("POST", url, headers, json={"name": "n"})
+    assert (await shop.v1("GET", "/store", key=made.data["key"])).status == 200
+    assert answers_kept(shop) == 0
+
+
+async def test_answers_are_forgotten_after_a_day(shop: Shop) -> None:
+    product = await shop.product()
+    await shop.shopper("POST", "/orders", cart(product), **keyed("k"))
+    assert answers_kept(shop) == 1
+    await shop.control("POST", "/clock", {"advance": 24 * 3600})
+    await until(lambda: answers_kept(shop) == 0, "no answer kept")
 
 
 async def test_answers_survive_a_restart(tmp_path: Path) -> None:

@@ -74,6 +74,39 @@ async def test_put_takes_the_full_list_of_variants(shop: Shop) -> None:
     assert (await put(shop, product, variants=[{"id": "var_x"}])).status == 422
 
 
+@pytest.mark.parametrize("title", [None, ""])
+async def test_a_variant_without_a_title_is_named_by_its_options(
+    shop: Shop, title: str | None
+) -> None:
+    options = {"Size": "S", "Color": "Red"}
+    small = {"title": "Small", "price": "1", "options": options}
+    product = await shop.product(variants=[small])
+    sent = {"id": product["variants"][0]["id"], "title": title}
+    changed = (await put(shop, product, variants=[sent])).data
+    assert changed["variants"][0]["title"] == "S / Red"
+    sent["options"] = {"Size": "M"}
+    changed = (await put(shop, product, variants=[sent])).data
+    assert changed["variants"][0]["title"] == "M"
+    sent["options"] = {}
+    changed = (await put(shop, product, variants=[sent])).data
+    assert changed["variants"][0]["title"] == "Default"
+
+
+async def test_variants_swap_their_skus_in_one_request(shop: Shop) -> None:
+    listed = [{"title": one, "sku": one, "price": "1"} for one in ("A", "B")]
+    product = await shop.product(variants=listed)
+    first, second = [one["id"] for one in product["variants"]]
+    swapped = [{"id": first, "sku": "B"}, {"id": second, "sku": "A"}]
+    changed = (await put(shop, product, variants=swapped)).data
+    assert [one["sku"] for one in changed["variants"]] == ["B", "A"]
+    bare = [{"id": first, "sku": None}, {"id": second}]
+    changed = (await put(shop, product, variants=bare)).data
+    assert [one["sku"] for one in changed["variants"]] == [None, "A"]
+    taken = await put(shop, product, variants=[{"id": first, "sku": "A"}, bare[1]])
+    assert (taken.status, taken.code) == (409, "SKU_TAKEN")
+    assert (await shop.v1("GET", f"/products/{product['id']}")).data == changed
+
+
 async def test_stock_is_read_only_in_put(shop: Shop) -> None:
     product = await shop.product()
     variant = {"id": product["variants"][0]["id"], "stock": 3}

@@ -94,6 +94,48 @@ async def test_a_page_is_read_as_the_quirks_say(shop: Shop) -> None:
         assert (await shop.shopper("GET", "/products?limit=900")).status == status
 
 
+SHOWN = ("/products/lamp", "/collections", "/collections/lights")
+
+
+async def shelve(shop: Shop) -> Any:
+    product = await shop.product(stock=10)
+    held = {"title": "Lights", "handle": "lights", "productIds": [product["id"]]}
+    await shop.control("POST", "/stores/demo/collections", held)
+    return product
+
+
+@pytest.mark.parametrize("path", SHOWN)
+async def test_what_shows_products_is_asked_of_the_state_once(
+    shop: Shop, path: str
+) -> None:
+    await shelve(shop)
+    before = await shop.shopper("GET", path)
+    asked = list[str]()
+    reader = shop.running.platform.reader
+    reader.connection.set_trace_callback(asked.append)
+    again = await shop.shopper("GET", path)
+    reader.connection.set_trace_callback(None)
+    assert (again.status, again.body) == (200, before.body)
+    assert [one for one in asked if "SELECT" in one] == []
+
+
+@pytest.mark.parametrize("path", SHOWN)
+async def test_what_shows_products_shows_each_change_at_once(
+    shop: Shop, path: str
+) -> None:
+    product = await shelve(shop)
+    before = (await shop.shopper("GET", path)).body
+    await shop.v1("PUT", f"/products/{product['id']}", {"status": "draft"})
+    after = (await shop.shopper("GET", path)).body
+    assert after != before
+    # A query that was never asked cannot have been remembered.
+    anew = (await shop.shopper("GET", path + "?x=1")).body
+    assert [after.get("data"), after.get("code")] == [
+        anew.get("data"),
+        anew.get("code"),
+    ]
+
+
 async def test_a_store_that_closes_is_closed_at_once(shop: Shop) -> None:
     assert (await shop.shopper("GET", "/products")).status == 200
     await shop.settings(active=False)

@@ -36,6 +36,7 @@ def claimed(**values: Any) -> Any:
     return {
         "seq": 1,
         "id": "dlv_1",
+        "lease_ms": 0,
         "attempts": 0,
         "series_start": 0,
         "subscription_id": "whk_1",

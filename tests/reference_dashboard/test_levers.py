@@ -91,3 +91,12 @@ async def test_an_optional_setting_is_cleared(browser: Browser) -> None:
     found = (await browser.shop.control("GET", "/stores/demo")).data
     assert [found[name] for name in shown] == [None] * len(shown)
     assert found["storeName"] == "New"
+
+
+async def test_time_has_an_end(browser: Browser) -> None:
+    decade = {"advance": 3_600 * 24 * 366 * 10}
+    while (await browser.shop.control("POST", "/clock", decade)).status == 200:
+        pass
+    page = await browser.post("/clock", step="other", seconds=decade["advance"])
+    assert page.status == 422
+    assert "after the year 9999</small>" in page.text

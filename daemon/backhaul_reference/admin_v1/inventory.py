@@ -1,13 +1,13 @@
 """/api/v1/inventory."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from backhaul_reference.state import inventory
-from backhaul_reference.state.inventory import Adjustment
+from backhaul_reference.state.inventory import Adjustment, ClientReason
 from backhaul_reference.state.stock import MAX_STOCK
 from backhaul_reference.web import queries
 from backhaul_reference.web.answers import data_answer, page_answer
@@ -15,24 +15,12 @@ from backhaul_reference.web.bodies import WHOLE, Body, Identifier, LongText, Upp
 from backhaul_reference.web.endpoint import Answer, Call, Endpoint
 
 MAX_ADJUSTMENT = 1_000_000
-Reason = Literal[
-    "MANUAL_ADJUSTMENT",
-    "CORRECTION",
-    "STOCK_COUNT",
-    "RECEIVED",
-    "RESTOCK",
-    "RETURN",
-    "DAMAGED",
-    "SHRINKAGE",
-    "PROMOTION",
-    "OTHER",
-]
 
 
 class StockChange(Body):
     product_id: Identifier
     variant_id: Identifier | None = None
-    reason: Annotated[Reason, Upper] = "MANUAL_ADJUSTMENT"
+    reason: Annotated[ClientReason, Upper] = "MANUAL_ADJUSTMENT"
     expected_stock: Annotated[int, Field(ge=-MAX_STOCK, le=MAX_STOCK), WHOLE] | None = (
         None
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from backhaul_reference.state.cancellation import Cancel
+from backhaul_reference.state.cancellation import Cancel, Reason
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.fulfillment import Dispatch
 from backhaul_reference.state.recorded_orders import SentLine, SentOrder
@@ -24,7 +24,6 @@ from backhaul_reference.web.bodies import (
     Url,
 )
 
-Reason = Literal["CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER"]
 Behaviour = Literal["DECREMENT_OBEYING_POLICY", "DECREMENT_IGNORING_POLICY", "BYPASS"]
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 from backhaul_reference.admin_v1.admission import require_scopes
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Flaw, invalid
-from backhaul_reference.state import deliveries, subscriptions
+from backhaul_reference.state import subscriptions
 from backhaul_reference.state.database import Row
 from backhaul_reference.state.events import TOPICS
 from backhaul_reference.state.writer import Tx
@@ -102,13 +102,11 @@ async def update_webhook(call: Call) -> web.Response:
     readable(call)
     values = _checked(call)
 
-    def update(tx: Tx) -> Answer:
-        changed = subscriptions.change(tx, call.store.id, call.path("id"), values)
-        if values.get("status") == "PAUSED":
-            deliveries.hold(tx, call.path("id"))
-        return Answer(changed)
-
-    return await call.mutate(update)
+    return await call.mutate(
+        lambda tx: Answer(
+            subscriptions.change(tx, call.store.id, call.path("id"), values)
+        )
+    )
 
 
 async def delete_webhook(call: Call) -> web.Response:

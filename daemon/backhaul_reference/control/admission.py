@@ -5,6 +5,7 @@ import hmac
 from aiohttp import web
 
 from backhaul_reference.context import PLATFORM, Platform
+from backhaul_reference.identifiers import bytes_sent
 from backhaul_reference.problems import Problem, not_found
 from backhaul_reference.state import stock, stores
 from backhaul_reference.web.endpoint import Caller, Endpoint
@@ -15,7 +16,7 @@ CONTROL_TOKEN = web.AppKey("control_token", str)
 def check_token(request: web.Request) -> Platform:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     expected = request.app[CONTROL_TOKEN].encode()
-    right = hmac.compare_digest(token.strip().encode(), expected)
+    right = hmac.compare_digest(bytes_sent(token.strip()), expected)
     if scheme.lower() != "bearer" or not right:
         raise Problem(
             401,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from backhaul_reference.documents import Document
+from backhaul_reference.state.keys import Scope
 from backhaul_reference.state.stores import PAYMENT_OFF
 from backhaul_reference.web.bodies import (
     Body,
@@ -18,17 +19,6 @@ from backhaul_reference.web.bodies import (
     Upper,
 )
 
-Scope = Literal[
-    "orders:read",
-    "orders:write",
-    "products:read",
-    "products:write",
-    "inventory:read",
-    "inventory:write",
-    "customers:read",
-    "customers:write",
-    "store:read",
-]
 Subdomain = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
 ]

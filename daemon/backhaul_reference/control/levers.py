@@ -3,12 +3,14 @@
 from aiohttp import web
 
 from backhaul_reference import documents, instants, quirks
+from backhaul_reference.context import Platform
 from backhaul_reference.control.admission import check_token
 from backhaul_reference.control.lever_bodies import ClockMove, FaultPlan, QuirkList
 from backhaul_reference.fixtures import loading
 from backhaul_reference.problems import Flaw, invalid, not_found
 from backhaul_reference.quirks import Quirks, UnknownQuirkError
 from backhaul_reference.state import stores
+from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 from backhaul_reference.virtual_clock import VirtualClock
 from backhaul_reference.web import bodies
@@ -70,25 +72,29 @@ async def load_fixture(call: Call) -> web.Response:
     name = call.path("name")
     if name not in loading.FIXTURES:
         raise not_found("FIXTURE")
-    return await _refill(call, name)
+    return await _answer_refilled(call, name)
 
 
 async def reset_store(call: Call) -> web.Response:
     """Back to the fixture that was loaded last; id, keys and name stay."""
-    return await _refill(call, call.store.fixture)
+    return await _answer_refilled(call, call.store.fixture)
 
 
-async def _refill(call: Call, fixture: str) -> web.Response:
-    call.platform.faults.disarm(call.store.id)
-    words, tokens = call.platform.quirks, call.platform.tokens
+async def _answer_refilled(call: Call, fixture: str) -> web.Response:
+    filled = await refill(call.platform, call.store, fixture)
+    return data_answer(stores.control_view(filled))
 
-    def refill(tx: Tx) -> Answer:
-        filled = loading.refill(tx, call.store, fixture, words, tokens)
-        return Answer(stores.control_view(filled))
 
-    answer = await call.mutate(refill)
-    call.platform.limits.forget()
-    return answer
+async def refill(platform: Platform, store: Store, fixture: str) -> Store:
+    """Empty a store and fill it anew; no fault and no spent limit outlives it."""
+    platform.faults.disarm(store.id)
+    words, tokens = platform.quirks, platform.tokens
+    filled = await platform.writer.run(
+        lambda tx: loading.refill(tx, store, fixture, words, tokens)
+    )
+    platform.wake_dispatcher()
+    platform.limits.forget()
+    return filled
 
 
 async def get_clock(request: web.Request) -> web.Response:
@@ -103,10 +109,14 @@ async def move_clock(request: web.Request) -> web.Response:
     move = bodies.parse(ClockMove, documents.decode_object(await read_raw(request)))
     if move.freeze is not None:
         (clock.freeze if move.freeze else clock.unfreeze)()
+    advance(clock, move)
+    return data_answer(_clock_view(clock))
+
+
+def advance(clock: VirtualClock, move: ClockMove) -> None:
     if clock.now_ms() + move.advance * 1000 > instants.MAX_MS:
         raise invalid([Flaw("/advance", "TOO_BIG", "ends after the year 9999")])
     clock.advance(move.advance)
-    return data_answer(_clock_view(clock))
 
 
 def _clock_view(clock: VirtualClock) -> documents.Document:

@@ -84,11 +84,11 @@ async def create_key(call: Call) -> web.Response:
     secret = call.platform.ids.api_key()
     body: NewKey = call.body
     scopes = keys.SCOPES if body.scopes is None else body.scopes
-    return await call.mutate(
-        lambda tx: Answer(
-            keys.add(tx, call.store.id, secret, name=body.name, scopes=scopes), 201
-        )
+    # Not by mutate: an answer kept for an Idempotency-Key would keep the key's text.
+    made = await call.platform.writer.run(
+        lambda tx: keys.add(tx, call.store.id, secret, name=body.name, scopes=scopes)
     )
+    return data_answer(made, 201)
 
 
 async def revoke_key(call: Call) -> web.Response:

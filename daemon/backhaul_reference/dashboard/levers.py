@@ -9,7 +9,7 @@ from backhaul_reference.control.lever_bodies import (
     QuirkList,
     WebhookRule,
 )
-from backhaul_reference.control.levers import CLOCK, chosen_quirks
+from backhaul_reference.control.levers import CLOCK, advance, chosen_quirks, refill
 from backhaul_reference.dashboard import forms
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
@@ -84,17 +84,12 @@ async def show_fixtures(visit: Visit) -> web.Response:
 
 async def load_fixture(visit: Visit) -> web.Response:
     """Empty the store and begin again; its keys stay."""
-    platform, store = visit.platform, visit.store
     name = forms.text(visit.form, "fixture")
     if name not in loading.FIXTURES:
         raise invalid([Flaw("/fixture", "NOT_ALLOWED", "choose what to load")])
     if "sure" not in visit.form:
         raise invalid([Flaw("/sure", "REQUIRED", "tick it: nothing is kept")])
-    platform.faults.disarm(store.id)
-    await visit.change(
-        lambda tx: loading.refill(tx, store, name, platform.quirks, platform.tokens)
-    )
-    platform.limits.forget()
+    await refill(visit.platform, visit.store, name)
     return visit.go("fixtures", notice=f"The store begins anew with “{name}”.")
 
 
@@ -164,12 +159,9 @@ async def move_clock(visit: Visit) -> web.Response:
         forms.require(visit.form, "seconds")
     seconds = STEPS.get(step or "") or forms.number(visit.form, "seconds")
     try:
-        move = visit.body(ClockMove, {"advance": seconds})
+        advance(clock, visit.body(ClockMove, {"advance": seconds}))
     except Problem as problem:
         raise forms.renamed(problem, advance="seconds") from None
-    if clock.now_ms() + move.advance * 1000 > instants.MAX_MS:
-        raise invalid([Flaw("/seconds", "TOO_BIG", "ends after the year 9999")])
-    clock.advance(move.advance)
     return visit.go("clock", notice="The clock is ahead.")
 
 

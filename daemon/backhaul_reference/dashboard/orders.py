@@ -1,5 +1,7 @@
 """Orders: the list, one order, and what the merchant does with it."""
 
+from typing import get_args
+
 from aiohttp import web
 
 from backhaul_reference.admin_v1.order_bodies import CancelOrder, Fulfill
@@ -27,7 +29,6 @@ CHOICES = {
     "financial": ("Payment", FINANCIAL_STATUSES),
     "fulfillment": ("Delivery", FULFILLMENT_STATUSES),
 }
-REASONS = ("CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER")
 Moment = tuple[str, str, str | None]
 
 
@@ -51,7 +52,10 @@ async def show_order(visit: Visit) -> web.Response:
         lambda rows: order_views.view(rows, visit.store, visit.path("id"))
     )
     return visit.render(
-        "orders_one.html", order=order, moments=moments(order), reasons=REASONS
+        "orders_one.html",
+        order=order,
+        moments=moments(order),
+        reasons=get_args(cancellation.Reason),
     )
 
 

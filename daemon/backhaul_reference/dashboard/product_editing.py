@@ -97,7 +97,6 @@ def _variant(visit: Visit, before: Document, n: int) -> Document:
         if (chosen := forms.text(form, f"choice{k}-{n}"))
     }
     found = forms.row(form, n, *VARIANT, clearing=True)
-    found["title"] = found.get("title") or " / ".join(choices.values()) or "Default"
     found["options"] = choices
     found["trackInventory"] = f"trackInventory{n}" in form
     found["weightGrams"] = forms.number(form, f"weightGrams{n}")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from backhaul_reference.identifiers import bytes_sent, sha256_hex
+
 COOKIE = "backhaul_session"
 PATH = "/dashboard"
 LASTS_SECONDS = 12 * 3600
@@ -41,28 +43,24 @@ class Sessions:
         while len(self.live) >= MOST:
             del self.live[next(iter(self.live))]
         secret = secrets.token_urlsafe(32)
-        session = self.live[_name(secret)] = Session(now + LASTS_SECONDS)
+        session = self.live[sha256_hex(secret)] = Session(now + LASTS_SECONDS)
         set_cookie(response, COOKIE, secret)
         return session
 
     def find(self, request: web.Request) -> Session | None:
-        session = self.live.get(_name(request.cookies.get(COOKIE, "")))
+        session = self.live.get(sha256_hex(request.cookies.get(COOKIE, "")))
         if session is None or session.ends <= time.monotonic():
             return None
         return session
 
     def close(self, request: web.Request, response: web.Response) -> None:
-        self.live.pop(_name(request.cookies.get(COOKIE, "")), None)
+        self.live.pop(sha256_hex(request.cookies.get(COOKIE, "")), None)
         response.del_cookie(COOKIE, path=PATH)
 
     def login_token(self, nonce: str) -> str:
         """The login form's token, bound to the nonce in the visitor's cookie."""
-        return hmac.digest(self.key, nonce.encode(), hashlib.sha256).hex()
+        return hmac.digest(self.key, bytes_sent(nonce), hashlib.sha256).hex()
 
 
 def set_cookie(response: web.Response, name: str, value: str) -> None:
     response.set_cookie(name, value, path=PATH, httponly=True, samesite="Strict")
-
-
-def _name(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

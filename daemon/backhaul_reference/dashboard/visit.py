@@ -154,7 +154,7 @@ async def checked_form(request: web.Request, token: str) -> Form:
         raise Problem(413, "BODY_TOO_LARGE", detail) from None
     except TimeoutError:
         raise Problem(408, "BODY_TIMEOUT", "the form came too slowly") from None
-    except ValueError:
+    except (ValueError, LookupError):  # the latter for a charset nobody knows
         raise Problem(400, "INVALID_FORM", "the form cannot be read") from None
     guards.check_token(form.get("csrf"), token)
     return form

@@ -58,13 +58,9 @@ async def set_status(visit: Visit) -> web.Response:
     webhook_id, store_id = _webhook(visit)["id"], visit.store.id
     document = forms.document(visit.form, words=("status",))
     values = visit.body(ChangedWebhook, document).model_dump(exclude_unset=True)
-
-    def change(tx: Tx) -> None:
-        subscriptions.change(tx, store_id, webhook_id, values)
-        if values.get("status") == "PAUSED":
-            deliveries.hold(tx, webhook_id)
-
-    await visit.change(change)
+    await visit.change(
+        lambda tx: subscriptions.change(tx, store_id, webhook_id, values)
+    )
     return visit.go("api", "webhooks", webhook_id, notice="The webhook is changed.")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from backhaul_reference import lifecycle
 from backhaul_reference.documents import Document, encode_text
@@ -19,7 +20,7 @@ from backhaul_reference.state.stock import Cause, Moved, Source
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 
-REASONS = ("CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER")
+Reason = Literal["CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER"]
 GATE = "UPDATE orders SET cancelled_ms = ? WHERE id = ? AND cancelled_ms IS NULL"
 RESTOCK = """UPDATE order_item SET restocked = quantity
 WHERE seq = ? AND restocked = 0 AND taken"""

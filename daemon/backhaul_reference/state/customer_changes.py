@@ -136,11 +136,21 @@ def _addresses(tx: Tx, listed: list[Document], known: list[Document]) -> list[Do
     ]
     if flaws:
         raise invalid(flaws)
-    default = defaults[0] if defaults else 0
+    default = _default(listed, by_id)
     return [
         _address(tx, address, by_id, is_default=n == default)
         for n, address in enumerate(listed)
     ]
+
+
+def _default(listed: list[Document], by_id: dict[str, Document]) -> int:
+    """Who says so, else who was and does not decline, else the first of those."""
+    chosen = [n for n, one in enumerate(listed) if one.get("is_default")]
+    silent = [n for n, one in enumerate(listed) if "is_default" not in one]
+    kept = [
+        n for n in silent if by_id.get(listed[n].get("id") or "", {}).get("isDefault")
+    ]
+    return next(iter((*chosen, *kept, *silent)), 0)
 
 
 def _address(

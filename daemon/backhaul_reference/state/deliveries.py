@@ -19,21 +19,28 @@ DISABLE_AFTER_FAILURES = 10
 # One step into the index for each subscription: a backlog may be long.
 DUE = """SELECT s.id AS subscription_id, (SELECT MIN(d.next_ms) FROM delivery d
   WHERE d.subscription_id = s.id AND d.status = 'PENDING' AND d.lease_ms IS NULL
-) AS next_ms FROM subscription s"""
+) AS next_ms FROM subscription s WHERE s.status = 'ACTIVE'"""
 CLAIM = """UPDATE delivery SET lease_ms = :now WHERE seq IN (
   SELECT seq FROM delivery WHERE status = 'PENDING' AND lease_ms IS NULL
     AND subscription_id = :subscription AND next_ms <= :now
+    AND EXISTS (SELECT 1 FROM subscription WHERE id = :subscription
+      AND status = 'ACTIVE')
   ORDER BY next_ms, seq LIMIT :limit)
 RETURNING seq"""
-CLAIMED = """SELECT d.seq, d.id, d.attempts, d.series_start, d.subscription_id,
-  s.address, s.secret, s.previous_secret, s.previous_until_ms, e.id AS event_id,
-  e.topic, e.body, e.created_ms, e.store_id, st.subdomain, st.quirks
+CLAIMED = """SELECT d.seq, d.id, d.attempts, d.series_start, d.lease_ms,
+  d.subscription_id, s.address, s.secret, s.previous_secret, s.previous_until_ms,
+  e.id AS event_id, e.topic, e.body, e.created_ms, e.store_id, st.subdomain, st.quirks
 FROM delivery d JOIN subscription s ON s.id = d.subscription_id
 JOIN event e ON e.seq = d.event_seq JOIN store st ON st.id = e.store_id
 WHERE d.seq IN ({}) ORDER BY d.seq"""
-# A retry of a subscription that was paused or disabled during the attempt.
-HOLD_INACTIVE = """UPDATE delivery SET status = 'HELD', next_ms = NULL WHERE seq = ?
-  AND (SELECT status FROM subscription WHERE id = subscription_id) <> 'ACTIVE'"""
+# A lease is given up by whom it was claimed for; another attempt never ends it, nor
+# one of a delivery that had this number before the store was emptied.
+END = """UPDATE delivery SET status = ?, attempts = ?, next_ms = ?, lease_ms = NULL
+WHERE seq = ? AND id = ? AND lease_ms = ?"""
+# What is in flight is held when its attempt ends.
+HOLD = """UPDATE delivery SET status = 'HELD', next_ms = NULL
+WHERE status = 'PENDING' AND lease_ms IS NULL
+  AND subscription_id IN (SELECT id FROM subscription WHERE status <> 'ACTIVE')"""
 LIST = """SELECT d.*, e.id AS event_id, e.topic FROM delivery d
 JOIN event e ON e.seq = d.event_seq WHERE d.subscription_id = ?"""
 
@@ -45,6 +52,8 @@ class Attempt:
     """How one attempt ended, and what follows from it."""
 
     delivery_seq: int
+    delivery_id: str
+    lease_ms: int
     subscription_id: str
     number: int
     at_ms: int
@@ -60,6 +69,7 @@ class Attempt:
 def clear_leases(tx: Tx) -> None:
     """After a start nobody holds anything; what was in flight is due again."""
     tx.run("UPDATE delivery SET lease_ms = NULL WHERE lease_ms IS NOT NULL")
+    hold_inactive(tx)
 
 
 def due(rows: Rows) -> list[tuple[str, int]]:
@@ -78,21 +88,16 @@ def claim(tx: Tx, subscription_id: str, limit: int) -> list[Row]:
 def record(tx: Tx, attempts: Sequence[Attempt]) -> None:
     for attempt in attempts:
         _record_one(tx, attempt)
+    hold_inactive(tx)
 
 
 def _record_one(tx: Tx, attempt: Attempt) -> None:
     status = "DELIVERED" if attempt.delivered else "FAILED"
     if not attempt.delivered and attempt.next_ms is not None:
         status = "PENDING"
-    known = tx.run(
-        "UPDATE delivery SET status = ?, attempts = ?, next_ms = ?, lease_ms = NULL"
-        " WHERE seq = ?",
-        (status, attempt.number, attempt.next_ms, attempt.delivery_seq),
-    )
-    if not known:
-        return  # the subscription was deleted meanwhile
-    if status == "PENDING":
-        tx.run(HOLD_INACTIVE, (attempt.delivery_seq,))
+    lease = (attempt.delivery_seq, attempt.delivery_id, attempt.lease_ms)
+    if not tx.run(END, (status, attempt.number, attempt.next_ms, *lease)):
+        return  # deleted meanwhile, with its subscription or its store
     tx.insert(
         "delivery_attempt",
         {
@@ -136,7 +141,7 @@ def _failed(tx: Tx, attempt: Attempt) -> None:
 
 
 def disable(tx: Tx, subscription_id: str, reason: str) -> None:
-    """Stop sending; what is not delivered yet is held, not lost."""
+    """Stop sending."""
     row = tx.one(
         "UPDATE subscription SET status = 'DISABLED', disabled_reason = ?,"
         " updated_ms = ? WHERE id = ? AND status <> 'DISABLED' RETURNING store_id",
@@ -144,19 +149,18 @@ def disable(tx: Tx, subscription_id: str, reason: str) -> None:
     )
     if row is not None:
         mails.queue(tx, row["store_id"], "webhook_disabled", part=subscription_id)
-    hold(tx, subscription_id)
 
 
-def hold(tx: Tx, subscription_id: str) -> None:
-    tx.run(
-        "UPDATE delivery SET status = 'HELD', next_ms = NULL, lease_ms = NULL"
-        " WHERE subscription_id = ? AND status = 'PENDING'",
-        (subscription_id,),
-    )
+def hold_inactive(tx: Tx) -> None:
+    """Keep what waits for a subscription that is not active: it is not lost."""
+    tx.run(HOLD)
 
 
 def redeliver(tx: Tx, subscription: Row, delivery_id: str) -> Document:
-    """Begin a new series of attempts on the same delivery, same event, same bytes."""
+    """Begin a new series of attempts on the same delivery, same event, same bytes.
+
+    While the subscription is paused it is held.
+    """
     row = _find(tx, subscription["id"], delivery_id)
     if subscription["status"] == "DISABLED":
         raise Problem(409, "WEBHOOK_DISABLED", "the subscription is disabled")
@@ -165,6 +169,7 @@ def redeliver(tx: Tx, subscription: Row, delivery_id: str) -> Document:
         " WHERE seq = ? AND lease_ms IS NULL",
         (tx.now_ms(), row["seq"]),
     )
+    hold_inactive(tx)
     return view(tx, subscription["id"], delivery_id)
 
 

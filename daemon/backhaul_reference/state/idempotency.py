@@ -52,8 +52,7 @@ def recall(tx: Tx, claim: Claim) -> Kept | None:
 
 
 def keep(tx: Tx, claim: Claim, answer: Kept) -> None:
-    now_ms = tx.now_ms()
-    tx.run("DELETE FROM idempotency WHERE created_ms <= ?", (now_ms - KEEP_MS,))
+    prune(tx)
     tx.insert(
         "idempotency",
         {
@@ -66,6 +65,11 @@ def keep(tx: Tx, claim: Claim, answer: Kept) -> None:
             "location": answer.location,
             "body": answer.body,
             "token_order_id": answer.token_order_id,
-            "created_ms": now_ms,
+            "created_ms": tx.now_ms(),
         },
     )
+
+
+def prune(tx: Tx) -> None:
+    """Forget the answers that are too old to be repeated."""
+    tx.run("DELETE FROM idempotency WHERE created_ms <= ?", (tx.now_ms() - KEEP_MS,))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from backhaul_reference import instants
 from backhaul_reference.documents import Document
@@ -14,7 +14,7 @@ from backhaul_reference.state.stock import Cause, Moved, Source
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 
-CLIENT_REASONS = (
+ClientReason = Literal[
     "MANUAL_ADJUSTMENT",
     "CORRECTION",
     "STOCK_COUNT",
@@ -25,7 +25,8 @@ CLIENT_REASONS = (
     "SHRINKAGE",
     "PROMOTION",
     "OTHER",
-)
+]
+CLIENT_REASONS: tuple[str, ...] = get_args(ClientReason)
 REASONS = (*CLIENT_REASONS, "ORDER_PLACED", "ORDER_CANCELLED", "INITIAL_STOCK")
 
 LEVELS = """SELECT v.*, p.title AS product_title FROM variant v

@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from backhaul_reference import instants
 from backhaul_reference.documents import Document, decode_stored, encode_text
@@ -11,7 +12,7 @@ from backhaul_reference.problems import not_found
 from backhaul_reference.state.database import Rows
 from backhaul_reference.state.writer import Tx
 
-SCOPES = (
+Scope = Literal[
     "orders:read",
     "orders:write",
     "products:read",
@@ -21,7 +22,8 @@ SCOPES = (
     "customers:read",
     "customers:write",
     "store:read",
-)
+]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from backhaul_reference import instants
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Problem
-from backhaul_reference.state import deliveries, events, subscriptions
+from backhaul_reference.state import deliveries, events, idempotency, subscriptions
 from backhaul_reference.state.database import Row, marks
 from backhaul_reference.state.writer import Tx
 
@@ -77,7 +77,9 @@ def _check_enabled(subscription: Row) -> None:
 
 
 def prune(tx: Tx) -> None:
-    """Forget what is older than 30 days, except what is still to be sent."""
+    """Forget what is older than 30 days, except what is still to be sent, and kept
+    answers after their day."""
+    idempotency.prune(tx)
     oldest_ms = tx.now_ms() - KEEP_MS
     tx.run(
         "DELETE FROM delivery WHERE created_ms < ? AND status <> 'PENDING'",

@@ -4,7 +4,7 @@ import sqlite3
 
 from backhaul_reference.state.schema_catalogue import CATALOGUE_REVISION
 from backhaul_reference.state.schema_exchanges import EXCHANGES
-from backhaul_reference.state.schema_levers import LEVERS, LISTS
+from backhaul_reference.state.schema_levers import HISTORY, LEVERS, LISTS
 from backhaul_reference.state.schema_shop import SHOP, SHOP_TABLES
 
 STORES = """
@@ -170,6 +170,7 @@ STEPS = (
     EXCHANGES,
     LISTS,
     CATALOGUE_REVISION,
+    HISTORY,
 )
 
 # In an order that never breaks a reference when they are emptied one by one.

@@ -12,3 +12,11 @@ CREATE INDEX event_age ON event(created_ms);
 """
 
 LISTS = "CREATE INDEX product_status ON product(store_id, status, created_ms, id);"
+
+# Each ends with the row's id, which is `seq`: what they find is in order of time.
+HISTORY = """
+DROP INDEX history_product;
+CREATE INDEX history_product ON history(store_id, product_id);
+CREATE INDEX history_store ON history(store_id);
+CREATE INDEX history_order ON history(store_id, order_id) WHERE order_id IS NOT NULL;
+"""

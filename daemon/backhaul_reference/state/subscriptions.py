@@ -6,6 +6,7 @@ from typing import Any
 from backhaul_reference import instants
 from backhaul_reference.documents import Document, decode_stored, encode_text
 from backhaul_reference.problems import Problem, not_found
+from backhaul_reference.state import deliveries
 from backhaul_reference.state.database import Row, Rows, marks
 from backhaul_reference.state.paging import Clause, Listing, Window, listing
 from backhaul_reference.state.writer import Tx
@@ -51,6 +52,7 @@ def change(
         raise Problem(409, "WEBHOOK_DISABLED", "only ACTIVE leads out of DISABLED")
     columns["updated_ms"] = tx.now_ms()
     tx.update("subscription", subscription_id, columns)
+    deliveries.hold_inactive(tx)
     if "topics" in values:
         _set_topics(tx, store_id, subscription_id, values["topics"])
     return view(tx, store_id, subscription_id)

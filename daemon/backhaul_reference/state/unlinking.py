@@ -17,12 +17,16 @@ def unlink_product(tx: Tx, store_id: str, product_id: str) -> None:
     )
 
 
-def unlink_variants(tx: Tx, store_id: str, variant_ids: Sequence[str]) -> None:
+def unlink_variants(
+    tx: Tx, store_id: str, product_id: str, variant_ids: Sequence[str]
+) -> None:
     if not variant_ids:
         return
-    where = f"variant_id IN ({marks(variant_ids)})"
-    _touch(tx, store_id, where, variant_ids)
-    tx.run(f"UPDATE order_item SET variant_id = NULL WHERE {where}", variant_ids)  # noqa: S608  - placeholders only
+    # By the product, which is what lines are indexed by.
+    where = f"product_id = ? AND variant_id IN ({marks(variant_ids)})"
+    params = (product_id, *variant_ids)
+    _touch(tx, store_id, where, params)
+    tx.run(f"UPDATE order_item SET variant_id = NULL WHERE {where}", params)  # noqa: S608  - placeholders only
 
 
 def _touch(tx: Tx, store_id: str, where: str, params: Sequence[str]) -> None:

@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Sequence
 
-from backhaul_reference.documents import Document, encode_text
+from backhaul_reference.documents import Document, decode_stored, encode_text
 from backhaul_reference.problems import Flaw, Problem, invalid
 from backhaul_reference.state import stock, unlinking
+from backhaul_reference.state.database import Row
 from backhaul_reference.state.stock import Cause, Source
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
@@ -53,7 +54,7 @@ def _add(
     tx: Tx, store: Store, product_id: str, position: int, values: Document, at_ms: int
 ) -> str:
     columns = {**DEFAULTS, **_columns(values)}
-    columns["title"] = columns["title"] or _titled(values)
+    columns["title"] = columns["title"] or _titled(values.get("options"))
     columns |= {"id": tx.ids.new("var"), "store_id": store.id}
     columns |= {"product_id": product_id, "position": position}
     columns |= {"options": encode_text(values.get("options") or {})}
@@ -61,7 +62,7 @@ def _add(
     try:
         tx.insert("variant", columns)
     except sqlite3.IntegrityError as error:
-        raise _sku_taken(tx, store, values) from error
+        raise _sku_taken(tx, store, values, error) from error
     variant_id: str = columns["id"]
     return variant_id
 
@@ -86,11 +87,13 @@ def replace(
         for row in existing.values()
         if row["id"] not in kept
     ]
-    unlinking.unlink_variants(tx, store.id, [row["id"] for row in gone])
+    unlinking.unlink_variants(tx, store.id, product_id, [row["id"] for row in gone])
     remove(tx, store, source, gone, at_ms)
+    _give_up_skus(tx, existing, listed)
     for position, values in enumerate(listed, start=1):
         if values.get("id"):
-            _change(tx, store, values["id"], position, values, at_ms)
+            before = existing[values["id"]]
+            _change(tx, store, before, position, values, at_ms)
         else:
             _add(tx, store, product_id, position, values, at_ms)
 
@@ -102,12 +105,18 @@ def change_only(
     sent: Document = {name: values[name] for name in ("price", "sku") if name in values}
     if not sent:
         return
-    first, *others = tx.all(
-        "SELECT id, position FROM variant WHERE product_id = ?", (product_id,)
-    )
+    first, *others = tx.all("SELECT * FROM variant WHERE product_id = ?", (product_id,))
     if others:
         raise Problem(409, "VARIANT_REQUIRED", "the product has several variants")
-    _change(tx, store, first["id"], first["position"], sent, at_ms)
+    _change(tx, store, first, first["position"], sent, at_ms)
+
+
+def _give_up_skus(tx: Tx, existing: dict[str, Row], listed: Sequence[Document]) -> None:
+    """Free the SKUs that change, so that variants may swap them in one request."""
+    for values in listed:
+        before = existing.get(values.get("id") or "")
+        if before is not None and values.get("sku", before["sku"]) != before["sku"]:
+            tx.update("variant", before["id"], {"sku": None})
 
 
 def _check_known(listed: Sequence[Document], known: set[str]) -> None:
@@ -131,19 +140,20 @@ def _check_known(listed: Sequence[Document], known: set[str]) -> None:
 
 
 def _change(
-    tx: Tx, store: Store, variant_id: str, position: int, values: Document, at_ms: int
+    tx: Tx, store: Store, before: Row, position: int, values: Document, at_ms: int
 ) -> None:
     columns: Document = {**_columns(values), "position": position}
     if "options" in values:
         columns["options"] = encode_text(values["options"] or {})
-    before = tx.one("SELECT * FROM variant WHERE id = ?", (variant_id,))
-    assert before is not None  # noqa: S101  - its id was checked against the list
+    if "title" in columns and not columns["title"]:
+        options = columns.get("options", before["options"])
+        columns["title"] = _titled(decode_stored(options))
     if all(before[name] == value for name, value in columns.items()):
         return
     try:
-        tx.update("variant", variant_id, {**columns, "updated_ms": at_ms})
+        tx.update("variant", before["id"], {**columns, "updated_ms": at_ms})
     except sqlite3.IntegrityError as error:
-        raise _sku_taken(tx, store, values) from error
+        raise _sku_taken(tx, store, values, error) from error
 
 
 def remove(
@@ -169,11 +179,15 @@ def _columns(values: Document) -> Document:
     return found
 
 
-def _titled(values: Document) -> str:
-    return " / ".join((values.get("options") or {}).values()) or "Default"
+def _titled(options: dict[str, str] | None) -> str:
+    return " / ".join((options or {}).values()) or "Default"
 
 
-def _sku_taken(tx: Tx, store: Store, values: Document) -> Problem:
+def _sku_taken(
+    tx: Tx, store: Store, values: Document, error: sqlite3.IntegrityError
+) -> Exception:
+    if "variant.sku" not in str(error):
+        return error
     existing = tx.value(
         "SELECT product_id FROM variant WHERE store_id = ? AND sku = ?",
         (store.id, values.get("sku")),

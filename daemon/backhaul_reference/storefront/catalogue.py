@@ -1,11 +1,11 @@
 """/storefront/store, products, collections and navigation."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from aiohttp import web
 from yarl import URL
 
-from backhaul_reference.documents import Document
 from backhaul_reference.state import (
     collections,
     membership,
@@ -16,8 +16,16 @@ from backhaul_reference.state import (
 from backhaul_reference.state.database import Rows
 from backhaul_reference.state.paging import Listing
 from backhaul_reference.web import queries
-from backhaul_reference.web.answers import Page, data_answer, page_answer, page_of
+from backhaul_reference.web.answers import (
+    Page,
+    data_answer,
+    data_body,
+    page_of,
+    raw_answer,
+)
 from backhaul_reference.web.endpoint import Call, Endpoint
+
+T = TypeVar("T")
 
 
 async def get_store(call: Call) -> web.Response:
@@ -50,23 +58,35 @@ def _products(rows: Rows, call: Call, url: URL) -> Page:
 
 async def get_product(call: Call) -> web.Response:
     wanted = call.path("handle_or_id")
-    found = call.read(lambda rows: products.visible_view(rows, call.store, wanted))
-    return data_answer(found)
+
+    def find(rows: Rows) -> bytes:
+        return data_body(products.visible_view(rows, call.store, wanted))
+
+    return raw_answer(_recall(call, find))
 
 
 async def list_collections(call: Call) -> web.Response:
-    window = queries.window(call.query)
-    listing = call.read(lambda rows: collections.visible_page(rows, call.store, window))
-    return page_answer(call.request, listing, window)
+    url, window = call.request.rel_url, queries.window(call.query)
+
+    def find(rows: Rows) -> Page:
+        found = collections.visible_page(rows, call.store, window)
+        return page_of(url, found, window)
+
+    return _recall(call, find).answer()
 
 
 async def get_collection(call: Call) -> web.Response:
     handle = call.path("handle")
 
-    def find(rows: Rows) -> Document:
-        return collections.visible_with_products(rows, call.store, handle)
+    def find(rows: Rows) -> bytes:
+        return data_body(collections.visible_with_products(rows, call.store, handle))
 
-    return data_answer(call.read(find))
+    return raw_answer(_recall(call, find))
+
+
+def _recall(call: Call, question: Callable[[Rows], T]) -> T:
+    key = (call.store.id, call.request.rel_url.raw_path_qs)
+    return call.platform.reader.recall(key, question)
 
 
 async def list_menus(call: Call) -> web.Response:

@@ -1,4 +1,8 @@
-"""The access log: route templates only, because paths hold tracking tokens."""
+"""What is logged of requests: never a path, because paths hold tracking tokens."""
+
+import logging
+from collections.abc import MutableMapping
+from typing import Any
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -28,3 +32,15 @@ class TemplateAccessLogger(AbstractAccessLogger):
             response.status,
             time * 1000,
         )
+
+
+class DiscreetLogger(logging.LoggerAdapter[logging.Logger]):
+    """Names an exception's type only: aiohttp's own show the line they cannot read."""
+
+    def process(
+        self, msg: str, kwargs: MutableMapping[str, Any]
+    ) -> tuple[str, MutableMapping[str, Any]]:
+        error = kwargs.pop("exc_info", None)
+        if isinstance(error, BaseException):
+            msg = f"{msg} error={type(error).__name__}"
+        return msg, kwargs

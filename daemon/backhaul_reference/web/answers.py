@@ -28,7 +28,11 @@ def raw_answer(
 
 
 def data_answer(data: Any, status: int = 200) -> web.Response:
-    return json_answer({"data": data}, status)
+    return raw_answer(data_body(data), status)
+
+
+def data_body(data: Any) -> bytes:
+    return encode({"data": data})
 
 
 @dataclass(frozen=True, slots=True)

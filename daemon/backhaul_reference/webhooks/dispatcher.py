@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 from backhaul_reference import tasks
@@ -42,10 +43,13 @@ class Dispatcher:
         self._wake.set()
 
     async def run(self) -> None:
-        await self._writer.run(deliveries.clear_leases)
+        cleared = False
         while True:
             self._wake.clear()
             try:
+                if not cleared:
+                    await self._writer.run(deliveries.clear_leases)
+                    cleared = True
                 await self._prune()
                 wait = await self._dispatch_due()
             except Problem as problem:
@@ -57,13 +61,18 @@ class Dispatcher:
             await self._rest(wait)
 
     async def stop(self) -> None:
-        """Give up what is in flight; after the next start it is sent again."""
-        tasks = list(self._tasks)
-        for task in tasks:
+        """Give up what is in flight; after the next start it is sent again.
+
+        What has ended is written down if that succeeds at once, else it counts as in
+        flight.
+        """
+        recorders = [] if self._recorder is None else [self._recorder]
+        given_up = [*self._tasks, *recorders]
+        for task in given_up:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._recorder is not None:
-            await asyncio.gather(self._recorder, return_exceptions=True)
+        await asyncio.gather(*given_up, return_exceptions=True)
+        if self._ended and not await self._record(tuple(self._ended)):
+            log.warning("attempts given up count=%d", len(self._ended))
 
     async def _prune(self) -> None:
         if self._clock.now_ms() >= self._prune_ms:
@@ -107,14 +116,24 @@ class Dispatcher:
     async def _record_ended(self) -> None:
         """Write down what ended, everything that waits in one go."""
         while self._ended:
-            ended, self._ended = self._ended, []
-            try:
-                await self._writer.run(partial(deliveries.record, attempts=ended))
-            except Problem as problem:
-                log.warning("attempts kept code=%s", problem.code)
-                self._ended = ended + self._ended
+            ended = tuple(self._ended)
+            if await self._record(ended):
+                del self._ended[: len(ended)]
+            else:
                 await self._clock.sleep(PAUSE_SECONDS)
         self._wake.set()
+
+    async def _record(self, ended: Sequence[deliveries.Attempt]) -> bool:
+        """Whether it is written down; to do it once more changes nothing."""
+        try:
+            await self._writer.run(partial(deliveries.record, attempts=ended))
+        except Problem as problem:
+            log.warning("attempts kept code=%s", problem.code)
+            return False
+        except Exception:
+            log.exception("attempts kept")
+            return False
+        return True
 
     async def _rest(self, seconds: float) -> None:
         await tasks.either(self._wake.wait(), self._clock.sleep(seconds))

@@ -59,6 +59,8 @@ class Sender:
         reply = await self._send_or_fail(row, number, at_ms)
         return Attempt(
             delivery_seq=row["seq"],
+            delivery_id=row["id"],
+            lease_ms=row["lease_ms"],
             subscription_id=row["subscription_id"],
             number=number,
             at_ms=at_ms,

@@ -1,0 +1,34 @@
+"""Listening: what is said where an address cannot be had."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from backhaul_reference import listening
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_taken_port_is_named() -> None:
+    taken = listening.bind("127.0.0.1", 0)
+    port = taken.socket.getsockname()[1]
+    words = f"^cannot listen on 127.0.0.1:{port}: Address already in use$"
+    with pytest.raises(listening.PortInUseError, match=words):
+        listening.bind("127.0.0.1", port)
+    taken.close()
+
+
+def test_where_no_socket_can_be_made_the_reason_is_said() -> None:
+    words = "^cannot listen on 127.0.0.1:80: Too many open files$"
+    with no_more_files(), pytest.raises(listening.PortInUseError, match=words):
+        listening.bind("127.0.0.1", 80)
