@@ -37,8 +37,8 @@ from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
-from backhaul.reconcile.guardian import Guardian
-from backhaul.reconcile.keyring import Keyring
+from backhaul.reconcile.guardian import Guardian, unsigned
+from backhaul.reconcile.keyring import GIVEN, Keyring
 from backhaul.schedule import Schedule
 from backhaul.shop.client import StoreFacts
 from backhaul.shop.requests import Dialect
@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 STOP_SECONDS = 20.0
 """Longest wait for sends under way once told to stop; then they are uncertain."""
 RESTART_SECONDS = 1.0
-GIVEN = "guardian"
-"""Where secrets come from that the platform gave us with a subscription."""
 SOCKET_NAME = "backhaul.sock"
 
 
@@ -292,6 +290,21 @@ class Daemon:
         await self._signers.load(webhook_secrets(self._settings))
         for name, keyring in self._keyrings.items():
             await self._signers.admit(name, keyring.secrets(), GIVEN)
+        for name, said in self._unsigned().items():
+            logger.bind(action="secrets.none", store=name).error(
+                "store {}: {}", name, said
+            )
+
+    def _unsigned(self) -> dict[str, str]:
+        """Say of each store what to do that gets no secret but by a person."""
+        address = f"an address that reaches {self.public_url}"
+        live = self._signers.live()
+        return {
+            name: "no [public] url is set, so nothing is subscribed; "
+            + unsigned(name, f"{address}, with the path /webhooks/{name},")
+            for name, shop in self._shops.items()
+            if shop.guardian is None and not live.get(name)
+        }
 
     async def _admit(self, name: str, given: list[bytes]) -> None:
         await self._signers.admit(name, given, GIVEN)
@@ -304,7 +317,15 @@ class Daemon:
             return None
         keyring = Keyring(self._settings.state_dir, name, self._hide)
         self._keyrings[name] = keyring
-        return Guardian(name, url, client, transport, keyring, self._admit)
+        return Guardian(
+            name,
+            url,
+            client,
+            transport,
+            keyring,
+            self._admit,
+            lambda: bool(self._signers.live().get(name)),
+        )
 
     def _schedule_jobs(self) -> None:
         self._schedule.add("prune", self._settings.jobs.prune, self._pruner.wake)
@@ -426,7 +447,8 @@ class Daemon:
             "admin_url": self.admin_url,
             "jobs": {name: run and to_text(run) for name, run in runs.items()},
             "stores": {n: s.dispatcher.state() for n, s in self._shops.items()},
-            "subscriptions": {
+            "subscriptions": self._unsigned()
+            | {
                 name: shop.guardian.state()
                 for name, shop in self._shops.items()
                 if shop.guardian is not None

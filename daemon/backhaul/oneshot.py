@@ -20,6 +20,7 @@ from backhaul.parts import (
 )
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
+from backhaul.reconcile.keyring import GIVEN, Keyring
 from backhaul.reconcile.rehearsing import Rehearsal
 from backhaul.reconcile.repairing import Comparison
 from backhaul.shop.client import StoreFacts
@@ -71,6 +72,9 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
         try:
             signers = Signers(store.webhook_secrets, CLOCK)
             await signers.load(webhook_secrets(settings))
+            for name in settings.stores:
+                given = Keyring(settings.state_dir, name, lambda _: None).secrets()
+                await signers.admit(name, given, GIVEN)
             facts = {
                 name: await known_facts(name, store.marks) or StoreFacts()
                 for name in settings.stores

@@ -20,6 +20,7 @@ from backhaul.cli.status import ask
 from backhaul.core.clock import SystemClock, normalize, to_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.ingest.known_stores import fold_for
+from backhaul.reconcile.keyring import Keyring
 from backhaul.settings import Settings
 from backhaul.settings.secret_files import Unreadable, read_secret_file
 from backhaul.shop.client import StoreFacts
@@ -233,8 +234,17 @@ def _secret(config: Path | None, store: str, secret_file: Path | None) -> bytes:
             raise BackhaulError(str(error)) from None
     if secret := os.environ.get(SECRET_VARIABLE):
         return secret.encode()
-    secrets = context.settings(config).stores[store].webhook_secrets
-    return secrets[0].get_secret_value().encode()
+    settings = context.settings(config)
+    configured = settings.stores[store].webhook_secrets
+    if configured:
+        return configured[0].get_secret_value().encode()
+    given = Keyring(settings.state_dir, store, lambda _: None).secrets()
+    if not given:
+        raise BackhaulError(
+            f"store {store} has no webhook secret yet; say --secret-file, or see:"
+            " backhaul status"
+        )
+    return given[0]
 
 
 def _public_url(settings: Settings) -> str:
