@@ -19,7 +19,7 @@ from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.connect.waiting import WaitingRoom
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import Busy
+from backhaul.errors import Busy, OtherStore
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
@@ -28,6 +28,7 @@ from backhaul.parts import (
     build_client,
     build_reconciler,
     build_rereader,
+    guard_identity,
     webhook_secrets,
 )
 from backhaul.public import site as public_site
@@ -79,6 +80,7 @@ class _Shop:
 
     transport: Transport
     client: ShopClient
+    free: ShopClient
     dispatcher: Dispatcher
     reconciler: Reconciler
     guardian: Guardian | None
@@ -217,6 +219,9 @@ class Daemon:
             self._clock,
             self._chance,
         )
+        free = guard_identity(
+            self._settings, name, transport, store.marks, dispatcher.stop_sending
+        )
         reconciler = build_reconciler(
             self._settings,
             name,
@@ -231,7 +236,7 @@ class Daemon:
         guardian = self._guardian(name, client, transport)
         if guardian is not None:
             reconciler.guard = guardian.check
-        return _Shop(transport, client, dispatcher, reconciler, guardian)
+        return _Shop(transport, client, free, dispatcher, reconciler, guardian)
 
     async def _acquaint(self, store: SqliteStore) -> bool:
         """Learn each store's facts; return False when told to stop meanwhile.
@@ -247,10 +252,16 @@ class Daemon:
                 self._facts[name] = known
         return not self.stopping
 
+    async def _ask_facts_again(self, name: str, store: SqliteStore) -> None:
+        # Of another store nothing leaves; its Identity says so.
+        with contextlib.suppress(OtherStore):
+            await self._ask_facts(name, store)
+
     async def _ask_facts(self, name: str, store: SqliteStore) -> None:
         base_url = self._settings.stores[name].base_url
-        client = self._shops[name].client
-        self._facts[name] = await acquaint(name, base_url, client, store.marks)
+        mirror = self._settings.database_file
+        client = self._shops[name].free
+        self._facts[name] = await acquaint(name, base_url, client, store.marks, mirror)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -351,7 +362,7 @@ class Daemon:
         loops += [host.run for host in self._hosts]
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
-        loops += [partial(self._ask_facts, name, store) for name in self._shops]
+        loops += [partial(self._ask_facts_again, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:

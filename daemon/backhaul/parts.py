@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.reconcile.acquaintance import Identity
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.ingest.drain import Drain
     from backhaul.settings import Settings
+    from backhaul.store.contract import Marks
     from backhaul.store.sqlite.database import SqliteStore
 
 
@@ -37,6 +39,30 @@ def build_client(
     key = shop.api_key.get_secret_value()
     transport = Transport(shop.base_url, key, limits, clock, http)
     return transport, ShopClient(transport)
+
+
+def guard_identity(
+    settings: Settings,
+    name: str,
+    transport: Transport,
+    marks: Marks,
+    refused: Callable[[str], None] = lambda _: None,
+) -> ShopClient:
+    """Bind a transport to the store that is mirrored; return a client that is not.
+
+    `refused` is told, once, that it leads to another one.
+    """
+    free = ShopClient(transport.unguarded())
+    identity = Identity(
+        name,
+        settings.stores[name].base_url,
+        free,
+        marks,
+        settings.database_file,
+        refused,
+    )
+    transport.require = identity.require
+    return free
 
 
 def build_reconciler(
