@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from backhaul.store.contract import StoredEvent
-from backhaul.store.refolds import RefoldReport
+from backhaul.store.refolds import CONFIRMING, RefoldReport
 from backhaul.store.sqlite.inbox import CURSOR, isolated
 from backhaul.store.sqlite.mirror import MirrorTransaction
 from backhaul.store.sqlite.quarantine import set_aside
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 WINDOW = 2_000
 """Ids that one slice looks through at most, however few of them are wanted."""
-_WANTED = """
+_IS_CONFIRMING = " OR ".join(f"i.topic LIKE '%{end}'" for end in CONFIRMING)
+_WANTED = f"""
     SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body
     FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
     WHERE i.id > :after AND i.id <= :end AND i.body != x''
       AND (:ids = '[]' OR i.id IN (SELECT value FROM json_each(:ids)))
       AND (:state IS NULL OR o.state = :state)
       AND (:since IS NULL OR i.received_at >= :since)
+      AND (i.kind = 'read' AND ({_IS_CONFIRMING})) = :confirming
     ORDER BY i.id
-"""
+"""  # noqa: S608 - constants
 _CHANGED_NOTHING = frozenset({"duplicate", "stale"})
 
 
@@ -46,12 +48,20 @@ class SqliteRefolds:
         selection: Selection,
         after: int,
         slice_seconds: float,
+        *,
+        confirming: bool,
     ) -> RefoldReport:
         """Fold stored events with higher ids again. What is not folded yet waits."""
 
         def unit(connection: sqlite3.Connection) -> RefoldReport:
             return _refold_slice(
-                connection, self._clock, fold_one, selection, after, slice_seconds
+                connection,
+                self._clock,
+                fold_one,
+                selection,
+                after,
+                slice_seconds,
+                confirming,
             )
 
         return await self._writer.background(unit)
@@ -64,6 +74,7 @@ def _refold_slice(
     selection: Selection,
     after: int,
     slice_seconds: float,
+    confirming: bool,
 ) -> RefoldReport:
     """Fold the next wanted events again, each for itself, for about so long."""
     (folded_to,) = connection.execute(
@@ -74,7 +85,7 @@ def _refold_slice(
     until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
     last = end
-    for event in _wanted(connection, selection, after, end):
+    for event in _wanted(connection, selection, after, end, confirming):
         outcome = isolated(connection, fold_one, event, mirror)
         _update(connection, event, outcome, mirror.now)
         outcomes.append((event.id, outcome))
@@ -90,7 +101,11 @@ def _refold_slice(
 
 
 def _wanted(
-    connection: sqlite3.Connection, selection: Selection, after: int, end: int
+    connection: sqlite3.Connection,
+    selection: Selection,
+    after: int,
+    end: int,
+    confirming: bool,
 ) -> list[StoredEvent]:
     rows = connection.execute(
         _WANTED,
@@ -100,6 +115,7 @@ def _wanted(
             "ids": json.dumps(selection.ids),
             "state": selection.state,
             "since": selection.since,
+            "confirming": confirming,
         },
     )
     return [StoredEvent(*row) for row in rows]
