@@ -24,7 +24,7 @@ from backhaul.reconcile.rereading import Rereader
 from backhaul.shop.client import ShopClient
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.dumping import MIRROR, dump
+from backhaul.store.sqlite.differences import MIRROR, dump
 from support.busy_shop import BusyShop
 from support.clock import RunningClock
 from support.databases import rows, started_store

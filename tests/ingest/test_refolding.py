@@ -14,7 +14,7 @@ from backhaul.ingest.folding import fold_one
 from backhaul.ingest.refolding import Refolder
 from backhaul.shop.client import StoreFacts
 from backhaul.store.refolds import Selection
-from backhaul.store.sqlite.dumping import dump
+from backhaul.store.sqlite.differences import dump
 from support import payloads
 from support.captured import captured
 from support.databases import (
