@@ -20,7 +20,7 @@ from backhaul.connect.matching import Matcher
 from backhaul.connect.waiting import WaitingRoom
 from backhaul.control import SOCKET_NAME
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import Busy
+from backhaul.errors import Busy, OtherStore
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
@@ -30,6 +30,7 @@ from backhaul.parts import (
     build_reconciler,
     build_rereader,
     build_sender,
+    guard_identity,
     webhook_secrets,
 )
 from backhaul.public import site as public_site
@@ -38,8 +39,8 @@ from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
-from backhaul.reconcile.guardian import Guardian
-from backhaul.reconcile.keyring import Keyring
+from backhaul.reconcile.guardian import Guardian, unsigned
+from backhaul.reconcile.keyring import GIVEN, Keyring
 from backhaul.schedule import Schedule
 from backhaul.shop.client import StoreFacts
 from backhaul.store.opening import open_store, sole_writer
@@ -71,8 +72,6 @@ if TYPE_CHECKING:
 STOP_SECONDS = 20.0
 """Longest wait for sends under way once told to stop; then they are uncertain."""
 RESTART_SECONDS = 1.0
-GIVEN = "guardian"
-"""Where secrets come from that the platform gave us with a subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,7 @@ class _Shop:
 
     transport: Transport
     client: ShopClient
+    free: ShopClient
     sender: Sender
     reconciler: Reconciler
     guardian: Guardian | None
@@ -211,6 +211,9 @@ class Daemon:
             self._chance,
             self._facts,
         )
+        free = guard_identity(
+            self._settings, name, transport, store.marks, sender.dispatcher.stop_sending
+        )
         reconciler = build_reconciler(
             self._settings,
             name,
@@ -225,7 +228,7 @@ class Daemon:
         guardian = self._guardian(name, client, transport)
         if guardian is not None:
             reconciler.guard = guardian.check
-        return _Shop(transport, client, sender, reconciler, guardian)
+        return _Shop(transport, client, free, sender, reconciler, guardian)
 
     async def _acquaint(self, store: SqliteStore) -> bool:
         """Learn each store's facts; return False when told to stop meanwhile.
@@ -241,10 +244,16 @@ class Daemon:
                 self._facts[name] = known
         return not self.stopping
 
+    async def _ask_facts_again(self, name: str, store: SqliteStore) -> None:
+        # Of another store nothing leaves; its Identity says so.
+        with contextlib.suppress(OtherStore):
+            await self._ask_facts(name, store)
+
     async def _ask_facts(self, name: str, store: SqliteStore) -> None:
         base_url = self._settings.stores[name].base_url
-        client = self._shops[name].client
-        self._facts[name] = await acquaint(name, base_url, client, store.marks)
+        mirror = self._settings.database_file
+        client = self._shops[name].free
+        self._facts[name] = await acquaint(name, base_url, client, store.marks, mirror)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -284,6 +293,21 @@ class Daemon:
         await self._signers.load(webhook_secrets(self._settings))
         for name, keyring in self._keyrings.items():
             await self._signers.admit(name, keyring.secrets(), GIVEN)
+        for name, said in self._unsigned().items():
+            logger.bind(action="secrets.none", store=name).error(
+                "store {}: {}", name, said
+            )
+
+    def _unsigned(self) -> dict[str, str]:
+        """Say of each store what to do that gets no secret but by a person."""
+        address = f"an address that reaches {self.public_url}"
+        live = self._signers.live()
+        return {
+            name: "no [public] url is set, so nothing is subscribed; "
+            + unsigned(name, f"{address}, with the path /webhooks/{name},")
+            for name, shop in self._shops.items()
+            if shop.guardian is None and not live.get(name)
+        }
 
     async def _admit(self, name: str, given: list[bytes]) -> None:
         await self._signers.admit(name, given, GIVEN)
@@ -296,7 +320,15 @@ class Daemon:
             return None
         keyring = Keyring(self._settings.state_dir, name, self._hide)
         self._keyrings[name] = keyring
-        return Guardian(name, url, client, transport, keyring, self._admit)
+        return Guardian(
+            name,
+            url,
+            client,
+            transport,
+            keyring,
+            self._admit,
+            lambda: bool(self._signers.live().get(name)),
+        )
 
     def _schedule_jobs(self) -> None:
         self._schedule.add("prune", self._settings.jobs.prune, self._pruner.wake)
@@ -322,7 +354,7 @@ class Daemon:
         loops += [host.run for host in self._hosts]
         self._matcher.hold()
         loops.append(partial(self._catch_up, store, drain))
-        loops += [partial(self._ask_facts, name, store) for name in self._shops]
+        loops += [partial(self._ask_facts_again, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
         loops += [shop.sender.settler.run for shop in self._shops.values()]
@@ -419,7 +451,8 @@ class Daemon:
             "admin_url": self.admin_url,
             "jobs": {name: run and to_text(run) for name, run in runs.items()},
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
-            "subscriptions": {
+            "subscriptions": self._unsigned()
+            | {
                 name: shop.guardian.state()
                 for name, shop in self._shops.items()
                 if shop.guardian is not None

@@ -5,6 +5,7 @@ BackhaulError
 │   ├── ConfigurationError    78  a setting is wrong; lists every finding
 │   ├── PortInUse             69  a listener's address is taken
 │   ├── PlatformUnavailable   69  a store's API does not answer
+│   ├── OtherStore            78  the API is another store's than the mirror
 │   ├── CorruptData           65  the database fails its own checks
 │   ├── WriterFailed          70  what writes the database ended by itself
 │   └── AlreadyRunning        75  another daemon holds the lock
@@ -69,6 +70,12 @@ class PlatformUnavailable(Fatal):
     """The store's API does not answer as one."""
 
     exit_code = 69
+
+
+class OtherStore(Fatal):
+    """The API is another store's than the one that is mirrored."""
+
+    exit_code = 78
 
 
 class CorruptData(Fatal):

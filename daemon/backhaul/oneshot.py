@@ -16,10 +16,12 @@ from backhaul.parts import (
     build_client,
     build_reconciler,
     build_rereader,
+    guard_identity,
     webhook_secrets,
 )
-from backhaul.reconcile.acquaintance import acquaint, known_facts
+from backhaul.reconcile.acquaintance import acquaint, known_facts, require_same
 from backhaul.reconcile.desk import Desk
+from backhaul.reconcile.keyring import GIVEN, Keyring
 from backhaul.reconcile.rehearsing import Rehearsal
 from backhaul.reconcile.repairing import Comparison
 from backhaul.shop.client import StoreFacts
@@ -50,11 +52,16 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
         store.start()
         transports = []
         clients = {}
+        facts = {}
         try:
-            for name in settings.stores:
+            for name, shop in settings.stores.items():
                 transport, clients[name] = build_client(settings, name, CLOCK)
                 transports.append(transport)
-            async with _working(settings, store, clients) as reconcilers:
+                free = guard_identity(settings, name, transport, store.marks)
+                facts[name] = await acquaint(
+                    name, shop.base_url, free, store.marks, settings.database_file
+                )
+            async with _working(settings, store, clients, facts) as reconcilers:
                 yield Desk(reconcilers)
         finally:
             for transport in transports:
@@ -71,6 +78,9 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
         try:
             signers = Signers(store.webhook_secrets, CLOCK)
             await signers.load(webhook_secrets(settings))
+            for name in settings.stores:
+                given = Keyring(settings.state_dir, name, lambda _: None).secrets()
+                await signers.admit(name, given, GIVEN)
             facts = {
                 name: await known_facts(name, store.marks) or StoreFacts()
                 for name in settings.stores
@@ -85,10 +95,12 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
 
 @asynccontextmanager
 async def _working(
-    settings: Settings, store: SqliteStore, clients: Mapping[str, ShopClient]
+    settings: Settings,
+    store: SqliteStore,
+    clients: Mapping[str, ShopClient],
+    facts: Mapping[str, StoreFacts],
 ) -> AsyncIterator[dict[str, Reconciler]]:
     """Fold, and read again what is in doubt, as long as it is asked for."""
-    facts: dict[str, StoreFacts] = {}
     rereaders: list[Rereader] = []
 
     def asked() -> None:
@@ -98,8 +110,6 @@ async def _working(
     drain = Drain(store.inbox, CLOCK, facts, lambda: None, asked)
     reconcilers = {}
     for name, client in clients.items():
-        base_url = settings.stores[name].base_url
-        facts[name] = await acquaint(name, base_url, client, store.marks)
         rereaders.append(
             build_rereader(name, store, client, drain, CLOCK, CHANCE),
         )
@@ -122,12 +132,14 @@ async def rehearsal(settings: Settings, name: str) -> AsyncIterator[Rehearsal]:
     """Open what a dry run needs: the platform, and the database to be read."""
     transport, client = build_client(settings, name, CLOCK)
     look = SqliteLook(settings.database_file)
-    facts = await client.facts()
 
     async def nothing() -> None:
         """Nothing is folded here; what is on its way has its grace."""
 
     try:
+        facts = await client.facts()
+        base_url, file = settings.stores[name].base_url, settings.database_file
+        require_same(name, base_url, await known_facts(name, look), facts, file)
         mirror = Comparison(name, look, lambda: facts.currency, nothing)
         yield Rehearsal(client, mirror, CLOCK, settings.reconcile.grace)
     finally:

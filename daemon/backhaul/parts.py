@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
 from backhaul.push.settler import Replay, Settler
+from backhaul.reconcile.acquaintance import Identity
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.ingest.drain import Drain
     from backhaul.settings import Settings
+    from backhaul.store.contract import Marks
     from backhaul.store.sqlite.database import SqliteStore
 
 
@@ -91,6 +93,30 @@ def build_sender(
     )
     dispatcher.doubted = settler.wake
     return Sender(dispatcher, settler)
+
+
+def guard_identity(
+    settings: Settings,
+    name: str,
+    transport: Transport,
+    marks: Marks,
+    refused: Callable[[str], None] = lambda _: None,
+) -> ShopClient:
+    """Bind a transport to the store that is mirrored; return a client that is not.
+
+    `refused` is told, once, that it leads to another one.
+    """
+    free = ShopClient(transport.unguarded())
+    identity = Identity(
+        name,
+        settings.stores[name].base_url,
+        free,
+        marks,
+        settings.database_file,
+        refused,
+    )
+    transport.require = identity.require
+    return free
 
 
 def build_reconciler(

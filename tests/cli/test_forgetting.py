@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.traffic import captures
 from support import payloads
 from support.daemon import backhaul, connected_process, in_process
 from support.databases import rows
@@ -69,6 +71,23 @@ def test_a_file_that_still_tells_is_named(office: Office) -> None:
     (kept / "march.jsonl").write_text(f'{{"body": "{EMAIL.upper()}"}}')
     said = in_process("forget", "customer", "cus_1", "--yes", config=office.config)
     assert "march.jsonl (the e-mail)" in said.out.replace("\n", "")
+
+
+def test_captures_are_written_anew_without_the_person(office: Office) -> None:
+    kept = office.folder / "state" / "captures" / "march.jsonl"
+    kept.parent.mkdir()
+    backhaul("capture", str(kept), config=office.config)
+    kept.chmod(0o640)
+    others = list(captures.read(kept))
+    command = ("forget", "customer", "cus_1", "--yes", "--json")
+    found = in_process(*command, config=office.config).json()
+    assert (found["captures"], found["still_in"]) == ([str(kept)], [])
+    left = list(captures.read(kept))
+    assert [event._replace(body=b"") for event in left] == [
+        event._replace(body=b"") for event in others
+    ]
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o640
+    assert [path.name for path in kept.parent.iterdir()] == ["march.jsonl"]
 
 
 def test_another_person_of_that_name_is_told_of(office: Office) -> None:

@@ -80,7 +80,7 @@ async def mirroring(settings: Settings, path: Path) -> AsyncIterator[Mirror]:
         at_end.push_async_callback(transport.close)
         store = await at_end.enter_async_context(started_store(path, clock))
         base_url = settings.stores[STORE].base_url
-        known[STORE] = await acquaint(STORE, base_url, client, store.marks)
+        known[STORE] = await acquaint(STORE, base_url, client, store.marks, path)
         rereader: Rereader
 
         def doubted() -> None:

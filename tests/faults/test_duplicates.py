@@ -12,7 +12,7 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.ingest.folding import fold_one
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.dumping import dump
+from backhaul.store.sqlite.differences import dump
 from support.captured import captured
 from support.clock import RunningClock
 from support.databases import count, rows, started_store

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from backhaul.ingest.folding import fold_one
 from backhaul.ingest.refolding import Refolder
 from backhaul.shop.client import StoreFacts
 from backhaul.store.refolds import Selection
-from backhaul.store.sqlite.dumping import dump
+from backhaul.store.sqlite.differences import dump
 from support import payloads
 from support.captured import captured
 from support.databases import append, count, fold_all, rows, states, take
@@ -23,7 +24,7 @@ from support.payloads import STORE_ID, envelope, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.contract import Arrival, Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 ALL = Selection()
@@ -146,7 +147,7 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> No
             raise ZeroDivisionError
         return _fold(event, mirror)
 
-    report = await store.refolds.refold(fold, ALL, 0, 1.0)
+    report = await store.refolds.refold(fold, ALL, 0, 1.0, confirming=False)
     assert report.last is None
     assert report.states == ("quarantined", "duplicate")
     assert quarantine(store) == [("1", "open")]
@@ -156,7 +157,7 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: SqliteStore) -> No
 async def test_it_goes_in_slices_through_many(store: SqliteStore) -> None:
     bodies = [envelope("orders/create", payloads.order(f"o{n}")) for n in range(200)]
     await take(store, *bodies)
-    first = await store.refolds.refold(_fold, ALL, 0, 0.0)
+    first = await store.refolds.refold(_fold, ALL, 0, 0.0, confirming=False)
     assert first.last == 1
     assert len(first.states) == 1
     assert await refolder(store).refold(ALL) == {"duplicate": 200}
@@ -176,7 +177,7 @@ async def test_a_slice_holds_one_body_at_a_time(store: SqliteStore) -> None:
     await take(store, *bodies)
     del bodies
     with peak_bytes() as peak:
-        await store.refolds.refold(_fold, ALL, 0, 0.0)
+        await store.refolds.refold(_fold, ALL, 0, 0.0, confirming=False)
         assert 0 < peak() < 3_000_000
 
 
@@ -196,3 +197,24 @@ async def test_doubts_are_told(store: SqliteStore) -> None:
     await refolder(store, told).refold(ALL)
     assert set(told) == {"folded", "doubted"}
     assert json.loads(rows(store.path, "SELECT document FROM orders")[0][0])
+
+
+HELD = read("orders/read", payloads.order(at=6, note="held"), at=29)
+LOWERING = read("orders/reread", payloads.order(at=5, note="lowering"), at=27)
+FORGED = read("orders/read", payloads.order(at=8, note="forged"), at=20)
+
+
+@pytest.mark.parametrize("order", list(permutations((HELD, LOWERING, FORGED))))
+async def test_one_pass_is_enough_in_whatever_order_events_came(
+    order: tuple[Arrival, ...], store: SqliteStore
+) -> None:
+    """The last one was seen before the read that lowers, the first one after it."""
+    for arrival in order:
+        await store.inbox.append(arrival)
+    await fold_all(store)
+    await refolder(store).refold(ALL)
+    note = rows(store.path, "SELECT document ->> '$.note' FROM orders")
+    assert note == [("held",)]
+    before = list(dump(store.path))
+    await refolder(store).refold(ALL)
+    assert list(dump(store.path)) == before

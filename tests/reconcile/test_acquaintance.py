@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.errors import ConfigurationError, Fatal, PlatformUnavailable
-from backhaul.reconcile.acquaintance import acquaint
+from backhaul.errors import (
+    ConfigurationError,
+    Fatal,
+    OtherStore,
+    PlatformUnavailable,
+)
+from backhaul.reconcile.acquaintance import Identity, acquaint
 from backhaul.shop.client import LISTS, ShopClient, StoreFacts
-from backhaul.shop.transport import Limits, Transport
+from backhaul.shop.transport import Limits, NotSent, Transport
 from support.push_server import document, message, problem, unused_url
 
 if TYPE_CHECKING:
     from reconcile.conftest import Place
 
 KNOWN = StoreFacts("sto_1", "JPY")
+DATABASE = Path("backhaul.db")
 STORE = document({"data": {"id": "sto_1", "currency": "JPY"}})
 HTML = message(200, b"<html>", "text/html")
 
 
 async def meet(place: Place) -> StoreFacts:
-    return await acquaint("main", place.server.url, place.client, place.store.marks)
+    return await acquaint(
+        "main", place.server.url, place.client, place.store.marks, DATABASE
+    )
 
 
 def everywhere(place: Place, answer: bytes) -> None:
@@ -88,7 +97,7 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
     limits = Limits(1.0, 1.0, 1_000)
     transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
     with pytest.raises(PlatformUnavailable) as failure:
-        await acquaint("main", url, ShopClient(transport), place.store.marks)
+        await acquaint("main", url, ShopClient(transport), place.store.marks, DATABASE)
     await transport.close()
     said = str(failure.value)
     assert said.startswith(f"stores.main.base_url: {url}: ConnectError")
@@ -145,3 +154,95 @@ async def test_key_without_some_scopes_is_good_enough(place: Place) -> None:
 async def test_nothing_is_written_to_the_platform(place: Place) -> None:
     await meet(place)
     assert place.server.commands == []
+
+
+OTHER = document({"data": {"id": "sto_2", "currency": "JPY"}})
+
+
+def guarded(place: Place) -> tuple[Transport, Identity, list[str]]:
+    limits = Limits(5.0, 5.0, 10_000)
+    transport = Transport(place.server.url, "svc_live_a", limits, place.clock)
+    told: list[str] = []
+    identity = Identity(
+        "main",
+        place.server.url,
+        ShopClient(transport.unguarded()),
+        place.store.marks,
+        DATABASE,
+        told.append,
+    )
+    transport.require = identity.require
+    return transport, identity, told
+
+
+async def leaves(transport: Transport) -> None:
+    """Try a read and a command."""
+    await transport.get("/orders", {})
+    await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+
+
+async def test_another_store_is_refused_with_what_to_do(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", OTHER)
+    with pytest.raises(OtherStore) as failure:
+        await meet(place)
+    for part in ("stores.main", place.server.url, "sto_1", "sto_2", str(DATABASE)):
+        assert part in str(failure.value)
+    assert "--config" in str(failure.value)
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+async def test_nothing_leaves_for_another_store(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", OTHER)
+    transport, _, told = guarded(place)
+    place.server.requests.clear()
+    for _ in range(2):
+        with pytest.raises(NotSent, match="sto_2"):
+            await transport.get("/orders", {})
+        with pytest.raises(NotSent, match="sto_2"):
+            await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+    assert [request.path for request in place.server.requests] == ["/store"]
+    assert len(told) == 1
+    await transport.close()
+
+
+UNTOLD = {"away": message(503), "failing": problem(500, "OOPS")}
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+async def test_nothing_leaves_before_it_is_known_who_answers(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    transport, _, told = guarded(place)
+    place.platform.says("/store", UNTOLD[name])
+    with pytest.raises(NotSent, match="which store answers is not known"):
+        await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+    place.platform.says("/store", STORE)
+    await leaves(transport)
+    place.platform.says("/store", OTHER)
+    await leaves(transport)  # it was asked for once
+    assert told == []
+    await transport.close()
+
+
+@pytest.mark.parametrize("name", ["no-store-endpoint", "scope-lost", "empty"])
+async def test_a_platform_that_tells_no_id_is_believed(name: str, place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", FORGETFUL[name])
+    transport, _, _ = guarded(place)
+    await leaves(transport)
+    await transport.close()
+
+
+async def test_before_the_first_contact_nothing_is_asked(place: Place) -> None:
+    transport, _, _ = guarded(place)
+    await leaves(transport)
+    assert "/store" not in [request.path for request in place.server.requests]
+    await transport.close()

@@ -212,6 +212,67 @@ async def test_without_an_api_a_person_is_told_what_to_enter(
     assert not secret_file(office).exists()
 
 
+def forget_secret(office: Office) -> None:
+    """Take the webhook secret out of the configuration."""
+    text = office.config.read_text()
+    assert "\nwebhook_secrets = " in text
+    office.config.write_text(text.replace("\nwebhook_secrets = ", "\n#"))
+
+
+async def test_no_secret_is_needed_where_the_daemon_subscribes(
+    shop: Shop, office: Office
+) -> None:
+    forget_secret(office)
+    for _ in range(2):
+        async with guarded(office) as daemon:
+            await subscribed(shop)
+            await arrives(shop, office)
+            assert (await subscriptions(daemon))["main"] == ""
+
+
+async def test_it_subscribes_before_the_first_reading(
+    shop: Shop, office: Office
+) -> None:
+    forget_secret(office)
+    async with guarded(office):
+        (hook,) = await hooks(shop)
+        began = rows(office.database, "SELECT min(began_at) FROM sweeps")
+        assert [(hook["createdAt"],)] < began
+
+
+async def test_a_secret_that_nobody_has_any_more_is_replaced(
+    shop: Shop, office: Office
+) -> None:
+    """The folder of the secrets is gone, and no delivery has failed yet."""
+    hook = await made_before(shop, office)
+    secret_file(office).unlink()
+    forget_secret(office)
+    async with guarded(office):
+        await arrives(shop, office)
+        assert [each["id"] for each in await hooks(shop)] == [hook["id"]]
+
+
+@pytest.mark.parametrize("url", [True, False], ids=["no-api", "no-url"])
+async def test_without_any_secret_a_person_is_told_what_to_do(
+    url: bool, shop: Shop, office: Office
+) -> None:
+    await shop.control("PUT", "/stores/demo/quirks", {"quirks": ["no-webhook-api"]})
+    if not url:
+        office.write()
+    forget_secret(office)
+    async with guarded(office) as daemon:
+        told = await told_of(daemon)
+        assert "every webhook is refused" in told
+        assert "stores.main.webhook_secrets" in told
+        assert daemon.public_url in told
+        assert "/webhooks/main" in told
+        assert told.count("orders/cancelled") == 1
+        assert ("[public] url" in told) is not url
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(f"{daemon.public_url}/webhooks/main")
+        assert answer.status_code == 401
+
+
 async def test_without_an_address_nothing_is_subscribed(
     shop: Shop, office: Office
 ) -> None:

@@ -141,10 +141,7 @@ IN_A_STORE = {
         "4: stores.main.webhook_secrets: entry 2 is empty"
     ),
     ("webhook_secrets", 'webhook_secret = ["canary-hook"]'): (
-        "1: stores.main.webhook_secrets: is missing "
-        "(give webhook_secrets or webhook_secrets_file)",
-        "4: stores.main.webhook_secret: unknown setting "
-        "(did you mean webhook_secrets?)",
+        "4: stores.main.webhook_secret: unknown setting (did you mean webhook_secrets?)"
     ),
 }
 
@@ -185,10 +182,8 @@ def test_a_wrong_table(addition: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("key", "line"), IN_A_STORE)
 def test_a_wrong_store(key: str, line: str, tmp_path: Path) -> None:
     lines = [line if old.startswith(key) else old for old in STORE.splitlines()]
-    expected = IN_A_STORE[key, line]
-    expected = (expected,) if isinstance(expected, str) else expected
     found = complaints(tmp_path, "\n".join(lines))
-    assert found == [f"backhaul.toml:{each}" for each in expected]
+    assert found == [f"backhaul.toml:{IN_A_STORE[key, line]}"]
 
 
 @pytest.mark.parametrize("text", WHOLE_FILES)
@@ -213,8 +208,6 @@ def test_everything_is_found_at_once_and_no_value_is_quoted(tmp_path: Path) -> N
         "backhaul.toml:6: stores.other.base_url: is missing (Address of the platform, "
         'such as "https://shop.example", without /api/v1)',
         "backhaul.toml:7: stores.other.api_key: must be text in quotes",
-        "backhaul.toml:6: stores.other.webhook_secrets: is missing "
-        "(give webhook_secrets or webhook_secrets_file)",
         "BACKHAUL_PUSH: push: must be a table",
         'backhaul.toml:11: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or '
         '"ERROR"',

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.folding import fold_one
 from backhaul.store.opening import open_store
-from backhaul.store.sqlite.dumping import MIRROR
+from backhaul.store.sqlite.differences import MIRROR
 from support.payloads import STORE_ID, arrival
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.store.sqlite.differences import differences
+from backhaul.store.sqlite.differences import differences, dump
 from support.databases import fold_all, started_store
-from support.payloads import arrival, envelope, order
+from support.payloads import arrival, envelope, order, read, stock_change
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +57,26 @@ async def test_a_differing_value_is_named(tmp_path: Path) -> None:
 async def test_an_empty_mirror_lacks_everything(tmp_path: Path) -> None:
     found = await compared(tmp_path, [], bodies("ord_1"))
     assert {(d.left, d.right) for d in found} == {(None, "is there")}
+
+
+async def test_how_a_mirror_knows_it_makes_no_difference(tmp_path: Path) -> None:
+    """One was told by webhook, the other read it to settle a doubt."""
+    shown = order("ord_1")
+    async with started_store(tmp_path / "left.db") as store:
+        await store.inbox.append(arrival(envelope("orders/create", shown)))
+        await fold_all(store)
+    async with started_store(tmp_path / "right.db") as store:
+        await store.inbox.append(read("orders/reread", shown, at=40))
+        await fold_all(store)
+    left, right = tmp_path / "left.db", tmp_path / "right.db"
+    assert list(differences(left, right)) == []
+    assert list(dump(left)) == list(dump(right))
+
+
+async def test_a_missing_move_of_stock_is_a_difference(tmp_path: Path) -> None:
+    changes = [stock_change(at, at, adjustment_id=f"adj_{at}") for at in (1, 2)]
+    moved = [envelope("inventory/level_update", change) for change in changes]
+    found = await compared(tmp_path, moved[1:], moved)
+    assert [(d.table, d.left, d.right) for d in found] == [
+        ("stock_ledger", None, "is there")
+    ]

@@ -268,6 +268,45 @@ async def test_a_guest_is_forgotten_by_e_mail(store: SqliteStore) -> None:
     assert told_in(store) == []
 
 
+GUEST = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
+
+
+async def test_a_guest_is_found_before_the_index_has_come_so_far(
+    store: SqliteStore,
+) -> None:
+    await take(store, delivery("orders/create", order(1, customer=GUEST)))
+    done = await forget(store, EMAIL.upper())
+    assert done["erased"]["orders"] == 1
+    assert done["customer"].startswith("guest-")
+    assert told_in(store) == []
+
+
+async def test_a_guest_is_found_who_is_in_kept_events_only(store: SqliteStore) -> None:
+    """What could not be folded is kept as well."""
+    broken = order(1, customer=GUEST, items=None)
+    await take(store, delivery("orders/create", broken))
+    assert rows(store.path, "SELECT * FROM orders") == []
+    done = await forget(store, EMAIL)
+    assert done["erased"]["events"] == 1
+    assert told_in(store) == []
+
+
+async def test_an_e_mail_that_is_only_mentioned_is_nobody_s(store: SqliteStore) -> None:
+    other = order(1, customer=OTHER, note=f"a present from {EMAIL}")
+    await take(store, delivery("orders/create", other))
+    with pytest.raises(BackhaulError, match="no customer of main"):
+        await forget(store, EMAIL)
+
+
+async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:
+    await take(store, delivery("customers/create", customer()))
+    at = await store.sweeps.begin("main", "full", "customers")
+    await store.sweeps.advance(at, ["cus_1", "cus_2"], {})
+    await forget(store)
+    seen = rows(store.path, "SELECT object_id FROM sightings")
+    assert seen == [("cus_2",)]
+
+
 async def test_twice_is_once_and_nobody_is_said(store: SqliteStore) -> None:
     await know(store)
     await forget(store)

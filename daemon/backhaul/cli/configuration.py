@@ -27,6 +27,17 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
     yield "admin", f"{settings.admin.host}:{settings.admin.port}"
     for name, store in settings.stores.items():
         yield f"store {name}", store.base_url
+        if not store.webhook_secrets:
+            yield f"webhooks {name}", _without_secret(settings)
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
         yield f"connector {name}", f"{connector.type} for {connector.store}{state}"
+
+
+def _without_secret(settings: Settings) -> str:
+    if settings.public.url:
+        return "no secret is given: the daemon subscribes, and keeps what it is given"
+    return (
+        "are refused: neither webhook_secrets nor [public] url is given;"
+        " `backhaul run` says what to enter in the platform's dashboard"
+    )

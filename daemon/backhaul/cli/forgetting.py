@@ -11,6 +11,7 @@ import typer
 from backhaul.cli import context, showing
 from backhaul.cli.changing import change
 from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.cli.redacting import eraser_of, redact_captures
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.store.sqlite.forgetting import holds
@@ -52,7 +53,10 @@ def forget_customer(
     asked: dict[str, Any] = {"store": name, "customer": customer, "who": _who()}
     asked["rewrite"] = rewrite
     done = change(config, "customers/forget", asked)
-    places = _still_told(settings, done.pop("texts"))
+    texts = done.pop("texts")
+    eraser = eraser_of(done["customer"], texts)
+    done["captures"] = [str(p) for p in redact_captures(settings.state_dir, eraser)]
+    places = _still_told(settings, texts)
     if as_json:
         showing.json({**done, "still_in": places})
         return
@@ -78,6 +82,8 @@ def _report(done: dict[str, Any], places: list[str]) -> Iterator[tuple[str, obje
     yield "forgotten", done["customer"]
     for what, count in done["erased"].items():
         yield what, f"{count} erased"
+    if done["captures"]:
+        yield "captures", f"written anew: {', '.join(done['captures'])}"
     if done["left_behind"]:
         yield "old bytes", _LEFT[done["left_behind"]]
     yield "still told of in", ", ".join(places) or "no file of the state directory"

@@ -10,6 +10,7 @@ import typer
 
 from backhaul.cli import context
 from backhaul.errors import BackhaulError
+from backhaul.reconcile.keyring import Keyring
 from backhaul.settings.layers import SECRET_VARIABLE
 from backhaul.settings.secret_files import Unreadable, read_secret_file
 
@@ -32,6 +33,8 @@ def secret(
 ) -> bytes:
     """Return the file's secret, else the environment's, else a store's first.
 
+    That is the settings' first, or the newest that the platform gave the daemon.
+
     `store` says whose; without need of it no settings are read. Raises BackhaulError.
     """
     if file is not None:
@@ -39,9 +42,17 @@ def secret(
     if given := os.environ.get(SECRET_VARIABLE):
         return given.encode()
     settings = context.settings(config)
-    return (
-        settings.stores[store(settings)].webhook_secrets[0].get_secret_value().encode()
-    )
+    name = store(settings)
+    configured = settings.stores[name].webhook_secrets
+    if configured:
+        return configured[0].get_secret_value().encode()
+    kept = Keyring(settings.state_dir, name, lambda _: None).secrets()
+    if not kept:
+        raise BackhaulError(
+            f"store {name} has no webhook secret yet; say --secret-file, or see:"
+            " backhaul status"
+        )
+    return kept[0]
 
 
 def _of_file(file: Path) -> bytes:

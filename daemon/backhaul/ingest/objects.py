@@ -11,6 +11,7 @@ from backhaul.core.fold import Judgement, Version, join, judge, supersedes
 from backhaul.core.resources import Deletion
 from backhaul.shop import wire
 from backhaul.store.contract import Folded
+from backhaul.store.refolds import CONFIRMING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,6 @@ _STATES = {
     Judgement.SAME: "duplicate",
     Judgement.STALE: "stale",
 }
-CONFIRMING = ("/reread", "/gone")
-"""How the topics of reads end that were made to settle a doubt."""
 UNSETTLED_SECONDS = 5.0
 """Rest before the next read of an object that a read did not settle."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.shop.client import StoreFacts
-    from backhaul.store.refolds import Refolds, Selection
+    from backhaul.store.refolds import RefoldReport, Refolds, Selection
 
 
 class Refolder:
@@ -31,17 +31,25 @@ class Refolder:
         self._doubted = doubted
 
     async def refold(self, selection: Selection) -> dict[str, int]:
-        """Fold what is selected; return how many events ended in each state."""
+        """Fold what is selected; return how many events ended in each state.
+
+        Reads that settled a doubt come first: in any other order they may uncover an
+        event that was folded before them, and a second pass would be needed.
+        """
         states: Counter[str] = Counter()
-        after: int | None = 0
-        while after is not None:
-            report = await self._refolds.refold(
-                self._fold, selection, after, SLICE_SECONDS
-            )
-            after = report.last
-            states.update(report.states)
-            tell(report.problems)
-            self._folded()
-            if report.doubts:
-                self._doubted()
+        for confirming in (True, False):
+            after: int | None = 0
+            while after is not None:
+                report = await self._refolds.refold(
+                    self._fold, selection, after, SLICE_SECONDS, confirming=confirming
+                )
+                after = report.last
+                states.update(report.states)
+                self._tell(report)
         return dict(states)
+
+    def _tell(self, report: RefoldReport) -> None:
+        tell(report.problems)
+        self._folded()
+        if report.doubts:
+            self._doubted()

@@ -69,7 +69,7 @@ class Signers:
         known = ChainMap(*self._known[store].values())
         live = {name: known[name] for name in known if name not in dropped}
         self._rings[store] = _Ring(tuple(live), tuple(live.values()))
-        if not live:
+        if known and not live:
             logger.bind(action="secrets.none", store=store).error(
                 "store {}: every webhook secret was dropped, so each delivery is"
                 " refused; configure another",

@@ -88,6 +88,10 @@ class Dispatcher:
     def _told_to_stop(self) -> bool:
         return self._stopping
 
+    def stop_sending(self, reason: str) -> None:
+        """Send nothing more, until the platform can be read; ask for no stop."""
+        self.door.close(ALL, reason)
+
     def stop(self) -> None:
         """Send nothing new; what is under way is finished by `run`."""
         self._stopping = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from loguru import logger
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Rereads
     from backhaul.store.reconciling import Sweeps
 
+Doubts: TypeAlias = "list[tuple[str, str]]"
+"""What is to be read again, each by kind and id."""
 PATIENCE_SECONDS = 300.0
 """Longest wait for re-reads at the end of a walk; what is left counts as unrepaired."""
 LOOK_SECONDS = 0.5
@@ -101,31 +103,48 @@ class Absence:
         await self._repair.append(kind, await self._repair.still(kind, found))
 
     async def settle(self, kind: Kind, rows: Sequence[Row]) -> int:
-        """Have rows read again that the mirror did not take; return how many stay."""
-        asked = [(kind.singular, _target(kind, row)) for row in rows if row.id]
-        await self._await_rereads(asked)
+        """Have rows read again that the mirror did not take; return how many stay.
+
+        What is in doubt for another reason has to be settled as well: nobody knows
+        whether the mirror is right about it.
+        """
+        for row in rows:
+            if row.id:
+                target = _target(kind, row)
+                await self._rereads.ask(
+                    self._repair.store, kind.singular, target, REASON
+                )
+        doubted = await self._await_rereads(kind)
         read_at = to_text(self._clock.now())
         found = [Difference(row, Drift.STALE, read_at) for row in rows if row.id]
         left = await self._repair.still(kind, found)
-        return len(left) + len(rows) - len(found)
+        differing = {_target(kind, one.row) for one in left}
+        return len(left) + len(rows) - len(found) + len(doubted - differing)
 
-    async def _await_rereads(self, objects: Sequence[tuple[str, str]]) -> None:
-        """Ask for objects and wait until each was read; patience has an end."""
+    async def _await_rereads(self, kind: Kind) -> set[str]:
+        """Wait until each doubt that stands was settled; return what still is in doubt.
+
+        Patience has an end, and what comes into doubt meanwhile is not waited for.
+        """
         store = self._repair.store
-        pending = list(dict.fromkeys(objects))
-        for kind, id_ in pending:
-            await self._rereads.ask(store, kind, id_, REASON)
+        objects = pending = await self._sweeps.open_doubts(store, kind.singular)
         self._asked()
         until = self._clock.monotonic() + PATIENCE_SECONDS
         while pending and self._clock.monotonic() < until:
             await self._clock.sleep(LOOK_SECONDS)
-            pending = await self._sweeps.pending_rereads(store, pending)
-        if objects:
-            await self._repair.caught_up()
+            pending = await self._unsettled(objects)
         if pending:
             logger.bind(action="reconcile.rereads_late", store=store).warning(
                 "store {}: {} objects are still to be read again", store, len(pending)
             )
+        return {id_ for _, id_ in pending}
+
+    async def _unsettled(self, objects: Doubts) -> Doubts:
+        """Return which of these are in doubt: also after what was read is folded."""
+        store = self._repair.store
+        if await self._sweeps.pending_rereads(store, objects) == []:
+            await self._repair.caught_up()
+        return await self._sweeps.pending_rereads(store, objects)
 
 
 def _target(kind: Kind, row: Row) -> str:

@@ -1,13 +1,16 @@
 """First contact with a store: is this address the platform, and is the key its own?
 
 Only the first start stops for an answer it does not like: a wrong address is found when
-it is set up. Later an outage must not keep webhooks from being received.
+it is set up. Later an outage must not keep webhooks from being received. The id that
+the store told first is kept with the mirror: where address or key lead to another
+store, the daemon receives, and neither reads nor sends.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from loguru import logger
@@ -15,6 +18,7 @@ from loguru import logger
 from backhaul.errors import (
     ConfigurationError,
     Finding,
+    OtherStore,
     PlatformUnavailable,
     Unusable,
 )
@@ -22,11 +26,22 @@ from backhaul.shop.client import LISTS, StoreFacts
 from backhaul.shop.transport import InDoubt, NotSent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from backhaul.shop.client import ShopClient
     from backhaul.store.contract import Marks
 
 
-async def known_facts(name: str, marks: Marks) -> StoreFacts | None:
+class Known(Protocol):
+    """Where what was learnt is read."""
+
+    async def get(self, name: str) -> str | None:
+        """Return the mark of this name, or None."""
+        ...
+
+
+async def known_facts(name: str, marks: Known) -> StoreFacts | None:
     """Return what an earlier start learnt; None before the first contact."""
     known = await marks.get(_mark(name))
     return None if known is None else msgspec.json.decode(known, type=StoreFacts)
@@ -37,11 +52,12 @@ def _mark(name: str) -> str:
 
 
 async def acquaint(
-    name: str, base_url: str, client: ShopClient, marks: Marks
+    name: str, base_url: str, client: ShopClient, marks: Marks, mirror: Path
 ) -> StoreFacts:
     """Return what is known of the store, asking the platform for it.
 
-    Raises PlatformUnavailable or ConfigurationError at the first contact only.
+    Raises PlatformUnavailable or ConfigurationError at the first contact only, and
+    OtherStore when it is not the one that `mirror`, the database, is of.
     """
     known = await known_facts(name, marks)
     if known is not None:
@@ -56,8 +72,81 @@ async def acquaint(
         return known
     if known is not None and facts == StoreFacts(tracking=client.tracking):
         return known
+    require_same(name, base_url, known, facts, mirror)
     await marks.put(_mark(name), msgspec.json.encode(facts).decode())
     return facts
+
+
+def require_same(
+    name: str,
+    base_url: str,
+    known: StoreFacts | None,
+    told: StoreFacts,
+    mirror: Path,
+) -> None:
+    """Raise OtherStore where the platform tells another store's id than is known.
+
+    Every row of the mirror would be gone from there, and be removed one by one.
+    """
+    if known is None or not (known.store_id and told.store_id):
+        return
+    if known.store_id != told.store_id:
+        raise OtherStore(
+            f"stores.{name}: base_url {base_url} and its api_key lead to store"
+            f" {told.store_id}, but {mirror} mirrors store {known.store_id}; nothing is"
+            " read, sent or removed until they lead there again. To work for the other"
+            " store, give it a configuration of its own (--config) with another"
+            f" state_dir, or another name than {name}"
+        )
+
+
+class Identity:
+    """Requires of a transport that it leads to the store which the mirror is of.
+
+    Asked for once, before anything else leaves: base URL and key stay while we run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        client: ShopClient,
+        marks: Marks,
+        mirror: Path,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._name = name
+        self._base_url = base_url
+        self._client = client
+        self._marks = marks
+        self._mirror = mirror
+        self._refused = refused
+        self._asking = asyncio.Lock()
+        self._is_same = False
+        self._refusal = ""
+
+    async def require(self) -> None:
+        """Raise NotSent unless this is the store; each call asks until one is told."""
+        async with self._asking:
+            if not (self._is_same or self._refusal):
+                await self._ask()
+        if self._refusal:
+            raise NotSent(self._refusal)
+
+    async def _ask(self) -> None:
+        known = await known_facts(self._name, self._marks)
+        try:
+            told = StoreFacts()
+            if known is not None and known.store_id:
+                told = await self._client.facts()
+            require_same(self._name, self._base_url, known, told, self._mirror)
+            self._is_same = True
+        except OtherStore as error:
+            self._refusal = str(error)
+            self._refused(self._refusal)
+            logger.bind(action="store.other", store=self._name).error("{}", error)
+        except (InDoubt, Unusable) as error:
+            raise NotSent(f"which store answers is not known: {error}") from None
 
 
 async def _require_platform(name: str, base_url: str, client: ShopClient) -> None:

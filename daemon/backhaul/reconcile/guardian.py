@@ -44,6 +44,7 @@ class Guardian:
         transport: Transport,
         keyring: Keyring,
         admit: Callable[[str, list[bytes]], Awaitable[None]],
+        accepts_any: Callable[[], bool],
     ) -> None:
         self._store = store
         self.address = f"{public_url}/webhooks/{store}"
@@ -51,6 +52,7 @@ class Guardian:
         self._transport = transport
         self._keyring = keyring
         self._admit = admit
+        self._accepts_any = accepts_any
         self._said = ""
 
     def state(self) -> str:
@@ -107,7 +109,8 @@ class Guardian:
         path = f"{HOOKS}/{hook['id']}"
         if status == "PAUSED":
             return f"the webhook subscription {hook['id']} is paused by somebody"
-        if hook.get("consecutiveFailures") and await self._refused_last(path):
+        failed = hook.get("consecutiveFailures")
+        if not self._accepts_any() or (failed and await self._refused_last(path)):
             await self._replace_secret(path)
         wanted: dict[str, Any] = {}
         if status == "DISABLED":
@@ -169,13 +172,15 @@ class Guardian:
         return f"the key may not subscribe to {', '.join(lacking)}: they are read only"
 
     def _by_hand(self) -> str:
-        return (
-            "the platform lets nobody subscribe by its API: in its dashboard, enter "
-            f"{self.address} for {', '.join(TOPICS)}"
-        )
+        said = "the platform lets nobody subscribe by its API"
+        if not self._accepts_any():
+            return said
+        return f"{said}: in its dashboard, enter {_entry(self.address)}"
 
     def _tell(self, said: str) -> None:
         """Say what a person should know, once."""
+        if said and not self._accepts_any():
+            said = f"{said}; {unsigned(self._store, self.address)}"
         if said and said != self._said:
             logger.bind(action="subscription.attention", store=self._store).warning(
                 "store {}: {}", self._store, said
@@ -186,6 +191,19 @@ class Guardian:
         logger.bind(action=action, store=self._store).info(
             "store {}: {}: {}", self._store, words, self.address
         )
+
+
+def unsigned(store: str, address: str) -> str:
+    """Say what to do where no secret is known that a delivery could be signed with."""
+    return (
+        "no webhook secret is known, and every webhook is refused until then: in the"
+        f" platform's dashboard, enter {_entry(address)}, and give the secret that it"
+        f" shows as stores.{store}.webhook_secrets"
+    )
+
+
+def _entry(address: str) -> str:
+    return f"{address} for {', '.join(TOPICS)}"
 
 
 def _without(topics: tuple[str, ...], answer: Answer) -> tuple[str, ...]:

@@ -120,6 +120,9 @@ class Reconciler:
 
     async def run(self) -> None:
         """Read everything once, then look and walk when told to, until cancelled."""
+        if self.guard is not None:
+            # First of all: what happens during a long reading is told by webhook.
+            await self.guard()
         if self._settings.backfill_on_start:
             await self.backfill()
         self.filled.set()

@@ -14,10 +14,11 @@ from backhaul.core import strict_json
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Unusable
+from backhaul.reconcile.resting import Resting
 from backhaul.shop import objects
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
-from backhaul.store.contract import Arrival
+from backhaul.store.contract import LONGEST_REST_SECONDS, Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,8 +32,8 @@ BATCH = 50
 LOOK_SECONDS = 30.0
 """Rest while nothing is asked for; then children without a parent are looked for."""
 BASE_SECONDS = 1.0
-CAP_SECONDS = 300.0
-CLOSED_SECONDS = 300.0
+CAP_SECONDS = LONGEST_REST_SECONDS
+CLOSED_SECONDS = LONGEST_REST_SECONDS
 """How long a kind of object is left alone that the key may not read."""
 _CLOSED = frozenset({401, 403, 405})
 
@@ -81,6 +82,7 @@ class Rereader:
         self._mirror_is_whole = False
         self._failures = 0
         self._closed_until: dict[str, float] = {}
+        self._resting = Resting(clock)
 
     def wake(self) -> None:
         """Tell that an object may have been asked for."""
@@ -124,6 +126,10 @@ class Rereader:
     async def _settle(self, reread: Reread) -> None:
         if self._clock.monotonic() < self._closed_until.get(reread.kind, 0.0):
             await self._postpone(reread, CLOSED_SECONDS)
+            return
+        rest = self._resting.seconds(reread)
+        if rest:
+            await self._postpone(reread, rest)
             return
         began = to_text(self._clock.now())
         try:

@@ -26,8 +26,11 @@ class Store(Section):
     )
     api_key: Secret = Field(description="Key of the store's admin API.")
     webhook_secrets: Secrets = Field(
+        default=(),
         description="Secrets the store signs its webhooks with. A delivery may be "
-        "signed with any of them, so that a secret can be replaced."
+        "signed with any of them, so that a secret can be replaced. May be left out "
+        "where `public.url` is set and the key may manage webhooks: the daemon then "
+        "subscribes and keeps the secret it is given.",
     )
     restock_field: Text = Field(
         default="restock",

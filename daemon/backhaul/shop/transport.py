@@ -9,6 +9,7 @@ takes room before it claims any. What keeps failing is left alone but for probes
 from __future__ import annotations
 
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from backhaul.core.clock import Clock
 
@@ -102,8 +103,16 @@ class Answer:
         return min(float(text), LONGEST_WAIT_SECONDS)
 
 
+async def _let_through() -> None:
+    """Require nothing."""
+
+
 class Transport:
-    """The one place where httpx is used."""
+    """The one place where httpx is used.
+
+    `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
+    so nothing is read from, or sent to, a store that is not the mirror's.
+    """
 
     def __init__(
         self,
@@ -115,6 +124,7 @@ class Transport:
     ) -> None:
         self.budget = Budget()
         self.circuit = Circuit()
+        self.require: Callable[[], Awaitable[None]] = _let_through
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -134,6 +144,12 @@ class Transport:
             **options, limits=httpx.Limits(max_keepalive_connections=0)
         )
 
+    def unguarded(self) -> Transport:
+        """Return the same way without `require`, for who finds out where it leads."""
+        other = copy(self)
+        other.require = _let_through
+        return other
+
     async def close(self) -> None:
         """Close both clients."""
         await self._reads.aclose()
@@ -146,6 +162,7 @@ class Transport:
         priority: Priority = Priority.REREAD,
     ) -> Answer:
         """Read, trying again where that can help. Raises NotSent or InDoubt."""
+        await self.require()
         if self.circuit.reads_wait:
             raise NotSent("the platform keeps failing; it is asked again soon")
         retrying = AsyncRetrying(
@@ -165,6 +182,7 @@ class Transport:
 
     async def probe(self, path: str, params: Mapping[str, str | int]) -> Answer:
         """Read once, whatever failed before. Raises NotSent or InDoubt."""
+        await self.require()
         request = self._reads.build_request("GET", path, params=dict(params))
         answer = await self._exchange(self._reads, request)
         if answer.status < 500:
@@ -194,6 +212,7 @@ class Transport:
 
         `room_taken` tells that `budget.take` made room for it.
         """
+        await self.require()
         if not room_taken:
             self.budget.take(1, self._clock.monotonic())
         retrying = AsyncRetrying(

@@ -189,12 +189,17 @@ class Inbox(Protocol):
         ...
 
 
+LONGEST_REST_SECONDS = 300.0
+"""No object in doubt is left alone for longer; one that is due later is due now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reread:
     """An object in doubt: what is to be read again, and why.
 
     `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
-    that id). `asks` tells one doubt from a later one about the same object.
+    that id). `asks` tells one doubt from a later one about the same object. `unsettled`
+    is set where the last read of it proved nothing.
     """
 
     store: str
@@ -204,6 +209,7 @@ class Reread:
     asked_at: str
     asks: int
     failures: int
+    unsettled: bool = False
 
 
 class Rereads(Protocol):

@@ -71,6 +71,10 @@ class Sweeps(Protocol):
         """End a walk; a clean incremental one leaves no row behind."""
         ...
 
+    async def open_doubts(self, store: str, kind: str) -> list[tuple[str, str]]:
+        """Return the (kind, id) of everything of a kind that is in doubt now."""
+        ...
+
     async def pending_rereads(
         self, store: str, objects: Sequence[tuple[str, str]]
     ) -> list[tuple[str, str]]:

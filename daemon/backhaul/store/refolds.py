@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Folded, FoldOne
 
 
+CONFIRMING = ("/reread", "/gone")
+"""How the topics of reads end that were made to settle a doubt."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which stored events to fold again: all, or those to which everything applies.
@@ -43,8 +47,13 @@ class Refolds(Protocol):
         selection: Selection,
         after: int,
         slice_seconds: float,
+        *,
+        confirming: bool,
     ) -> RefoldReport:
         """Fold stored events with higher ids again. What is not folded yet waits.
+
+        With `confirming` these are the reads that were made to settle a doubt, else all
+        others. Once those are folded, the others give the same mirror in any order.
 
         An event that changes nothing now keeps what was said of it; quarantine is left
         by one that can be folded. Bodies that were erased are passed over.

@@ -14,6 +14,7 @@ from backhaul.core import signature
 from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.store.opening import open_store
+from backhaul.store.refolds import CONFIRMING, Selection
 from backhaul.store.sqlite.history import History
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.shop.client import StoreFacts
     from backhaul.store.contract import Arrival, FoldOne
+    from backhaul.store.sqlite.database import SqliteStore
 
 SLICE_SECONDS = 0.05
 TIMEOUT_SECONDS = 30.0
@@ -59,9 +61,22 @@ async def replay_into(
             await future
         while (await store.inbox.fold(fold_one, SLICE_SECONDS)).more:
             pass
+        if any(arrival.topic.endswith(CONFIRMING) for arrival in arrivals):
+            await _fold_again(store, fold_one)
     finally:
         await store.stop()
     return History(path).outcomes()
+
+
+async def _fold_again(store: SqliteStore, fold_one: FoldOne) -> None:
+    """Take what a read uncovered that lowered a version after others had come."""
+    for confirming in (True, False):
+        after: int | None = 0
+        while after is not None:
+            report = await store.refolds.refold(
+                fold_one, Selection(), after, SLICE_SECONDS, confirming=confirming
+            )
+            after = report.last
 
 
 def _create(path: Path) -> None:

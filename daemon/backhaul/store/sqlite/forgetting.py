@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import address_digest
+from backhaul.store.sqlite.guests import orders_of, told_of
 from backhaul.store.sqlite.search import index
 from backhaul.store.upkeep import Scanned, Trace
 
@@ -31,14 +33,9 @@ _CUSTOMER = """
     WHERE store = ?1 AND (id = ?2 OR email = ?2 COLLATE NOCASE)
 """
 _ORDERS = "SELECT id, document FROM orders WHERE customer_id = ? AND store = ?"
-# A guest's orders carry no id of a customer: the index knows them by their words.
-_GUEST_ORDERS = """
-    SELECT o.id, o.document, json_extract(o.document, '$.customer.id')
-    FROM searchable_fts JOIN searchable s ON s.id = searchable_fts.rowid
-    JOIN orders o ON o.store = s.store AND o.id = s.object_id
-    WHERE searchable_fts MATCH ? AND s.kind = 'order' AND s.store = ?
-      AND json_extract(o.document, '$.customer.email') = ? COLLATE NOCASE
-"""
+_FORGET_SIGHTING = (
+    "DELETE FROM sightings WHERE kind = 'customers' AND store = ? AND object_id = ?"
+)
 _ANSWERS = """
     SELECT a.id, a.response FROM attempts a JOIN commands c ON c.id = a.command_id
     WHERE c.target = ? AND c.store = ? AND a.response IS NOT NULL
@@ -55,7 +52,16 @@ class SqliteForgetting:
 
     async def find_person(self, store: str, name: str) -> Trace | None:
         """Return what is held of the customer with this id or e-mail."""
-        return await self._writer.background(lambda c: _trace(c, store, name))
+        orders: dict[str, str] = {}
+        told: list[str] = []
+        if "@" in name:
+            orders = await asyncio.to_thread(orders_of, self._path, store, name)
+            told = await asyncio.to_thread(told_of, self._path, store, name)
+
+        def unit(connection: sqlite3.Connection) -> Trace | None:
+            return _trace(connection, store, name, orders, told)
+
+        return await self._writer.background(unit)
 
     async def remember(
         self, store: str, trace: Trace, digests: Sequence[bytes]
@@ -68,6 +74,7 @@ class SqliteForgetting:
                 "INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?)",
                 (store, trace.customer_id, now),
             )
+            connection.execute(_FORGET_SIGHTING, (store, trace.customer_id))
             connection.executemany(
                 "INSERT OR IGNORE INTO forgotten_addresses VALUES (?, ?, ?)",
                 [(digest, store, trace.customer_id) for digest in digests],
@@ -159,20 +166,35 @@ def holds(path: Path, needles: Sequence[bytes]) -> bool:
     return False
 
 
-def _trace(connection: sqlite3.Connection, store: str, name: str) -> Trace | None:
+def _trace(
+    connection: sqlite3.Connection,
+    store: str,
+    name: str,
+    guest: Mapping[str, str],
+    told: Sequence[str],
+) -> Trace | None:
+    """Put together what is held; `guest` and `told` were found by the e-mail."""
     found = connection.execute(_CUSTOMER, (store, name)).fetchone()
-    guest = _guest_orders(connection, store, name) if "@" in name else []
-    by_order = next((row[2] for row in guest if row[2]), None)
-    id_ = found[0] if found else by_order or _known_id(connection, store, name)
+    ids = (_customer_id(text) for text in (*guest.values(), *told))
+    id_ = found[0] if found else next(filter(None, ids), None)
+    id_ = id_ or _known_id(connection, store, name)
     orders = connection.execute(_ORDERS, (id_, store)).fetchall()
     forgotten = connection.execute(
         "SELECT at FROM forgotten WHERE store = ? AND customer_id = ?", (store, id_)
     ).fetchone()
-    if not (found or orders or guest or forgotten):
+    if not (found or orders or guest or told or forgotten):
         return None
-    known = {row[0]: row[1] for row in (*orders, *guest)}
-    documents = (*known.values(), *([found[1]] if found else []))
+    known = {**dict(orders), **guest}
+    documents = (*known.values(), *told, *([found[1]] if found else []))
     return Trace(id_, documents, tuple(known))
+
+
+def _customer_id(document: str) -> str | None:
+    """Return the id of whom an order, or a customer, is about."""
+    told = json.loads(document)
+    person = told.get("customer", told)
+    id_ = person.get("id") if isinstance(person, dict) else None
+    return id_ if isinstance(id_, str) else None
 
 
 def _known_id(connection: sqlite3.Connection, store: str, name: str) -> str:
@@ -184,13 +206,6 @@ def _known_id(connection: sqlite3.Connection, store: str, name: str) -> str:
         "SELECT customer_id FROM forgotten_addresses WHERE digest = ?", (digest,)
     ).fetchone()
     return str(row[0]) if row else f"guest-{digest.hex()[:12]}"
-
-
-def _guest_orders(
-    connection: sqlite3.Connection, store: str, email: str
-) -> list[tuple[str, str, str | None]]:
-    phrase = '"' + email.replace('"', '""').replace("\0", "") + '"'
-    return connection.execute(_GUEST_ORDERS, (phrase, store, email)).fetchall()
 
 
 def _redact(

@@ -39,6 +39,12 @@ class SqliteLook:
         """Close what is idle."""
         self._readers.close()
 
+    async def get(self, name: str) -> str | None:
+        """Return the mark of this name, or None."""
+        query = "SELECT value FROM marks WHERE name = ?"
+        found = await self._rows(query, (name,))
+        return found[0][0] if found else None
+
     async def versions(
         self, kind: str, store: str, ids: Sequence[str]
     ) -> dict[str, Version]:

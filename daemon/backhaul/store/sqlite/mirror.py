@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
 from backhaul.core.fold import Version
+from backhaul.store.sqlite.mirror_rows import table
 from backhaul.store.sqlite.rereads import Doubt, ask
 
 if TYPE_CHECKING:
@@ -43,50 +43,33 @@ _TOMBSTONE = "kind = ? AND store = ? AND id = ?"
 _HELD_TOMBSTONE = f"SELECT {_VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
 
 
-def _replace(table: str, columns: str) -> str:
-    """Insert a row, or bring it up to date in its place when it is another.
-
-    `INSERT OR REPLACE` would move it, and write a page of every index for it.
-    """
-    places = ", ".join("?" * (columns.count(",") + 1))
-    names = [name for name in columns.split(", ") if name not in {"store", "id"}]
-    old, new = ", ".join(names), ", ".join(f"excluded.{name}" for name in names)
-    return (
-        f"INSERT INTO {table} ({columns}) VALUES ({places})"  # noqa: S608 - constants
-        f" ON CONFLICT DO UPDATE SET ({old}) = ({new}) WHERE ({old}) IS NOT ({new})"
-    )
-
-
-_PUT_PRODUCT = _replace(
+_PRODUCTS = table(
     "products",
-    f"store, id, handle, title, status, external_id, deleted_at, document, {_VERSION}",
+    f"handle, title, status, external_id, deleted_at, document, {_VERSION}",
 )
-_PUT_VARIANT = _replace(
-    "variants",
-    "store, id, product_id, sku, barcode, title, price_minor, currency, updated_at",
+_VARIANTS = table(
+    "variants", "product_id, sku, barcode, title, price_minor, currency, updated_at"
 )
-_PUT_ORDER = _replace(
+_ORDERS = table(
     "orders",
-    "store, id, number, name, external_id, awaiting_confirmation, status,"
-    " financial_status, fulfillment_status, placed_at, cancelled_at, total_minor,"
-    f" currency, customer_id, document, {_VERSION}",
+    "number, name, external_id, awaiting_confirmation, status, financial_status,"
+    " fulfillment_status, placed_at, cancelled_at, total_minor, currency, customer_id,"
+    f" document, {_VERSION}",
 )
-_PUT_ITEM = _replace(
+_ITEMS = table(
     "order_items",
-    "store, id, order_id, product_id, variant_id, sku, title, quantity,"
-    " fulfilled_quantity, unit_price_minor",
+    "order_id, product_id, variant_id, sku, title, quantity, fulfilled_quantity,"
+    " unit_price_minor",
 )
-_PUT_SHIPMENT = _replace(
-    "shipments",
-    "store, id, order_id, tracking_company, tracking_number, shipped_at",
+_SHIPMENTS = table(
+    "shipments", "order_id, tracking_company, tracking_number, shipped_at"
 )
-_PUT_CUSTOMER = _replace(
-    "customers", f"store, id, name, email, phone, document, {_VERSION}"
+_CUSTOMERS = table("customers", f"name, email, phone, document, {_VERSION}")
+_LEVELS = table("inventory_levels", f"product_id, stock, {_VERSION}", key="variant_id")
+_PUT_TOMBSTONE = (
+    f"INSERT OR REPLACE INTO tombstones (kind, store, id, {_VERSION})"  # noqa: S608 - constants
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PUT_LEVEL = _replace(
-    "inventory_levels", f"store, product_id, variant_id, stock, {_VERSION}"
-)
-_PUT_TOMBSTONE = _replace("tombstones", f"kind, store, id, {_VERSION}")
 _ADD_MOVE = """
     INSERT OR IGNORE INTO stock_ledger
         (store, product_id, variant_id, adjustment, stock_after, reason, cause,
@@ -156,11 +139,11 @@ class MirrorTransaction:
         self, store: str, product: Product, currency: str, version: Version
     ) -> None:
         """Write a product and its variants; variants that are gone go."""
-        self._connection.execute(
-            _PUT_PRODUCT,
+        _PRODUCTS.put(
+            self._connection,
+            store,
+            product.id,
             (
-                store,
-                product.id,
                 product.handle,
                 product.title,
                 product.status,
@@ -170,27 +153,20 @@ class MirrorTransaction:
                 *_columns(version),
             ),
         )
-        self._connection.execute(
-            "DELETE FROM variants WHERE store = ? AND product_id = ?",
-            (store, product.id),
-        )
-        self._connection.executemany(
-            _PUT_VARIANT,
-            [
-                (
-                    store,
-                    variant.id,
-                    product.id,
-                    variant.sku,
-                    variant.barcode,
-                    variant.title,
-                    variant.price_minor,
-                    currency,
-                    product.updated_at,
-                )
-                for variant in product.variants
-            ],
-        )
+        variants = {
+            variant.id: (
+                product.id,
+                variant.sku,
+                variant.barcode,
+                variant.title,
+                variant.price_minor,
+                currency,
+                product.updated_at,
+            )
+            for variant in product.variants
+        }
+        parent = ("product_id", product.id)
+        _VARIANTS.put_all(self._connection, store, parent, variants)
         self._connection.execute(
             """
             DELETE FROM inventory_levels
@@ -203,11 +179,11 @@ class MirrorTransaction:
     def delete_product(self, store: str, deletion: Deletion, version: Version) -> None:
         """Leave a tombstone; the product's variants and levels go."""
         # The whole row is the deletion's, so that it is the same whatever came before.
-        self._connection.execute(
-            _PUT_PRODUCT,
+        _PRODUCTS.put(
+            self._connection,
+            store,
+            deletion.id,
             (
-                store,
-                deletion.id,
                 deletion.handle,
                 deletion.title,
                 "deleted",
@@ -217,19 +193,19 @@ class MirrorTransaction:
                 *_columns(version),
             ),
         )
-        for table in ("variants", "inventory_levels"):
+        for children in ("variants", "inventory_levels"):
             self._connection.execute(
-                f"DELETE FROM {table} WHERE store = ? AND product_id = ?",  # noqa: S608 - constants
+                f"DELETE FROM {children} WHERE store = ? AND product_id = ?",  # noqa: S608 - constants
                 (store, deletion.id),
             )
 
     def put_order(self, store: str, order: Order, version: Version) -> None:
         """Write an order with its lines and parcels, and wake what waits for it."""
-        self._connection.execute(
-            _PUT_ORDER,
+        _ORDERS.put(
+            self._connection,
+            store,
+            order.id,
             (
-                store,
-                order.id,
                 order.number,
                 order.name,
                 order.external_id,
@@ -246,7 +222,7 @@ class MirrorTransaction:
                 *_columns(version),
             ),
         )
-        self._replace_children(store, order)
+        self._put_children(store, order)
         self._connection.execute(
             """
             UPDATE commands SET held = 0, due_at = ?
@@ -255,63 +231,47 @@ class MirrorTransaction:
             (self.now, store, f"order:{order.id}"),
         )
 
-    def _replace_children(self, store: str, order: Order) -> None:
-        for table, kept in (
-            ("order_items", [item.id for item in order.items]),
-            ("shipments", [parcel.id for parcel in order.shipments]),
-        ):
-            self._connection.execute(
-                f"DELETE FROM {table} WHERE store = ? AND order_id = ?"  # noqa: S608 - constants
-                " AND id NOT IN (SELECT value FROM json_each(?))",
-                (store, order.id, json.dumps(kept)),
+    def _put_children(self, store: str, order: Order) -> None:
+        items = {
+            item.id: (
+                order.id,
+                item.product_id,
+                item.variant_id,
+                item.sku,
+                item.title,
+                item.quantity,
+                item.fulfilled_quantity,
+                item.unit_price_minor,
             )
-        self._connection.executemany(
-            _PUT_ITEM,
-            [
-                (
-                    store,
-                    item.id,
-                    order.id,
-                    item.product_id,
-                    item.variant_id,
-                    item.sku,
-                    item.title,
-                    item.quantity,
-                    item.fulfilled_quantity,
-                    item.unit_price_minor,
-                )
-                for item in order.items
-            ],
-        )
-        self._connection.executemany(
-            _PUT_SHIPMENT,
-            [
-                (
-                    store,
-                    parcel.id,
-                    order.id,
-                    parcel.tracking_company,
-                    parcel.tracking_number,
-                    parcel.shipped_at,
-                )
-                for parcel in order.shipments
-            ],
-        )
+            for item in order.items
+        }
+        shipments = {
+            parcel.id: (
+                order.id,
+                parcel.tracking_company,
+                parcel.tracking_number,
+                parcel.shipped_at,
+            )
+            for parcel in order.shipments
+        }
+        parent = ("order_id", order.id)
+        _ITEMS.put_all(self._connection, store, parent, items)
+        _SHIPMENTS.put_all(self._connection, store, parent, shipments)
 
     def _remove_children(self, store: str, order_id: str) -> None:
-        for table in ("order_items", "shipments"):
+        for children in ("order_items", "shipments"):
             self._connection.execute(
-                f"DELETE FROM {table} WHERE store = ? AND order_id = ?",  # noqa: S608 - constants
+                f"DELETE FROM {children} WHERE store = ? AND order_id = ?",  # noqa: S608 - constants
                 (store, order_id),
             )
 
     def put_customer(self, store: str, customer: Customer, version: Version) -> None:
         """Write a customer."""
-        self._connection.execute(
-            _PUT_CUSTOMER,
+        _CUSTOMERS.put(
+            self._connection,
+            store,
+            customer.id,
             (
-                store,
-                customer.id,
                 customer.name,
                 customer.email,
                 customer.phone,
@@ -322,16 +282,8 @@ class MirrorTransaction:
 
     def put_level(self, store: str, level: Level, version: Version) -> None:
         """Write a stock level."""
-        self._connection.execute(
-            _PUT_LEVEL,
-            (
-                store,
-                level.product_id,
-                level.variant_id,
-                level.stock,
-                *_columns(version),
-            ),
-        )
+        row = (level.product_id, level.stock, *_columns(version))
+        _LEVELS.put(self._connection, store, level.variant_id, row)
 
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
         """Take an `order` or `customer` out of the mirror; a tombstone stays."""

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.store.contract import StoredEvent
-from backhaul.store.refolds import RefoldReport
+from backhaul.store.refolds import CONFIRMING, RefoldReport
 from backhaul.store.sqlite.inbox import folded_to, isolated
 from backhaul.store.sqlite.mirror import MirrorTransaction
 from backhaul.store.sqlite.quarantine import set_aside
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 WINDOW = 2_000
 """Ids that one slice looks through at most, however few of them are wanted."""
-_WANTED = """
+_IS_CONFIRMING = " OR ".join(f"i.topic LIKE '%{end}'" for end in CONFIRMING)
+_WANTED = f"""
     SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body
     FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
     WHERE i.id > :after AND i.id <= :end AND i.body != x''
       AND (:ids = '[]' OR i.id IN (SELECT value FROM json_each(:ids)))
       AND (:state IS NULL OR o.state = :state)
       AND (:since IS NULL OR i.received_at >= :since)
+      AND (i.kind = 'read' AND ({_IS_CONFIRMING})) = :confirming
     ORDER BY i.id
-"""
+"""  # noqa: S608 - constants
 _CHANGED_NOTHING = frozenset({"duplicate", "stale"})
 
 
@@ -48,12 +50,20 @@ class SqliteRefolds:
         selection: Selection,
         after: int,
         slice_seconds: float,
+        *,
+        confirming: bool,
     ) -> RefoldReport:
         """Fold stored events with higher ids again. What is not folded yet waits."""
 
         def unit(connection: sqlite3.Connection) -> RefoldReport:
             return _refold_slice(
-                connection, self._clock, fold_one, selection, after, slice_seconds
+                connection,
+                self._clock,
+                fold_one,
+                selection,
+                after,
+                slice_seconds,
+                confirming,
             )
 
         return await self._writer.background(unit)
@@ -66,6 +76,7 @@ def _refold_slice(
     selection: Selection,
     after: int,
     slice_seconds: float,
+    confirming: bool,
 ) -> RefoldReport:
     """Fold the next wanted events again, each for itself, for about so long."""
     newest = folded_to(connection)
@@ -74,7 +85,8 @@ def _refold_slice(
     until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
     last = end
-    with closing(_wanted(connection, selection, after, end)) as events:
+    wanted = _wanted(connection, selection, after, end, confirming)
+    with closing(wanted) as events:
         for event in events:
             outcome = isolated(connection, fold_one, event, mirror)
             _update(connection, event, outcome, mirror.now)
@@ -91,7 +103,11 @@ def _refold_slice(
 
 
 def _wanted(
-    connection: sqlite3.Connection, selection: Selection, after: int, end: int
+    connection: sqlite3.Connection,
+    selection: Selection,
+    after: int,
+    end: int,
+    confirming: bool,
 ) -> Generator[StoredEvent]:
     """Yield what is to be folded again, row by row: bodies may be large."""
     with closing(
@@ -103,6 +119,7 @@ def _wanted(
                 "ids": json.dumps(selection.ids),
                 "state": selection.state,
                 "since": selection.since,
+                "confirming": confirming,
             },
         )
     ) as rows:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.store.contract import Reread
+from backhaul.store.contract import LONGEST_REST_SECONDS, Reread
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,9 +23,12 @@ _ASK = """
         due_at = CASE WHEN excluded.due_at > excluded.asked_at
                       THEN max(due_at, excluded.due_at) ELSE due_at END
 """
+# A row that rests longer than any rest was put to rest by a clock that was set back.
 _DUE = """
-    SELECT store, kind, object_id, reason, asked_at, asks, failures FROM rereads
-    WHERE store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
+    SELECT store, kind, object_id, reason, asked_at, asks, failures,
+           failures = 0 AND due_at > asked_at
+    FROM rereads
+    WHERE store = ?1 AND (due_at <= ?2 OR due_at > ?3) ORDER BY due_at LIMIT ?4
 """
 _ASK_FOR_PARENTS = """
     INSERT INTO rereads (store, kind, object_id, reason, asked_at, due_at)
@@ -148,8 +152,9 @@ class SqliteRereads:
         """Return what is due, in the order of asking."""
 
         def unit(connection: sqlite3.Connection) -> list[Reread]:
-            now = to_text(self._clock.now())
-            rows = connection.execute(_DUE, (store, now, limit))
+            moment = self._clock.now()
+            never = to_text(moment + timedelta(seconds=LONGEST_REST_SECONDS))
+            rows = connection.execute(_DUE, (store, to_text(moment), never, limit))
             return [Reread(*row) for row in rows]
 
         return await self._writer.urgent(unit)

@@ -92,6 +92,15 @@ class SqliteSweeps:
 
         return await self._writer.urgent(unit)
 
+    async def open_doubts(self, store: str, kind: str) -> list[tuple[str, str]]:
+        """Return the (kind, id) of everything of a kind that is in doubt now."""
+
+        def unit(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+            query = "SELECT kind, object_id FROM rereads WHERE store = ? AND kind = ?"
+            return connection.execute(query, (store, kind)).fetchall()
+
+        return await self._writer.urgent(unit)
+
     async def pending_rereads(
         self, store: str, objects: Sequence[tuple[str, str]]
     ) -> list[tuple[str, str]]:

@@ -1,0 +1,62 @@
+"""Captures in the state directory, written anew without a person who was forgotten."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from backhaul.errors import Unusable
+from backhaul.shop.people import Person
+from backhaul.store.contract import Arrival
+from backhaul.store.sqlite.forgetting import holds
+from backhaul.traffic import captures
+from backhaul.upkeep.forgetting import CustomerEraser
+
+
+def eraser_of(customer_id: str, texts: Iterable[str]) -> CustomerEraser:
+    """Return what erases a person who was told of by these texts."""
+    persons = [Person(email=t) if "@" in t else Person(name=t) for t in texts]
+    return CustomerEraser(customer_id, persons)
+
+
+def redact_captures(folder: Path, eraser: CustomerEraser) -> list[Path]:
+    """Rewrite every capture that tells of the person; return which those were.
+
+    A file takes the place of the old one whole and on the disk, or not at all. One that
+    is damaged stays as it is.
+    """
+    needles = [text.encode().lower() for text in eraser.texts]
+    told = [p for p in sorted(folder.rglob("*.jsonl")) if holds(p, needles)]
+    return [path for path in told if _redact(path, eraser)]
+
+
+def _redact(path: Path, eraser: CustomerEraser) -> bool:
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        head = captures.read_head(path)
+        with unfinished.open("w", encoding="utf-8", newline="\n") as stream:
+            shutil.copymode(path, unfinished)
+            captures.write(head, _redacted(captures.read(path), eraser), stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(path)
+    except Unusable:
+        unfinished.unlink(missing_ok=True)
+        return False
+    _sync(path.parent)
+    return True
+
+
+def _redacted(events: Iterable[Arrival], eraser: CustomerEraser) -> Iterator[Arrival]:
+    for event in events:
+        left = eraser.body(event.topic, event.body)
+        yield event if left is None else event._replace(body=left)
+
+
+def _sync(folder: Path) -> None:
+    """Make the new name of a file last a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

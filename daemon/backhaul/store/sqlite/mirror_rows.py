@@ -1,0 +1,98 @@
+"""Rows of the mirror's tables, written as far as they differ from what stands there.
+
+An UPDATE writes a page of every index that it names a column of, changed or not. Among
+a million orders these are pages of their own, read and written for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import compress
+from operator import ne
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+Values: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose rows are told apart by their store and one more column."""
+
+    name: str
+    key: str
+    columns: tuple[str, ...]
+    insert: str
+    select: str
+
+    def put(
+        self, connection: sqlite3.Connection, store: str, id_: str, new: Values
+    ) -> None:
+        """Write a row, `new` being all that stands beside its key."""
+        old = connection.execute(self.select, (store, id_)).fetchone()
+        if old is None:
+            connection.execute(self.insert, (store, id_, *new))
+        elif old != new:
+            self._update(connection, store, id_, old, new)
+
+    def put_all(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        parent: tuple[str, str],
+        rows: Mapping[str, Values],
+    ) -> None:
+        """Make these all the rows of a parent, a column and its value."""
+        column, value = parent
+        held = connection.execute(
+            f"SELECT {self.key}, {', '.join(self.columns)} FROM {self.name}"  # noqa: S608 - constants
+            f" WHERE store = ? AND {column} = ?",
+            (store, value),
+        ).fetchall()
+        known = {id_ for id_, *_ in held}
+        for id_, *old in held:
+            if id_ not in rows:
+                self.delete(connection, store, id_)
+            elif rows[id_] != tuple(old):
+                self._update(connection, store, id_, tuple(old), rows[id_])
+        for id_ in rows:
+            if id_ not in known:
+                self.put(connection, store, id_, rows[id_])
+
+    def delete(self, connection: sqlite3.Connection, store: str, id_: str) -> None:
+        """Take a row away."""
+        connection.execute(
+            f"DELETE FROM {self.name} WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
+            (store, id_),
+        )
+
+    def _update(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        id_: str,
+        old: Values,
+        new: Values,
+    ) -> None:
+        changed = tuple(map(ne, old, new))
+        names = " = ?, ".join(compress(self.columns, changed))
+        connection.execute(
+            f"UPDATE {self.name} SET {names} = ? WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
+            (*compress(new, changed), store, id_),
+        )
+
+
+def table(name: str, columns: str, key: str = "id") -> Table:
+    """Return a table with these columns besides `store` and the key."""
+    names = tuple(columns.split(", "))
+    places = ", ".join("?" * (len(names) + 2))
+    return Table(
+        name,
+        key,
+        names,
+        f"INSERT INTO {name} (store, {key}, {columns}) VALUES ({places})",  # noqa: S608 - constants
+        f"SELECT {columns} FROM {name} WHERE store = ? AND {key} = ?",  # noqa: S608 - constants
+    )

@@ -1,0 +1,95 @@
+"""Rows of the mirror: what did not change is not written, nor any index of it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul.core.clock import SystemClock
+from backhaul.core.fold import Version
+from backhaul.shop import wire
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite.mirror import MirrorTransaction
+from backhaul.store.sqlite.mirror_rows import table
+from support import payloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.databases import Row
+
+VERSION = Version(payloads.instant(0), 1, True, payloads.instant(1), b"digest")
+WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b.*", re.DOTALL)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    with closing(sqlite3.connect(path, isolation_level=None)) as opened:
+        yield opened
+
+
+def written(connection: sqlite3.Connection, **members: Any) -> list[str]:
+    """Write an order with these members; return what was asked of its tables."""
+    said: list[str] = []
+    mirror = MirrorTransaction(connection, SystemClock())
+    connection.set_trace_callback(said.append)
+    mirror.put_order("main", wire.order(payloads.order(**members)), VERSION)
+    connection.set_trace_callback(None)
+    asked = [text for text in said if WRITES.fullmatch(text)]
+    return [text for text in asked if not text.strip().startswith("UPDATE commands")]
+
+
+def columns_written(said: list[str]) -> dict[str, set[str]]:
+    found = [re.match(r"UPDATE (\w+) SET (.*) WHERE", text, re.DOTALL) for text in said]
+    return {
+        match[1]: set(re.findall(r"(\w+) = ", match[2])) for match in found if match
+    }
+
+
+def test_only_what_changed_is_written(connection: sqlite3.Connection) -> None:
+    """An UPDATE that names a column writes to every index of it."""
+    assert len(written(connection, note="one")) == 2
+    assert columns_written(written(connection, note="two")) == {"orders": {"document"}}
+    sent = payloads.item(fulfilledQuantity=2)
+    changed = written(connection, note="two", items=[sent | {"id": "li_1"}])
+    assert columns_written(changed) == {
+        "orders": {"document"},
+        "order_items": {"fulfilled_quantity"},
+    }
+    assert written(connection, note="two", items=[sent | {"id": "li_1"}]) == []
+
+
+LINES = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.tuples(st.sampled_from("xy"), st.integers(0, 2), st.none() | st.just("z")),
+)
+
+
+@given(before=LINES, elsewhere=LINES, after=LINES)
+def test_the_rows_of_a_parent_become_what_they_should_be(
+    before: dict[str, Row], elsewhere: dict[str, Row], after: dict[str, Row]
+) -> None:
+    """Also where a row comes from another parent, or stands there twice."""
+    lines = table("lines", "parent, count, note")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(
+            "CREATE TABLE lines (store, id, parent, count, note,"
+            " PRIMARY KEY (store, id))"
+        )
+        expected: dict[str, Row] = {}
+        for parent, told in (("1", before), ("2", elsewhere), ("1", after)):
+            rows = {id_: (parent, *values[1:]) for id_, values in told.items()}
+            lines.put_all(connection, "main", ("parent", parent), rows)
+            gone = {i for i, row in expected.items() if row[0] == parent}
+            expected = {i: expected[i] for i in expected if i not in gone} | rows
+        found = connection.execute("SELECT id, parent, count, note FROM lines")
+        assert {id_: tuple(row) for id_, *row in found} == expected

@@ -1,0 +1,27 @@
+"""A replay has no platform to ask: what it holds is all there is, in any order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import SystemClock
+from backhaul.traffic.replaying import replay_into
+from support import payloads
+from support.databases import fold_as_demo, rows
+from support.payloads import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_read_that_lowers_uncovers_what_was_turned_away(tmp_path: Path) -> None:
+    """The forged time comes last, although it was seen before the read."""
+    run = [
+        read("orders/read", payloads.order(at=6, note="held"), at=29),
+        read("orders/reread", payloads.order(at=5, note="lowering"), at=27),
+        read("orders/read", payloads.order(at=8, note="forged"), at=20),
+    ]
+    path = tmp_path / "replayed.db"
+    await replay_into(path, run, {}, fold_as_demo, SystemClock())
+    note = rows(path, "SELECT document ->> '$.note' FROM orders")
+    assert note == [("held",)]
