@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from backhaul.core.budget import Priority
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy, Unusable
 from backhaul.reconcile.absence import Absence
-from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS, SHOWN_LEVELS
+from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS
+from backhaul.reconcile.offering import ABSENT, NotOffered, first_offered
 from backhaul.reconcile.polling import POLL, Poll
 from backhaul.reconcile.sweeping import BACKFILL, FULL, SweepWork
 from backhaul.shop.client import ReadRefused
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
-ABSENT = frozenset({403, 404, 405})
-"""Answers to a list that the key or the platform does not offer."""
 FEATURE = "updatedSince"
 _TROUBLE = (NotSent, InDoubt, Unusable, Busy)
 
@@ -193,18 +193,26 @@ class Reconciler:
         self, job: str, kind: Kind, watch: Callable[[Step], None]
     ) -> Sweep:
         """Walk; a list that is not offered ends the walk with a note."""
-        for way in (kind, SHOWN_LEVELS) if kind is LEVELS else (kind,):
-            try:
-                return await self._work(job, way, watch).run()
-            except ReadRefused as error:
-                if error.status not in ABSENT:
-                    raise
-                refused = error
+
+        async def read(way: Kind) -> Sweep:
+            if way is not kind:
+                await self._begin_anew(job, kind)
+            return await self._work(job, way, watch).run()
+
+        try:
+            return await first_offered(kind, read)
+        except NotOffered as error:
+            refused = str(error)
         logger.bind(action="reconcile.skipped", store=self._store).warning(
             "store {}: {} are not read: {}", self._store, kind.name, refused
         )
         at = await self._sweeps.begin(self._store, job, kind.name)
-        return await self._sweeps.end(at.sweep, 0, str(refused))
+        return await self._sweeps.end(at.sweep, 0, refused)
+
+    async def _begin_anew(self, job: str, kind: Kind) -> None:
+        """Go back to the first page: another list has other pages."""
+        at = await self._sweeps.begin(self._store, job, kind.name)
+        await self._sweeps.advance(replace(at, page=0, total=None), [], {})
 
     def _work(self, job: str, kind: Kind, watch: Callable[[Step], None]) -> SweepWork:
         priority = Priority.INCREMENTAL if job == POLL else Priority.SWEEP

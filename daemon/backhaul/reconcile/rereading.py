@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from loguru import logger
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.shop.client import ShopClient
-    from backhaul.shop.transport import Answer
     from backhaul.store.contract import Inbox, Reread, Rereads
 
 BATCH = 50
@@ -151,30 +149,23 @@ class Rereader:
         if reread.kind == "level":
             return await self._read_levels(reread.object_id)
         path, object_id = LISTS[reread.kind], reread.object_id
-        answer = await self._ask(path, object_id)
-        if answer.ok:
-            return _Read(f"{path[1:]}/reread", [objects.read(answer, object_id)])
-        if answer.status == 404 and (await self._client.answer_of(path)).ok:
+        answer = await self._client.find(path, object_id)
+        if answer is None:
             return _gone(path, object_id)
-        raise ReadRefused(f"{path}/{object_id}", answer)
+        return _Read(f"{path[1:]}/reread", [objects.read(answer, object_id)])
 
     async def _read_levels(self, product_id: str) -> _Read:
         """Read the levels of a product; what lists none may show them with it."""
-        answer = await self._ask(LISTS["level"], product_id)
+        answer = await self._client.ask(LISTS["level"], product_id)
         if answer.ok:
             return _Read("inventory/reread", objects.rows(answer))
         if answer.status != 404 and answer.status not in _CLOSED:
             raise ReadRefused(f"/inventory/{product_id}", answer)
         path = LISTS["product"]
-        shown = await self._ask(path, product_id)
-        if shown.ok:
-            return _Read("inventory/shown/reread", [objects.read(shown, product_id)])
-        if shown.status == 404 and (await self._client.answer_of(path)).ok:
+        shown = await self._client.find(path, product_id)
+        if shown is None:
             return _gone(path, product_id)
-        raise ReadRefused(f"{path}/{product_id}", shown)
-
-    async def _ask(self, path: str, object_id: str) -> Answer:
-        return await self._client.answer_of(f"{path}/{quote(object_id, safe='')}")
+        return _Read("inventory/shown/reread", [objects.read(shown, product_id)])
 
     async def _refused(self, reread: Reread, error: ReadRefused) -> None:
         if error.status not in _CLOSED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from backhaul.core.budget import Priority
 from backhaul.errors import Unusable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PAGE_ROWS = 100
 LISTS = ("/orders", "/products", "/inventory")
 """Lists that any useful key can read at least one of."""
+_NO_IDS = frozenset({"", ".", ".."})
+"""In an address these mean the list itself, or what is above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,26 @@ class ShopClient:
         """Read one object."""
         return wire.resource((await self._get(path, {})).json())
 
+    async def ask(
+        self, path: str, object_id: str, priority: Priority = Priority.REREAD
+    ) -> Answer:
+        """Ask a list for one of its objects, whatever the answer."""
+        return await self.answer_of(_object_path(path, object_id), priority)
+
+    async def find(
+        self, path: str, object_id: str, priority: Priority = Priority.REREAD
+    ) -> Answer | None:
+        """Read one object of a list; None where it is gone.
+
+        Gone is what is not found while its list can be read.
+        """
+        answer = await self.ask(path, object_id, priority)
+        if answer.ok:
+            return answer
+        if answer.status == 404 and (await self.answer_of(path, priority)).ok:
+            return None
+        raise ReadRefused(_object_path(path, object_id), answer)
+
     async def answer_of(
         self, path: str, priority: Priority = Priority.REREAD
     ) -> Answer:
@@ -104,3 +127,10 @@ class ShopClient:
         if not answer.ok:
             raise ReadRefused(path, answer)
         return answer
+
+
+def _object_path(path: str, object_id: str) -> str:
+    """Return where an object is read. An id cannot lead elsewhere. Raises Unusable."""
+    if object_id in _NO_IDS:
+        raise Unusable(f"{path} cannot be asked for the id {object_id!r}")
+    return f"{path}/{quote(object_id, safe='')}"

@@ -120,16 +120,20 @@ class _Product(_Wire):
     variants: list[_Variant] = []
 
 
+class _Named(_Wire):
+    id: str
+
+
+class _Variants(_Wire):
+    variants: list[_Named] = []
+
+
 class _Deletion(_Wire):
     id: str
     deleted_at: str
     handle: str | None = None
     title: str | None = None
     external_id: str | None = None
-
-
-class _Gone(_Wire):
-    id: str
 
 
 class _Customer(_Wire):
@@ -258,6 +262,11 @@ def _without_stock(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "variants": variants}
 
 
+def variant_ids(data: Mapping[str, Any]) -> set[str]:
+    """Return the ids of the variants that a product has. Raises Unusable."""
+    return {variant.id for variant in _read(data, _Variants).variants}
+
+
 def deletion(data: Mapping[str, Any]) -> Deletion:
     """Read what products/delete carries. Raises Unusable."""
     wire = _read(data, _Deletion)
@@ -273,7 +282,7 @@ def deletion(data: Mapping[str, Any]) -> Deletion:
 
 def gone(data: Mapping[str, Any]) -> str:
     """Read the id of an object that was asked for and is not there."""
-    return _read(data, _Gone).id
+    return _read(data, _Named).id
 
 
 def customer(data: Mapping[str, Any]) -> Customer:
