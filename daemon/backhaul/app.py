@@ -19,7 +19,7 @@ from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.connect.waiting import WaitingRoom
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import Busy
+from backhaul.errors import Busy, first_of
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
@@ -328,8 +328,9 @@ class Daemon:
         loops = [drain.run, self._waiting.run, self._indexer.run]
         loops += [self._pruner.run, self._signers.run]
         loops += [host.run for host in self._hosts]
-        self._matcher.hold()
-        loops.append(partial(self._catch_up, store, drain))
+        self._matcher.hold(self._shops)
+        for name, rereader in zip(self._shops, self._rereaders, strict=True):
+            loops.append(partial(self._catch_up, name, rereader, drain))
         loops += [partial(self._ask_facts, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
@@ -357,18 +358,16 @@ class Daemon:
         while True:
             try:
                 return await run()
-            except Busy as error:
-                logger.bind(action="daemon.busy").warning("{}", error)
-                await self._clock.sleep(RESTART_SECONDS)
+            except* Busy as refused:
+                logger.bind(action="daemon.busy").warning("{}", first_of(refused))
+            await self._clock.sleep(RESTART_SECONDS)
 
-    async def _catch_up(self, store: SqliteStore, drain: Drain) -> None:
+    async def _catch_up(self, name: str, rereader: Rereader, drain: Drain) -> None:
         """Bring the mirror up to date, and only then let records run out of time."""
-        shops = self._shops.values()
-        await asyncio.gather(*(shop.reconciler.filled.wait() for shop in shops))
+        await self._shops[name].reconciler.filled.wait()
         await drain.caught_up()
-        self._matcher.release()
-        for rereader in self._rereaders:
-            rereader.release()
+        self._matcher.release(name)
+        rereader.release()
 
     def _refolder(self, store: SqliteStore) -> Refolder:
         return Refolder(store.refolds, self._facts, self._folded, self._doubted)

@@ -14,7 +14,7 @@ from loguru import logger
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
-from backhaul.errors import Unusable
+from backhaul.errors import Busy, Unusable
 from backhaul.shop import wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
@@ -73,7 +73,7 @@ class Guardian:
             return
         try:
             self._tell(await self._mend(hooks))
-        except (NotSent, InDoubt, Unusable) as error:
+        except (NotSent, InDoubt, Unusable, Busy, OSError) as error:
             self._tell(f"the webhook subscription cannot be kept in order: {error}")
 
     async def _hooks(self) -> list[Hook]:

@@ -1,7 +1,8 @@
 """What keeps one store's mirror equal to the platform, and when.
 
-The first reading comes first. After it two loops go on beside each other: short looks
-for what is new, and walks over everything. Both wait for their jobs to open them.
+Short looks for what is new go on beside walks over everything, each list by itself: one
+that fails for ever holds up no other. The first reading of a list comes first. Looks
+and walks wait for their jobs to open them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -81,9 +81,10 @@ class Reconciler:
             settings.overlap,
         )
         self._looks = asyncio.Event()
-        self._walks = asyncio.Event()
-        self._wanted: set[str] = set()
+        self._wanted = {name: asyncio.Event() for name in KINDS}
+        self._read = {name: asyncio.Event() for name in KINDS}
         self._shrunk: dict[str, int] = {}
+        self._failing: dict[tuple[str, str], str] = {}
         self.filled = asyncio.Event()
         self.guard: Callable[[], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
@@ -106,7 +107,9 @@ class Reconciler:
             try:
                 ended += await self._poll_kind(KINDS[name])
             except _TROUBLE as error:
-                self._tell_failed(error)
+                self._tell_failed((POLL, name), error)
+            else:
+                self._tell_resumed((POLL, name))
         return ended
 
     def sweep(self) -> None:
@@ -114,33 +117,45 @@ class Reconciler:
         self._want(KINDS)
 
     def _want(self, kinds: Iterable[str]) -> None:
-        self._wanted.update(kinds)
-        self._walks.set()
+        for name in kinds:
+            self._wanted[name].set()
 
     async def run(self) -> None:
-        """Read everything once, then look and walk when told to, until cancelled."""
+        """Read each list once, then look and walk when told to, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._filling())
+            group.create_task(self._looking())
+            for name in KINDS:
+                group.create_task(self._walking(name))
+
+    async def _filling(self) -> None:
         if self._settings.backfill_on_start:
             await self.backfill()
+        self._have_read(KINDS)
         self.filled.set()
+
+    def _have_read(self, kinds: Iterable[str]) -> None:
+        """Look for what is new in lists from now on: all that they had was read."""
+        for name in kinds:
+            self._read[name].set()
         self.poll()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._looking())
-            group.create_task(self._walking())
 
     async def _looking(self) -> None:
+        # The first look is at the subscription only: it does not wait for a reading.
+        self.poll()
         while True:
             await self._looks.wait()
             self._looks.clear()
             if self.guard is not None:
                 await self.guard()
-            await self.look()
+            await self.look([name for name in KINDS if self._read[name].is_set()])
 
-    async def _walking(self) -> None:
+    async def _walking(self, name: str) -> None:
+        await self._read[name].wait()
         while True:
-            await self._walks.wait()
-            self._walks.clear()
-            wanted, self._wanted = self._wanted, set()
-            await self.walk(FULL, wanted)
+            await self._wanted[name].wait()
+            self._wanted[name].clear()
+            await self.walk(FULL, [name])
 
     async def backfill(self) -> None:
         """Read what was never read, on from where it was stopped; then hold it all
@@ -151,9 +166,14 @@ class Reconciler:
         began = to_text(self._clock.now())
         ended = await self._repair.look.sweeps(self._store)
         done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
-        await self.walk(BACKFILL, KINDS.keys() - done)
+        self._have_read(done)
+        await asyncio.gather(*(self._fill(name) for name in KINDS.keys() - done))
         await self._marks.put(mark, began)
         self.sweep()
+
+    async def _fill(self, name: str) -> None:
+        await self.walk(BACKFILL, [name])
+        self._have_read([name])
 
     async def walk(
         self,
@@ -162,16 +182,22 @@ class Reconciler:
         watch: Callable[[Step], None] = lambda _: None,
     ) -> list[Sweep]:
         """Walk over lists beside each other; each tries until it has come through."""
-        works = [partial(self._walk_kind, job, KINDS[k], watch) for k in sorted(kinds)]
-        return await asyncio.gather(*(self._insist(work) for work in works))
+        return await asyncio.gather(
+            *(self._insist(job, KINDS[name], watch) for name in sorted(kinds))
+        )
 
-    async def _insist(self, work: Callable[[], Awaitable[Sweep]]) -> Sweep:
+    async def _insist(
+        self, job: str, kind: Kind, watch: Callable[[Step], None]
+    ) -> Sweep:
         failures = 0
         while True:
             try:
-                return await work()
+                ended = await self._walk_kind(job, kind, watch)
             except _TROUBLE as error:
-                self._tell_failed(error)
+                self._tell_failed((job, kind.name), error)
+            else:
+                self._tell_resumed((job, kind.name))
+                return ended
             failures += 1
             await self._clock.sleep(
                 delay_seconds(
@@ -287,7 +313,18 @@ class Reconciler:
         held = await self._repair.look.count(kind.singular, self._store)
         return held - listing.total
 
-    def _tell_failed(self, error: Exception) -> None:
-        logger.bind(action="reconcile.failed", store=self._store).warning(
-            "store {}: {}", self._store, error
-        )
+    def _tell_failed(self, reading: tuple[str, str], error: Exception) -> None:
+        """Say what is wrong, once: an outage meets every list, and every minute."""
+        said = str(error)
+        is_news = reading not in self._failing and said not in self._failing.values()
+        self._failing.setdefault(reading, said)
+        if is_news:
+            logger.bind(action="reconcile.failed", store=self._store).warning(
+                "store {}: {}; tried again until it works", self._store, said
+            )
+
+    def _tell_resumed(self, reading: tuple[str, str]) -> None:
+        if self._failing.pop(reading, None) is not None and not self._failing:
+            logger.bind(action="reconcile.resumed", store=self._store).warning(
+                "store {}: everything can be read again", self._store
+            )

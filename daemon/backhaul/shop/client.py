@@ -10,7 +10,7 @@ from urllib.parse import quote
 from backhaul.core.budget import Priority
 from backhaul.errors import Unusable
 from backhaul.shop import listing, wire
-from backhaul.shop.transport import Answer, InDoubt, NotSent
+from backhaul.shop.transport import Answer, InDoubt, NotSent, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PAGE_ROWS = 100
 LISTS = ("/orders", "/products", "/inventory")
 """Lists that any useful key can read at least one of."""
+_FEWER = {100: 50, 50: 25, 25: 5, 5: 1}
+"""How many rows are asked for where so many are too long."""
 _NO_IDS = frozenset({"", ".", ".."})
 """In an address these mean the list itself, or what is above it."""
 
@@ -101,9 +103,35 @@ class ShopClient:
         priority: Priority,
         filters: Mapping[str, str | int] = MappingProxyType({}),
     ) -> Listing:
-        """Read one page of a list, each row as its own exact JSON bytes."""
+        """Read one page of a list, each row as its own exact JSON bytes.
+
+        One that is too long for one answer is read in parts.
+        """
         params = {"page": number, "limit": PAGE_ROWS, **filters}
-        return listing.read(await self._get(path, params, priority))
+        try:
+            return listing.read(await self._get(path, params, priority))
+        except TooLong:
+            rows = int(params["limit"])
+            if rows not in _FEWER:
+                raise
+        return await self._parts(path, number, priority, filters, rows)
+
+    async def _parts(
+        self,
+        path: str,
+        number: int,
+        priority: Priority,
+        filters: Mapping[str, str | int],
+        rows: int,
+    ) -> Listing:
+        fewer = {**filters, "limit": _FEWER[rows]}
+        count = rows // _FEWER[rows]
+        parts: list[Listing] = []
+        for part in range(count * (number - 1) + 1, count * number + 1):
+            parts.append(await self.page(path, part, priority, fewer))
+            if not parts[-1].rows or parts[-1].has_more is False:
+                break
+        return listing.joined(parts)
 
     async def opens(self) -> bool:
         """Tell whether any list can be read: the store's door is open."""
