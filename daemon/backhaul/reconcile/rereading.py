@@ -15,7 +15,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Unusable
 from backhaul.shop import objects
 from backhaul.shop.client import ReadRefused
-from backhaul.shop.transport import InDoubt, NotSent
+from backhaul.shop.transport import InDoubt, NotSent, TooLong
 from backhaul.store.contract import Arrival
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ class Rereader:
             found = await self._read(reread)
         except ReadRefused as error:
             await self._refused(reread, error)
-        except (NotSent, InDoubt, Unusable) as error:
+        except (Unusable, TooLong) as error:
+            await self._cannot_be_read(reread, error)
+        except (NotSent, InDoubt) as error:
             await self._failed(reread, error)
         else:
             await self._keep(reread, found, began)
@@ -168,13 +170,22 @@ class Rereader:
         return _Read("inventory/shown/reread", [objects.read(shown, product_id)])
 
     async def _refused(self, reread: Reread, error: ReadRefused) -> None:
-        if error.status not in _CLOSED:
+        if error.status == 429 or error.status >= 500:
             await self._failed(reread, error)
+            return
+        if error.status not in _CLOSED:
+            await self._cannot_be_read(reread, error)
             return
         until = self._clock.monotonic() + CLOSED_SECONDS
         self._closed_until[reread.kind] = until
         self._tell("reread.refused", f"{error}; tried again in {CLOSED_SECONDS:.0f} s")
         await self._postpone(reread, CLOSED_SECONDS)
+
+    async def _cannot_be_read(self, reread: Reread, error: Exception) -> None:
+        """Let one object rest, and go on with the others: it is this one alone."""
+        if reread.failures == 0:
+            self._tell("reread.failed", f"{reread.kind} {reread.object_id}: {error}")
+        await self._postpone(reread, self._delay(reread.failures + 1))
 
     async def _failed(self, reread: Reread, error: Exception) -> None:
         """Let the row rest, and everything else too: it may be the platform."""
