@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from reconcile.conftest import reconciling
 from support import payloads
 from support.databases import rows
-from support.push_server import document
+from support.push_server import document, message
 
 if TYPE_CHECKING:
     from reconcile.conftest import Place
@@ -69,3 +69,23 @@ async def test_a_look_goes_on_where_the_last_one_ended(place: Place) -> None:
     first = parse_qs(place.server.requests[asked].query)
     # The newest row is of 12:00:19; a look reaches back two minutes behind it.
     assert first["updatedSince"] == ["2026-03-01T11:58:19.000Z"]
+
+
+async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> None:
+    """It is in the mirror by then: the next look would call it equal."""
+    listed = [payloads.order(f"ord_{n}", n // 100, number=n) for n in range(1_500)]
+    broken = [True]
+
+    async def show(request: Request, connection: Connection) -> None:
+        since = parse_qs(request.query)["updatedSince"][0]
+        found = [row for row in listed if row["updatedAt"] > since][:100]
+        late = broken and found and found[0]["id"] == "ord_1400"
+        await connection.send(message(500) if late else document({"data": found}))
+
+    place.platform.says("/orders", show)
+    await place.store.marks.put("polled:main:orders", payloads.instant(0))
+    async with reconciling(place) as reconciler:
+        assert await reconciler.look(["orders"]) == []
+        broken.clear()
+        (ended,) = await reconciler.look(["orders"])
+    assert (ended.missed, ended.read) == (1_500, 1_500)

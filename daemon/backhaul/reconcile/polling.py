@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.reconcile.repairing import Difference, Repair
     from backhaul.shop.client import ShopClient
     from backhaul.store.contract import Marks
-    from backhaul.store.reconciling import Sweep, Sweeps
+    from backhaul.store.reconciling import Progress, Sweep, Sweeps
 
 POLL = "incremental"
 HISTORY = "/inventory/history"
@@ -58,18 +58,18 @@ class Poll:
         self._latest = ""
         return await self._run(kind, self._newest_pages(kind))
 
-    async def _run(self, kind: Kind, pages: AsyncIterator[list[Difference]]) -> Sweep:
+    async def _run(
+        self, kind: Kind, pages: AsyncIterator[Sequence[Difference]]
+    ) -> Sweep:
         at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
-        drift: Counter[Drift] = Counter()
         waiting: dict[str, Difference] = {}
         async for found in pages:
             # Looks overlap: the row that was read last counts, once.
             waiting |= {one.row.id or one.row.body.hex(): one for one in found}
             if len(waiting) >= CHUNK_ROWS:
-                drift += await self._settle(kind, list(waiting.values()))
+                at = await self._settle(kind, list(waiting.values()), at)
                 waiting = {}
-        drift += await self._settle(kind, list(waiting.values()))
-        await self.sweeps.advance(replace(at, read=drift.total()), [], drift)
+        at = await self._settle(kind, list(waiting.values()), at)
         await self._remember(kind.name)
         return await self._end(at.sweep)
 
@@ -81,18 +81,21 @@ class Poll:
         return ended
 
     async def _settle(
-        self, kind: Kind, waiting: Sequence[Difference]
-    ) -> Counter[Drift]:
-        """Leave what is on its way to its webhook, and read the rest."""
+        self, kind: Kind, waiting: Sequence[Difference], at: Progress
+    ) -> Progress:
+        """Leave what is on its way to its webhook, read the rest, and count it."""
         if not waiting:
-            return Counter()
+            return at
         await self.clock.sleep(self.grace_seconds)
         found = await self.repair.still(kind, waiting)
-        return await self.repair.append(kind, found)
+        drift = await self.repair.append(kind, found)
+        at = replace(at, read=at.read + drift.total())
+        await self.sweeps.advance(at, [], drift)
+        return at
 
     async def _since_pages(
         self, kind: Kind, since: str
-    ) -> AsyncIterator[list[Difference]]:
+    ) -> AsyncIterator[Sequence[Difference]]:
         """Go on from the last row's time: pages of a list by update move all the time.
 
         Only rows that share one moment are read page by page.
@@ -105,7 +108,8 @@ class Poll:
                 kind.path, number, Priority.INCREMENTAL, filters
             )
             rows = [row for body in listing.rows for row in kind.rows(body, began)]
-            yield await self.repair.differing(kind, rows, began)
+            found = await self.repair.differing(kind, rows, began)
+            yield self.repair.news(kind, found)
             last = max((row.updated_at for row in rows), default=since)
             self._latest = max(self._latest, last)
             ids = frozenset(row.id for row in rows)
@@ -116,7 +120,7 @@ class Poll:
             number = 1 if last > since else number + 1
             since = max(last, since)
 
-    async def _newest_pages(self, kind: Kind) -> AsyncIterator[list[Difference]]:
+    async def _newest_pages(self, kind: Kind) -> AsyncIterator[Sequence[Difference]]:
         number, before = 0, frozenset[str]()
         while True:
             number += 1
@@ -124,7 +128,8 @@ class Poll:
             listing = await self.client.page(kind.path, number, Priority.INCREMENTAL)
             rows = [row for body in listing.rows for row in kind.rows(body, began)]
             ids = frozenset(row.id for row in rows)
-            found = await self.repair.differing(kind, rows, began)
+            differing = await self.repair.differing(kind, rows, began)
+            found = self.repair.news(kind, differing)
             yield found
             if not found or ids <= before or listing.has_more is False:
                 return
