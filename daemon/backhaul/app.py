@@ -230,7 +230,7 @@ class Daemon:
             self._facts,
             self._doubted,
         )
-        guardian = self._guardian(name, client, transport)
+        guardian = self._guardian(name, store, client, transport)
         if guardian is not None:
             reconciler.guard = guardian.check
         return _Shop(transport, client, dispatcher, reconciler, guardian)
@@ -297,14 +297,15 @@ class Daemon:
         await self._signers.admit(name, given, GIVEN)
 
     def _guardian(
-        self, name: str, client: ShopClient, transport: Transport
+        self, name: str, store: SqliteStore, client: ShopClient, transport: Transport
     ) -> Guardian | None:
         url = self._settings.public.url
         if url is None:
             return None
         keyring = Keyring(self._settings.state_dir, name, self._hide)
         self._keyrings[name] = keyring
-        return Guardian(name, url, client, transport, keyring, self._admit)
+        marks = store.marks
+        return Guardian(name, url, client, transport, keyring, marks, self._admit)
 
     def _schedule_jobs(self) -> None:
         self._schedule.add("prune", self._settings.jobs.prune, self._pruner.wake)

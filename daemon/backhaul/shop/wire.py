@@ -166,6 +166,40 @@ class _Level(_Wire):
     updated_at: str
 
 
+class Entry(_Wire):
+    """A row of the stock's history; `created_at` is in normal form."""
+
+    id: str
+    created_at: str
+    adjustment_id: str | None = None
+    product_id: str | None = None
+    variant_id: str | None = None
+    order_id: str | None = None
+    reason: str | None = None
+    stock_after: Integer | None = None
+    adjustment: Integer | None = None
+
+
+class Hook(_Wire):
+    """A webhook subscription."""
+
+    id: str
+    status: str | None = None
+    topics: list[str] | None = None
+    consecutive_failures: int | None = None
+
+
+class Attempt(_Wire):
+    """One try to deliver; `at` is in normal form. No answer has no status."""
+
+    at: str
+    status_code: int | None = None
+
+
+class _Delivery(_Wire):
+    attempts: list[Attempt] | None = None
+
+
 def order(data: Mapping[str, Any]) -> Order:
     """Read a v1 order. Raises Unusable, naming the member."""
     wire = _read(data, _Order)
@@ -323,6 +357,27 @@ def level(data: Mapping[str, Any]) -> tuple[Level, str]:
     wire = _read(data, _Level)
     found = Level(wire.product_id, wire.variant_id, wire.stock)
     return found, _time(wire.updated_at)
+
+
+def entry(data: Mapping[str, Any]) -> Entry:
+    """Read a row of the stock's history. Raises Unusable."""
+    wire = _read(data, Entry)
+    wire.created_at = _time(wire.created_at, "createdAt")
+    return wire
+
+
+def hook(data: Mapping[str, Any]) -> Hook:
+    """Read a webhook subscription. Raises Unusable."""
+    return _read(data, Hook)
+
+
+def last_attempt(data: Mapping[str, Any]) -> Attempt | None:
+    """Read when a delivery was tried last, if it was. Raises Unusable."""
+    attempts = _read(data, _Delivery).attempts
+    if not attempts:
+        return None
+    attempts[-1].at = _time(attempts[-1].at, "at")
+    return attempts[-1]
 
 
 def resource(document: object) -> dict[str, Any]:
