@@ -26,9 +26,10 @@ from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
 from backhaul.parts import (
     build_client,
+    build_keyrings,
     build_reconciler,
     build_rereader,
-    webhook_secrets,
+    load_secrets,
 )
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
@@ -38,7 +39,7 @@ from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
 from backhaul.reconcile.guardian import Guardian
-from backhaul.reconcile.keyring import Keyring
+from backhaul.reconcile.keyring import GIVEN
 from backhaul.schedule import Schedule
 from backhaul.shop.client import StoreFacts
 from backhaul.shop.requests import Dialect
@@ -70,8 +71,6 @@ if TYPE_CHECKING:
 STOP_SECONDS = 20.0
 """Longest wait for sends under way once told to stop; then they are uncertain."""
 RESTART_SECONDS = 1.0
-GIVEN = "guardian"
-"""Where secrets come from that the platform gave us with a subscription."""
 SOCKET_NAME = "backhaul.sock"
 
 
@@ -102,13 +101,12 @@ class Daemon:
         hide: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._settings = settings
-        self._hide = hide
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom().random
         self._http = transport
         self._stopping = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
-        self._keyrings: dict[str, Keyring] = {}
+        self._keyrings = build_keyrings(settings, hide)
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
         self._rereaders: list[Rereader] = []
@@ -179,7 +177,7 @@ class Daemon:
             )
         if not await self._acquaint(store):
             return
-        await self._load_secrets()
+        await load_secrets(self._settings, self._signers, self._keyrings)
         self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
@@ -287,12 +285,6 @@ class Daemon:
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
         return Receiver(store.inbox, self._clock, self._signers, drain.wake)
 
-    async def _load_secrets(self) -> None:
-        """Accept the configured secrets, and those that the guardians were given."""
-        await self._signers.load(webhook_secrets(self._settings))
-        for name, keyring in self._keyrings.items():
-            await self._signers.admit(name, keyring.secrets(), GIVEN)
-
     async def _admit(self, name: str, given: list[bytes]) -> None:
         await self._signers.admit(name, given, GIVEN)
 
@@ -302,9 +294,7 @@ class Daemon:
         url = self._settings.public.url
         if url is None:
             return None
-        keyring = Keyring(self._settings.state_dir, name, self._hide)
-        self._keyrings[name] = keyring
-        marks = store.marks
+        keyring, marks = self._keyrings[name], store.marks
         return Guardian(name, url, client, transport, keyring, marks, self._admit)
 
     def _schedule_jobs(self) -> None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def first_of(error: BaseException) -> BaseException:
+def first_of(error: Exception) -> Exception:
     """Return what was raised: out of a group the first that is no error of ours."""
-    if not isinstance(error, BaseExceptionGroup):
+    if not isinstance(error, ExceptionGroup):
         return error
     found = [first_of(inner) for inner in error.exceptions]
     strange = [inner for inner in found if not isinstance(inner, BackhaulError)]

@@ -14,9 +14,10 @@ from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
 from backhaul.parts import (
     build_client,
+    build_keyrings,
     build_reconciler,
     build_rereader,
-    webhook_secrets,
+    load_secrets,
 )
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
@@ -29,7 +30,7 @@ from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.upkeep.indexing import SLICE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from backhaul.changes import Change
     from backhaul.reconcile.reconciler import Reconciler
@@ -43,15 +44,18 @@ CHANCE = random.SystemRandom().random
 
 
 @asynccontextmanager
-async def desk(settings: Settings) -> AsyncIterator[Desk]:
-    """Open the database as its only writer. Raises AlreadyRunning, Fatal."""
+async def desk(settings: Settings, stores: Collection[str]) -> AsyncIterator[Desk]:
+    """Open the database as its only writer. Raises AlreadyRunning, Fatal.
+
+    Only the stores that are named are asked for anything.
+    """
     with sole_writer(settings.state_dir):
         store = open_store(settings.database_file, CLOCK)
         store.start()
         transports = []
         clients = {}
         try:
-            for name in settings.stores:
+            for name in stores:
                 transport, clients[name] = build_client(settings, name, CLOCK)
                 transports.append(transport)
             async with _working(settings, store, clients) as reconcilers:
@@ -70,7 +74,8 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
         store.start()
         try:
             signers = Signers(store.webhook_secrets, CLOCK)
-            await signers.load(webhook_secrets(settings))
+            keyrings = build_keyrings(settings, lambda _: None)
+            await load_secrets(settings, signers, keyrings)
             facts = {
                 name: await known_facts(name, store.marks) or StoreFacts()
                 for name in settings.stores
@@ -122,12 +127,12 @@ async def rehearsal(settings: Settings, name: str) -> AsyncIterator[Rehearsal]:
     """Open what a dry run needs: the platform, and the database to be read."""
     transport, client = build_client(settings, name, CLOCK)
     look = SqliteLook(settings.database_file)
-    facts = await client.facts()
 
     async def nothing() -> None:
         """Nothing is folded here; what is on its way has its grace."""
 
     try:
+        facts = await client.facts()
         mirror = Comparison(name, look, lambda: facts.currency, nothing)
         yield Rehearsal(client, mirror, CLOCK, settings.reconcile.grace)
     finally:

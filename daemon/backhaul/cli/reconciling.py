@@ -107,7 +107,8 @@ async def _follow(
                 screen.show(line)
 
         if not await _by_daemon(settings, wanted, tell):
-            async with oneshot.desk(settings) as desk:
+            names = wanted.stores or tuple(settings.stores)
+            async with oneshot.desk(settings, names) as desk:
                 await desk.work(wanted, tell)
     return ended
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+GIVEN = "guardian"
+"""Where secrets come from that the platform gave us with a subscription."""
 KEPT = 3
 """Secrets of before: deliveries signed with them may still be on their way."""
 
