@@ -23,6 +23,7 @@ from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS
 from backhaul.reconcile.offering import ABSENT, NotOffered, first_offered
 from backhaul.reconcile.polling import POLL, Poll
 from backhaul.reconcile.sweeping import BACKFILL, FULL, SweepWork
+from backhaul.reconcile.troubles import Troubles
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
 
@@ -84,7 +85,7 @@ class Reconciler:
         self._wanted = {name: asyncio.Event() for name in KINDS}
         self._read = {name: asyncio.Event() for name in KINDS}
         self._shrunk: dict[str, int] = {}
-        self._failing: dict[tuple[str, str], str] = {}
+        self._troubles = Troubles(repair.store)
         self.filled = asyncio.Event()
         self.guard: Callable[[], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
@@ -107,9 +108,9 @@ class Reconciler:
             try:
                 ended += await self._poll_kind(KINDS[name])
             except _TROUBLE as error:
-                self._tell_failed((POLL, name), error)
+                self._troubles.met((POLL, name), error)
             else:
-                self._tell_resumed((POLL, name))
+                self._troubles.over((POLL, name))
         return ended
 
     def sweep(self) -> None:
@@ -194,9 +195,9 @@ class Reconciler:
             try:
                 ended = await self._walk_kind(job, kind, watch)
             except _TROUBLE as error:
-                self._tell_failed((job, kind.name), error)
+                self._troubles.met((job, kind.name), error)
             else:
-                self._tell_resumed((job, kind.name))
+                self._troubles.over((job, kind.name))
                 return ended
             failures += 1
             await self._clock.sleep(
@@ -312,19 +313,3 @@ class Reconciler:
         await self._repair.caught_up()
         held = await self._repair.look.count(kind.singular, self._store)
         return held - listing.total
-
-    def _tell_failed(self, reading: tuple[str, str], error: Exception) -> None:
-        """Say what is wrong, once: an outage meets every list, and every minute."""
-        said = str(error)
-        is_news = reading not in self._failing and said not in self._failing.values()
-        self._failing.setdefault(reading, said)
-        if is_news:
-            logger.bind(action="reconcile.failed", store=self._store).warning(
-                "store {}: {}; tried again until it works", self._store, said
-            )
-
-    def _tell_resumed(self, reading: tuple[str, str]) -> None:
-        if self._failing.pop(reading, None) is not None and not self._failing:
-            logger.bind(action="reconcile.resumed", store=self._store).warning(
-                "store {}: everything can be read again", self._store
-            )
