@@ -20,18 +20,19 @@ from backhaul.connect.matching import Matcher
 from backhaul.connect.waiting import WaitingRoom
 from backhaul.control import SOCKET_NAME
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import Busy, OtherStore
+from backhaul.errors import Busy, OtherStore, first_of
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
 from backhaul.parts import (
     build_client,
+    build_keyrings,
     build_reconciler,
     build_rereader,
     build_sender,
     guard_identity,
-    webhook_secrets,
+    load_secrets,
 )
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
@@ -40,7 +41,7 @@ from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
 from backhaul.reconcile.guardian import Guardian, unsigned
-from backhaul.reconcile.keyring import GIVEN, Keyring
+from backhaul.reconcile.keyring import GIVEN
 from backhaul.schedule import Schedule
 from backhaul.shop.client import StoreFacts
 from backhaul.store.opening import open_store, sole_writer
@@ -102,13 +103,12 @@ class Daemon:
         hide: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._settings = settings
-        self._hide = hide
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom().random
         self._http = transport
         self._stopping = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
-        self._keyrings: dict[str, Keyring] = {}
+        self._keyrings = build_keyrings(settings, hide)
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
         self._rereaders: list[Rereader] = []
@@ -179,7 +179,11 @@ class Daemon:
             )
         if not await self._acquaint(store):
             return
-        await self._load_secrets()
+        await load_secrets(self._settings, self._signers, self._keyrings)
+        for name, said in self._unsigned().items():
+            logger.bind(action="secrets.none", store=name).error(
+                "store {}: {}", name, said
+            )
         self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
@@ -225,7 +229,7 @@ class Daemon:
             self._facts,
             self._doubted,
         )
-        guardian = self._guardian(name, client, transport)
+        guardian = self._guardian(name, store, client, transport)
         if guardian is not None:
             reconciler.guard = guardian.check
         return _Shop(transport, client, free, sender, reconciler, guardian)
@@ -288,16 +292,6 @@ class Daemon:
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
         return Receiver(store.inbox, self._clock, self._signers, drain.wake)
 
-    async def _load_secrets(self) -> None:
-        """Accept the configured secrets, and those that the guardians were given."""
-        await self._signers.load(webhook_secrets(self._settings))
-        for name, keyring in self._keyrings.items():
-            await self._signers.admit(name, keyring.secrets(), GIVEN)
-        for name, said in self._unsigned().items():
-            logger.bind(action="secrets.none", store=name).error(
-                "store {}: {}", name, said
-            )
-
     def _unsigned(self) -> dict[str, str]:
         """Say of each store what to do that gets no secret but by a person."""
         address = f"an address that reaches {self.public_url}"
@@ -313,19 +307,18 @@ class Daemon:
         await self._signers.admit(name, given, GIVEN)
 
     def _guardian(
-        self, name: str, client: ShopClient, transport: Transport
+        self, name: str, store: SqliteStore, client: ShopClient, transport: Transport
     ) -> Guardian | None:
         url = self._settings.public.url
         if url is None:
             return None
-        keyring = Keyring(self._settings.state_dir, name, self._hide)
-        self._keyrings[name] = keyring
         return Guardian(
             name,
             url,
             client,
             transport,
-            keyring,
+            self._keyrings[name],
+            store.marks,
             self._admit,
             lambda: bool(self._signers.live().get(name)),
         )
@@ -352,8 +345,9 @@ class Daemon:
         loops = [drain.run, self._waiting.run, self._indexer.run]
         loops += [self._pruner.run, self._signers.run, store.watch]
         loops += [host.run for host in self._hosts]
-        self._matcher.hold()
-        loops.append(partial(self._catch_up, store, drain))
+        self._matcher.hold(self._shops)
+        for name, rereader in zip(self._shops, self._rereaders, strict=True):
+            loops.append(partial(self._catch_up, name, rereader, drain))
         loops += [partial(self._ask_facts_again, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
@@ -382,18 +376,16 @@ class Daemon:
         while True:
             try:
                 return await run()
-            except Busy as error:
-                logger.bind(action="daemon.busy").warning("{}", error)
-                await self._clock.sleep(RESTART_SECONDS)
+            except* Busy as refused:
+                logger.bind(action="daemon.busy").warning("{}", first_of(refused))
+            await self._clock.sleep(RESTART_SECONDS)
 
-    async def _catch_up(self, store: SqliteStore, drain: Drain) -> None:
+    async def _catch_up(self, name: str, rereader: Rereader, drain: Drain) -> None:
         """Bring the mirror up to date, and only then let records run out of time."""
-        shops = self._shops.values()
-        await asyncio.gather(*(shop.reconciler.filled.wait() for shop in shops))
+        await self._shops[name].reconciler.filled.wait()
         await drain.caught_up()
-        self._matcher.release()
-        for rereader in self._rereaders:
-            rereader.release()
+        self._matcher.release(name)
+        rereader.release()
 
     def _refolder(self, store: SqliteStore) -> Refolder:
         return Refolder(store.refolds, self._facts, self._folded, self._doubted)

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def first_of(error: Exception) -> Exception:
+    """Return what was raised: out of a group the first that is no error of ours."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    found = [first_of(inner) for inner in error.exceptions]
+    strange = [inner for inner in found if not isinstance(inner, BackhaulError)]
+    return (strange or found)[0]
+
+
 class BackhaulError(Exception):
     """Everything that Backhaul raises on purpose."""
 

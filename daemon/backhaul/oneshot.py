@@ -14,14 +14,14 @@ from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
 from backhaul.parts import (
     build_client,
+    build_keyrings,
     build_reconciler,
     build_rereader,
     guard_identity,
-    webhook_secrets,
+    load_secrets,
 )
 from backhaul.reconcile.acquaintance import acquaint, known_facts, require_same
 from backhaul.reconcile.desk import Desk
-from backhaul.reconcile.keyring import GIVEN, Keyring
 from backhaul.reconcile.rehearsing import Rehearsal
 from backhaul.reconcile.repairing import Comparison
 from backhaul.shop.client import StoreFacts
@@ -31,7 +31,7 @@ from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.upkeep.indexing import SLICE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from backhaul.changes import Change
     from backhaul.reconcile.reconciler import Reconciler
@@ -45,8 +45,11 @@ CHANCE = random.SystemRandom().random
 
 
 @asynccontextmanager
-async def desk(settings: Settings) -> AsyncIterator[Desk]:
-    """Open the database as its only writer. Raises AlreadyRunning, Fatal."""
+async def desk(settings: Settings, stores: Collection[str]) -> AsyncIterator[Desk]:
+    """Open the database as its only writer. Raises AlreadyRunning, Fatal.
+
+    Only the stores that are named are asked for anything.
+    """
     with sole_writer(settings.state_dir):
         store = open_store(settings.database_file, CLOCK)
         store.start()
@@ -54,12 +57,16 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
         clients = {}
         facts = {}
         try:
-            for name, shop in settings.stores.items():
+            for name in stores:
                 transport, clients[name] = build_client(settings, name, CLOCK)
                 transports.append(transport)
                 free = guard_identity(settings, name, transport, store.marks)
                 facts[name] = await acquaint(
-                    name, shop.base_url, free, store.marks, settings.database_file
+                    name,
+                    settings.stores[name].base_url,
+                    free,
+                    store.marks,
+                    settings.database_file,
                 )
             async with _working(settings, store, clients, facts) as reconcilers:
                 yield Desk(reconcilers)
@@ -77,10 +84,8 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
         store.start()
         try:
             signers = Signers(store.webhook_secrets, CLOCK)
-            await signers.load(webhook_secrets(settings))
-            for name in settings.stores:
-                given = Keyring(settings.state_dir, name, lambda _: None).secrets()
-                await signers.admit(name, given, GIVEN)
+            keyrings = build_keyrings(settings, lambda _: None)
+            await load_secrets(settings, signers, keyrings)
             facts = {
                 name: await known_facts(name, store.marks) or StoreFacts()
                 for name in settings.stores

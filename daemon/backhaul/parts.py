@@ -9,6 +9,7 @@ from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
 from backhaul.push.settler import Replay, Settler
 from backhaul.reconcile.acquaintance import Identity
+from backhaul.reconcile.keyring import GIVEN, Keyring
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
@@ -17,12 +18,13 @@ from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import httpx
 
     from backhaul.core.clock import Clock
     from backhaul.ingest.drain import Drain
+    from backhaul.ingest.signers import Signers
     from backhaul.settings import Settings
     from backhaul.store.contract import Marks
     from backhaul.store.sqlite.database import SqliteStore
@@ -168,6 +170,27 @@ def build_rereader(
     """Build what reads one store's objects in doubt again."""
     inbox, rereads = store.inbox, store.rereads
     return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)
+
+
+def build_keyrings(
+    settings: Settings, hide: Callable[[Iterable[str]], None]
+) -> dict[str, Keyring]:
+    """Open what keeps the secrets that the platform gave us, of each store.
+
+    Without an address of ours nothing is subscribed, and no secret was given.
+    """
+    if settings.public.url is None:
+        return {}
+    return {name: Keyring(settings.state_dir, name, hide) for name in settings.stores}
+
+
+async def load_secrets(
+    settings: Settings, signers: Signers, keyrings: Mapping[str, Keyring]
+) -> None:
+    """Accept the configured secrets, and those that the guardians were given."""
+    await signers.load(webhook_secrets(settings))
+    for name, keyring in keyrings.items():
+        await signers.admit(name, keyring.secrets(), GIVEN)
 
 
 def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:

@@ -54,6 +54,12 @@ LINE = raising.__code__.co_firstlineno + 2
         (AlreadyRunning("runs"), 75, "runs\n"),
         (Busy("disk full"), 75, "disk full\n"),
         (BackhaulError(), 1, "BackhaulError\n"),
+        (ExceptionGroup("", [Busy("disk full")]), 75, "disk full\n"),
+        (
+            ExceptionGroup("", [ExceptionGroup("", [PortInUse("taken")])]),
+            69,
+            "taken\n",
+        ),
         (
             ConfigurationError([Finding("a", "b", "c", "d"), Finding("e", "", "f")]),
             78,

@@ -8,6 +8,7 @@ import pytest
 
 from support.daemon import Office, backhaul, daemon_process, office_of
 from support.databases import count, rows
+from support.push_server import unused_url
 from support.reconciling import ON_DEMAND, differences
 from support.reference import ReferenceProcess, start_reference
 from support.waiting import await_true
@@ -111,3 +112,17 @@ def test_a_platform_that_is_away_is_told(
         said = backhaul(*command, config=office.config)
         assert said.code in {1, 69}, said.err
         assert "Traceback" not in said.err
+
+
+def test_only_the_named_store_is_asked(office: Office) -> None:
+    """Another one that is away is no reason to read nothing."""
+    key = 'api_key = "svc_live_' + "0" * 40 + '"'
+    away = f'[stores.away]\nbase_url = "{unused_url()}"\n{key}\n'
+    away += 'webhook_secrets = ["whsec_other"]\n'
+    types = ('type = "file_drop"', 'type = "scanner"')
+    office.more = away
+    office.write(**{type_: f'{type_}\nstore = "main"' for type_ in types})
+    said = backhaul("backfill", "--store", "main", config=office.config)
+    assert said.code == 0, said.err
+    for command in (["backfill"], ["backfill", "--store", "away"]):
+        assert backhaul(*command, config=office.config).code == 69

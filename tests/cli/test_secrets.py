@@ -99,6 +99,24 @@ def test_a_store_that_left_the_settings_is_told(
     assert states(office)[name] == "accepted"
 
 
+def test_without_a_daemon_a_secret_that_the_platform_gave_is_known(
+    office: Office, old: str
+) -> None:
+    with daemon_process(office) as started:
+        started.terminate()
+    host = 'host = "127.0.0.1"'
+    office.write(**{host: f'{host}\nurl = "https://hooks.example"'})
+    kept = office.folder / "state" / "secrets" / "main"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(f"{old}\n")
+    names = [secret_fingerprint(one.encode()) for one in (office.webhook_secret, old)]
+    said = in_process("secrets", "drop", names[0], config=office.config)
+    assert said.code == 0, said.err
+    assert names[1] in said.out
+    again = in_process("secrets", "drop", names[1], config=office.config)
+    assert "the only secret of store main" in again.err
+
+
 def test_an_unknown_fingerprint_is_told(office: Office) -> None:
     with daemon_process(office) as started:
         started.terminate()

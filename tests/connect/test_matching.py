@@ -224,10 +224,14 @@ async def test_no_record_runs_out_of_time_before_the_mirror_is_up_to_date(
     assert (await desk.emit(shipped(order="7777"))).state == "waiting"
     await clock.advance(11 * 60)
     matcher = Matcher(clock, 600)
-    matcher.hold()
+    matcher.hold(["main", "other"])
     (held,) = await store.records.match(matcher, 9)
     assert held.state == "waiting"
-    matcher.release()
+    matcher.release("other")
+    await clock.advance(5)
+    (held,) = await store.records.match(matcher, 9)
+    assert held.state == "waiting"
+    matcher.release("main")
     await take(store, envelope("orders/create", payloads.order("ord_9", number=7777)))
     await clock.advance(5)
     (found,) = await store.records.match(matcher, 9)

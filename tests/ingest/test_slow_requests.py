@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from backhaul.public.arriving import GRACE_SECONDS
+from backhaul.public.arriving import GRACE_SECONDS, Arrivals
 from backhaul.store.contract import FoldReport
 from support.databases import count
 from support.payloads import envelope, order, signed
@@ -200,6 +200,22 @@ async def test_a_trusted_proxy_speaks_for_many(store: SqliteStore, time: Time) -
         receiver.arrivals.look()
         assert (await receiver.post(BODY)).status == 200
         assert len(receiver.arrivals.open) == 6
+
+
+@pytest.mark.parametrize(
+    ("address", "trusted"),
+    [
+        ("10.1.2.3", True),
+        ("::ffff:10.1.2.3", True),
+        ("::ffff:11.1.2.3", False),
+        ("fd00::1", True),
+        ("fd01::1", False),
+        ("", False),
+    ],
+)
+def test_an_address_is_known_in_either_form(address: str, trusted: bool) -> None:
+    arrivals = Arrivals(1.0, 1, 1, ("10.0.0.0/8", "fd00::/16"))
+    assert arrivals._trusts(address) is trusted
 
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())

@@ -228,6 +228,28 @@ async def test_what_cannot_be_taken_in_is_not_called_equal(
     assert (ended.missed, ended.unrepaired) == (len(ORDERS) + 1, 1)
 
 
+@pytest.mark.parametrize("name", STRANGE)
+async def test_what_cannot_be_taken_in_is_handed_in_once(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/orders", Paged([STRANGE[name]]))
+    async with reconciling(place) as reconciler:
+        for _ in range(3):
+            (ended,) = await reconciler.walk("full", ["orders"])
+            assert ended.unrepaired == 1
+        assert ended.missed == 0
+        await reconciler.look(["orders"])
+    assert len(rows(place.store.path, "SELECT id FROM inbox")) == 1
+
+
+async def test_a_row_without_an_id_does_not_keep_a_walk_going(place: Place) -> None:
+    """A platform that ignores the page shows it for ever."""
+    place.platform.says("/orders", document([STRANGE["unknown"]]))
+    async with reconciling(place) as reconciler, asyncio.timeout(10):
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert ended.unrepaired == 1
+
+
 async def test_what_came_in_meanwhile_is_not_asked_for_one_by_one(
     place: Place,
 ) -> None:

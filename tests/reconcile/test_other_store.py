@@ -89,5 +89,5 @@ async def test_a_command_is_refused(
     switch(office, other)
     settings = load_settings(office.config)
     with pytest.raises(OtherStore, match="nothing is read, sent or removed"):
-        async with rehearsal(settings, "main") if dry else desk(settings):
+        async with rehearsal(settings, "main") if dry else desk(settings, ["main"]):
             pass

@@ -196,6 +196,24 @@ async def test_one_that_fails_does_not_keep_the_others(place: Place) -> None:
     assert [row[1] for row in queued(place)] == ["bad"]
 
 
+ITS_OWN = {name: FAILURES[name] for name in ("html", "another", "no id", "a list")}
+ITS_OWN |= {"410": message(410), "too long": message(200, b"x" * 1_000_001)}
+
+
+@pytest.mark.parametrize("name", ITS_OWN)
+async def test_the_trouble_of_one_keeps_no_other_waiting(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/orders/bad", ITS_OWN[name])
+    place.platform.says("/orders/ord_1", document(payloads.order()))
+    await ask(place, "order", "bad")
+    await ask(place)
+    await rereader(place).work_off()
+    assert read(place) == ["orders/reread"]
+    assert queued(place) == [("order", "bad", 1, 1)]
+    assert place.clock.slept == []
+
+
 async def test_what_may_not_be_read_is_left_alone_for_long(place: Place) -> None:
     place.platform.says("/customers/a", problem(403, "INSUFFICIENT_SCOPE"))
     for object_id in "abc":

@@ -19,6 +19,7 @@ class List:
     rows: list[int]
     size: int = 100
     told: bool = True
+    ends: bool = False
     ignores_page: bool = False
     moves: list[tuple[str, int]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
@@ -32,7 +33,7 @@ class List:
         end = len(self.rows) if self.ignores_page else start + self.size
         shown = self.rows[start:end]
         total = len(self.rows) if self.told else None
-        more = end < len(self.rows) if self.told else None
+        more = end < len(self.rows) if self.told or self.ends else None
         self.move()
         rows = tuple(Row(str(id_), "", b"") for id_ in shown)
         return Shown(number, rows, len(rows), "", total, more)
@@ -66,16 +67,19 @@ async def test_a_list_at_rest_is_read(count: int, deletable: bool, told: bool) -
     assert list(dict.fromkeys(found)) == moving.rows
 
 
+@pytest.mark.parametrize("ends", [True, False], ids=["end", "no-end"])
 @pytest.mark.parametrize("told", [True, False], ids=["totals", "no-totals"])
 @pytest.mark.parametrize("seed", range(40))
-async def test_deletions_and_news_hide_no_row(seed: int, told: bool) -> None:
+async def test_deletions_and_news_hide_no_row(
+    seed: int, told: bool, ends: bool
+) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeats
     moves = [(chance.choice(["new", "gone", "gone", ""]), chance.randrange(700))]
     moves += [
         (chance.choice(["new", "gone", "gone", ""]), chance.randrange(700))
         for _ in range(12)
     ]
-    moving = List(list(range(700, 0, -1)), told=told, moves=moves)
+    moving = List(list(range(700, 0, -1)), told=told, ends=ends, moves=moves)
     before = set(moving.rows)
     found = await ids(walk_over(moving))
     assert before & set(moving.rows) <= set(found), f"seed {seed}"

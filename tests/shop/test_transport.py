@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from backhaul.core.budget import Priority
-from backhaul.shop.transport import InDoubt, NotSent, Transport
+from backhaul.shop.transport import InDoubt, NotSent, TooLong, Transport
 from support.push_server import (
     Connection,
     Request,
@@ -96,7 +96,10 @@ async def test_command_in_doubt_is_never_sent_twice(
         assert server.connections == 1
 
 
-@pytest.mark.parametrize("name", IN_DOUBT)
+TOO_LONG = {"oversized", "oversized-chunks"}
+
+
+@pytest.mark.parametrize("name", sorted(IN_DOUBT.keys() - TOO_LONG))
 async def test_read_in_doubt_is_tried_three_times(
     name: str, connect: Connect, clock: RunningClock
 ) -> None:
@@ -105,6 +108,14 @@ async def test_read_in_doubt_is_tried_three_times(
             await connect(server.url).get("/orders", {})
         assert len(server.requests) == 3
         assert len(clock.slept) == 2
+
+
+@pytest.mark.parametrize("name", sorted(TOO_LONG))
+async def test_what_is_too_long_is_not_read_again(name: str, connect: Connect) -> None:
+    async with serving(IN_DOUBT[name]) as server:
+        with pytest.raises(TooLong):
+            await connect(server.url).get("/orders", {})
+        assert len(server.requests) == 1
 
 
 async def test_reset_before_the_request_was_read_is_in_doubt(connect: Connect) -> None:

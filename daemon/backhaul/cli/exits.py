@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.printable import printable
-from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal
+from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
 from backhaul.observe.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ def run(
     except BrokenPipeError:
         _silence()
         return FAILED
-    except Exception as error:  # noqa: BLE001 - the last stop before the person
-        _say(error, redact, DEBUG_OPTION in arguments)
-        return exit_code(error)
+    except Exception as raised:  # noqa: BLE001 - the last stop before the person
+        cause = first_of(raised)
+        _say(cause, redact, DEBUG_OPTION in arguments)
+        return exit_code(cause)
     return 0
 
 

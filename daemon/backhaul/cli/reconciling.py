@@ -120,7 +120,8 @@ async def _by_itself(
     # All that the daemon is made of: only who works without one waits for it to load.
     from backhaul import oneshot
 
-    async with oneshot.desk(settings) as desk:
+    stores = wanted.stores or tuple(settings.stores)
+    async with oneshot.desk(settings, stores) as desk:
         await desk.work(wanted, tell)
 
 

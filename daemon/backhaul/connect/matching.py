@@ -14,6 +14,7 @@ from backhaul.store.contract import Matched, NewCommand, Unmatched
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from backhaul.core.clock import Clock
@@ -43,15 +44,16 @@ class Matcher:
     def __init__(self, clock: Clock, wait_seconds: float) -> None:
         self._clock = clock
         self._wait = timedelta(seconds=wait_seconds)
-        self._expires_from: datetime | None = clock.now()
+        self._expires_from: dict[str, datetime | None] = {}
+        self._began = clock.now()
 
-    def hold(self) -> None:
-        """Set nothing aside for now: the mirror is not up to date."""
-        self._expires_from = None
+    def hold(self, stores: Iterable[str]) -> None:
+        """Set nothing of these stores aside for now: the mirror is not up to date."""
+        self._expires_from |= dict.fromkeys(stores)
 
-    def release(self) -> None:
-        """Count the wait of every record from now on, at the earliest."""
-        self._expires_from = self._clock.now()
+    def release(self, store: str) -> None:
+        """Count the wait of every record of a store from now on, at the earliest."""
+        self._expires_from[store] = self._clock.now()
 
     def __call__(
         self, waiting: WaitingRecord, mirror: MatchReader
@@ -67,9 +69,10 @@ class Matcher:
         return found
 
     def _expired(self, waiting: WaitingRecord) -> bool:
-        if self._expires_from is None:
+        expires_from = self._expires_from.get(waiting.store, self._began)
+        if expires_from is None:
             return False
-        since = max(from_text(waiting.received_at), self._expires_from)
+        since = max(from_text(waiting.received_at), expires_from)
         return self._clock.now() - since >= self._wait
 
 

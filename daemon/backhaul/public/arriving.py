@@ -204,6 +204,8 @@ class Arrivals:
             found = ip_address(address)
         except ValueError:
             return False
+        # A listener for both families tells an IPv4 address in the form of IPv6.
+        found = getattr(found, "ipv4_mapped", None) or found
         return any(found in network for network in self._trusted)
 
     def guard(self, handler: Handler) -> Handler:

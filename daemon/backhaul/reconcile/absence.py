@@ -12,10 +12,9 @@ from backhaul.core.clock import to_text
 from backhaul.core.drift import Drift
 from backhaul.core.standing import GONE
 from backhaul.errors import Unusable
-from backhaul.reconcile.kinds import PRODUCTS
+from backhaul.reconcile.asking import ask, is_about_all
 from backhaul.reconcile.repairing import Difference
 from backhaul.shop import wire
-from backhaul.shop.client import ReadRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from backhaul.reconcile.kinds import Kind, Row
     from backhaul.reconcile.repairing import Repair
     from backhaul.shop.client import ShopClient
-    from backhaul.shop.transport import Answer
     from backhaul.store.contract import Rereads
     from backhaul.store.reconciling import Sweeps
 
@@ -59,45 +57,51 @@ class Absence:
         self._priority = priority
 
     async def ask(self, kind: Kind, sweep: int) -> tuple[Counter[Drift], int]:
-        """Have what is gone removed; return how many, and how many stay."""
+        """Have what is gone removed; return how many, and how many are not settled."""
         look, store = self._repair.look, self._repair.store
         drift: Counter[Drift] = Counter()
         gone: list[str] = []
+        unjudged = 0
         for id_, asked in await look.unseen(kind.singular, store, sweep):
-            if await self._is_gone(kind, id_, asked):
+            try:
+                is_gone = await self._is_gone(kind, id_, asked)
+            except Unusable as error:
+                if is_about_all(error):
+                    raise
+                unjudged += 1
+                self._tell_unjudged(error)
+                continue
+            if is_gone:
                 drift[Drift.DELETED if kind.deletable else Drift.ALIEN] += 1
                 gone.append(id_)
         await self._repair.caught_up()
         left = await look.versions(kind.singular, store, gone) if gone else {}
-        return drift, sum(not left[id_].standing & GONE for id_ in left)
+        kept = sum(not left[id_].standing & GONE for id_ in left)
+        return drift, kept + unjudged
 
     async def _is_gone(self, kind: Kind, id_: str, asked: str) -> bool:
         """Ask for one object. What is gone is removed, what is there is read."""
-        parent = PRODUCTS if kind.singular == "level" else kind
         began = to_text(self._clock.now())
-        path = f"{parent.path}/{asked}"
-        answer = await self._client.answer_of(path, self._priority)
-        if answer.status == 404 and answer.problem() is not None:
+        said = await ask(self._client, kind, id_, asked, self._priority)
+        if said.body is None:
             body = strict_json.encode({"id": asked})
-            await self._repair.append_body(f"{parent.name}/gone", began, body)
-            return True
-        if not answer.ok:
-            raise ReadRefused(path, answer)
-        if parent is kind:
-            await self._take(kind, answer)
-            return False
-        product = wire.resource(answer.json())
-        if id_ in {variant.get("id") for variant in product.get("variants", ())}:
-            return False
-        # The product as it is now says that the variant is gone.
-        body = strict_json.encode(product)
-        await self._repair.append_body("products/reread", began, body)
-        return True
+            await self._repair.append_body(f"{said.parent.name}/gone", began, body)
+        elif said.is_gone:
+            # The product as it is now says that the variant is gone.
+            await self._repair.append_body("products/reread", began, said.body)
+        elif said.parent is kind:
+            await self._take(kind, said.body)
+        return said.is_gone
 
-    async def _take(self, kind: Kind, answer: Answer) -> None:
+    def _tell_unjudged(self, error: Unusable) -> None:
+        store = self._repair.store
+        logger.bind(action="reconcile.unjudged", store=store).warning(
+            "store {}: what a walk did not show cannot be judged: {}", store, error
+        )
+
+    async def _take(self, kind: Kind, body: bytes) -> None:
         """Hold an object that the walk overlooked against the mirror after all."""
         read_at = to_text(self._clock.now())
-        body = strict_json.encode(wire.resource(answer.json()))
         rows = list(kind.rows(body, read_at))
         found = await self._repair.differing(kind, rows, read_at)
         await self._repair.append(kind, await self._repair.still(kind, found))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from loguru import logger
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
 from backhaul.core.envelope import TOPICS
-from backhaul.errors import Unusable
+from backhaul.errors import Busy, Unusable
 from backhaul.shop import wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from backhaul.reconcile.keyring import Keyring
     from backhaul.shop.client import ShopClient
     from backhaul.shop.transport import Answer, Transport
+    from backhaul.store.contract import Marks
 
 HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})
 REFUSED_BY_US = 401
-Hook = dict[str, Any]
 
 
 class Guardian:
@@ -43,6 +44,7 @@ class Guardian:
         client: ShopClient,
         transport: Transport,
         keyring: Keyring,
+        marks: Marks,
         admit: Callable[[str, list[bytes]], Awaitable[None]],
         accepts_any: Callable[[], bool],
     ) -> None:
@@ -51,6 +53,7 @@ class Guardian:
         self._client = client
         self._transport = transport
         self._keyring = keyring
+        self._marks = marks
         self._admit = admit
         self._accepts_any = accepts_any
         self._said = ""
@@ -66,15 +69,18 @@ class Guardian:
         except ReadRefused as error:
             self._tell(self._by_hand() if error.status in NO_API else str(error))
             return
-        except (NotSent, InDoubt, Unusable):
+        except Unusable as error:
+            self._tell(_unkept(error))
+            return
+        except (NotSent, InDoubt):
             return
         try:
             self._tell(await self._mend(hooks))
-        except (NotSent, InDoubt, Unusable) as error:
-            self._tell(f"the webhook subscription cannot be kept in order: {error}")
+        except (NotSent, InDoubt, Unusable, Busy, OSError) as error:
+            self._tell(_unkept(error))
 
-    async def _hooks(self) -> list[Hook]:
-        found: list[Hook] = []
+    async def _hooks(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         number = 0
         while True:
             number += 1
@@ -85,9 +91,11 @@ class Guardian:
             if not fresh or page.has_more is False:
                 return found
 
-    async def _mend(self, hooks: list[Hook]) -> str:
+    async def _mend(self, hooks: list[dict[str, Any]]) -> str:
         """Make or repair what is ours; return what is left to a person."""
-        ours = [hook for hook in hooks if hook.get("address") == self.address]
+        ours = [
+            wire.hook(hook) for hook in hooks if hook.get("address") == self.address
+        ]
         if not ours:
             return await self._create(TOPICS)
         said = [await self._repair(hook) for hook in ours]
@@ -100,62 +108,77 @@ class Guardian:
             return await self._create(rest)
         if not answer.ok:
             return f"no webhook subscription could be made: {answer.said()}"
-        await self._keep(wire.resource(answer.json()))
+        await self._keep(answer)
         self._log("subscription.created", "a webhook subscription was made")
         return self._lacking(topics)
 
-    async def _repair(self, hook: Hook) -> str:
-        status = str(hook.get("status", "")).upper()
-        path = f"{HOOKS}/{hook['id']}"
+    async def _repair(self, hook: wire.Hook) -> str:
+        status = (hook.status or "").upper()
         if status == "PAUSED":
-            return f"the webhook subscription {hook['id']} is paused by somebody"
-        failed = hook.get("consecutiveFailures")
-        if not self._accepts_any() or (failed and await self._refused_last(path)):
-            await self._replace_secret(path)
-        wanted: dict[str, Any] = {}
-        if status == "DISABLED":
-            wanted["status"] = "ACTIVE"
-        lacking = [topic for topic in TOPICS if topic not in hook.get("topics", ())]
-        if not wanted and not lacking:
-            return ""
-        if lacking:
-            wanted["topics"] = [*hook.get("topics", ()), *lacking]
-        return await self._change(path, wanted, lacking)
+            return f"the webhook subscription {hook.id} is paused by somebody"
+        if not self._accepts_any():
+            await self._replace_secret(_path(hook))
+        elif hook.consecutive_failures:
+            await self._mind_secret(hook)
+        wanted = {"status": "ACTIVE"} if status == "DISABLED" else {}
+        topics = tuple(hook.topics or ())
+        lacking = tuple(topic for topic in TOPICS if topic not in topics)
+        return await self._change(_path(hook), wanted, topics, lacking)
 
     async def _change(
-        self, path: str, wanted: dict[str, Any], lacking: list[str]
+        self,
+        path: str,
+        wanted: dict[str, Any],
+        topics: tuple[str, ...],
+        lacking: tuple[str, ...],
     ) -> str:
+        """Change what is wanted and add the topics that the key may have."""
+        if lacking:
+            wanted = wanted | {"topics": [*topics, *lacking]}
+        if not wanted:
+            return self._lacking(topics)
         answer = await self._send("PUT", path, wanted)
         if answer.status == 403 and lacking:
-            # The key may not read all that our topics carry: keep those it has.
-            del wanted["topics"]
-            if wanted:
-                answer = await self._send("PUT", path, wanted)
-            return self._lacking(tuple(t for t in TOPICS if t not in lacking))
+            wanted = {name: wanted[name] for name in wanted if name != "topics"}
+            return await self._change(path, wanted, topics, _without(lacking, answer))
         if not answer.ok:
             return f"a webhook subscription could not be repaired: {answer.said()}"
         self._log("subscription.repaired", "the webhook subscription was repaired")
-        return ""
+        return self._lacking((*topics, *lacking))
 
-    async def _refused_last(self, path: str) -> bool:
-        """Tell whether the last delivery was refused by us: its signature was wrong."""
+    async def _mind_secret(self, hook: wire.Hook) -> None:
+        """Replace a secret with which a delivery was refused: once for a delivery.
+
+        A shop that is quiet shows the same refusal at every look.
+        """
+        path, mark = _path(hook), f"refused:{self._store}:{hook.id}"
+        refused_at = await self._refused_last(path)
+        if refused_at > (await self._marks.get(mark) or ""):
+            await self._replace_secret(path)
+            await self._marks.put(mark, refused_at)
+
+    async def _refused_last(self, path: str) -> str:
+        """Tell when the last delivery was refused by us, for its signature, if it was.
+
+        It is the platform's time.
+        """
         page = await self._client.page(f"{path}/deliveries", 1, Priority.INCREMENTAL)
         for body in page.rows:
-            attempts = wire.resource(strict_json.decode(body)).get("attempts") or ()
-            if attempts:
-                return bool(attempts[-1].get("statusCode") == REFUSED_BY_US)
-        return False
+            last = wire.last_attempt(wire.resource(strict_json.decode(body)))
+            if last is not None:
+                return last.at if last.status_code == REFUSED_BY_US else ""
+        return ""
 
     async def _replace_secret(self, path: str) -> None:
         answer = await self._send("POST", f"{path}/rotate-secret", {})
         if not answer.ok:
             raise Unusable(f"its secret cannot be replaced: {answer.said()}")
-        await self._keep(wire.resource(answer.json()))
+        await self._keep(answer)
         self._log("subscription.secret_replaced", "a webhook secret was replaced")
 
-    async def _keep(self, hook: Hook) -> None:
+    async def _keep(self, answer: Answer) -> None:
         """Accept the secret at once, and remember it: it is never shown again."""
-        secret = str(hook.get("secret") or "").encode()
+        secret = str(wire.resource(answer.json()).get("secret") or "").encode()
         if not secret:
             raise Unusable("the platform told no secret")
         self._keyring.keep(secret)
@@ -206,9 +229,18 @@ def _entry(address: str) -> str:
     return f"{address} for {', '.join(TOPICS)}"
 
 
+def _unkept(error: Exception) -> str:
+    return f"the webhook subscription cannot be kept in order: {error}"
+
+
+def _path(hook: wire.Hook) -> str:
+    return f"{HOOKS}/{quote(hook.id, safe='')}"
+
+
 def _without(topics: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
     """Return the topics that do not need a scope the key lacks; never the same."""
-    missing = (answer.problem() or {}).get("requiredScopes") or ()
+    named = (answer.problem() or {}).get("requiredScopes")
+    missing = named if isinstance(named, list) else []
     resources = {str(scope).partition(":")[0] for scope in missing}
     rest = tuple(t for t in topics if t.partition("/")[0] not in resources)
     return rest if len(rest) < len(topics) else ()

@@ -44,8 +44,6 @@ class Kind:
     """SHA-256 of what the mirror would hold; the text is the store's currency."""
     deletable: bool = True
     """Whether the platform deletes such rows; its lists then move both ways."""
-    by_update: bool = True
-    """Whether `updatedSince` works on the list, where the store has that at all."""
 
 
 class _Head(msgspec.Struct, rename="camel"):
@@ -146,7 +144,6 @@ LEVELS = Kind(
     "inventory/read",
     _level,
     _level_digest,
-    by_update=False,
 )
 SHOWN_LEVELS = Kind(
     "levels",
@@ -155,7 +152,6 @@ SHOWN_LEVELS = Kind(
     "inventory/read",
     _shown_levels,
     _level_digest,
-    by_update=False,
 )
 """Where the platform has no list of levels, its products show them."""
 

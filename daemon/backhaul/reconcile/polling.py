@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
-from backhaul.core.clock import from_text, normalize, to_text
+from backhaul.core.clock import from_text, to_text
 from backhaul.core.drift import Drift, compare
 from backhaul.reconcile.kinds import LEVELS
 from backhaul.reconcile.sweeping import tell_ended
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.reconcile.kinds import Kind
     from backhaul.reconcile.repairing import Difference, Repair
     from backhaul.shop.client import ShopClient
+    from backhaul.shop.wire import Entry
     from backhaul.store.contract import Marks
-    from backhaul.store.reconciling import Sweep, Sweeps
+    from backhaul.store.reconciling import Progress, Sweep, Sweeps
 
 POLL = "incremental"
 HISTORY = "/inventory/history"
@@ -33,6 +34,16 @@ FIRST_LOOK = timedelta(hours=1)
 CHUNK_ROWS = 1_000
 _GIVEN = "INITIAL_STOCK"
 """The stock a variant is born with comes with its product, not as a move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A row of the history that moved the stock of a variant."""
+
+    adjustment_id: str
+    product_id: str
+    variant_id: str
+    entry: Entry
 
 
 @dataclass(slots=True)
@@ -58,18 +69,18 @@ class Poll:
         self._latest = ""
         return await self._run(kind, self._newest_pages(kind))
 
-    async def _run(self, kind: Kind, pages: AsyncIterator[list[Difference]]) -> Sweep:
+    async def _run(
+        self, kind: Kind, pages: AsyncIterator[Sequence[Difference]]
+    ) -> Sweep:
         at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
-        drift: Counter[Drift] = Counter()
         waiting: dict[str, Difference] = {}
         async for found in pages:
             # Looks overlap: the row that was read last counts, once.
             waiting |= {one.row.id or one.row.body.hex(): one for one in found}
             if len(waiting) >= CHUNK_ROWS:
-                drift += await self._settle(kind, list(waiting.values()))
+                at = await self._settle(kind, list(waiting.values()), at)
                 waiting = {}
-        drift += await self._settle(kind, list(waiting.values()))
-        await self.sweeps.advance(replace(at, read=drift.total()), [], drift)
+        at = await self._settle(kind, list(waiting.values()), at)
         await self._remember(kind.name)
         return await self._end(at.sweep)
 
@@ -81,18 +92,21 @@ class Poll:
         return ended
 
     async def _settle(
-        self, kind: Kind, waiting: Sequence[Difference]
-    ) -> Counter[Drift]:
-        """Leave what is on its way to its webhook, and read the rest."""
+        self, kind: Kind, waiting: Sequence[Difference], at: Progress
+    ) -> Progress:
+        """Leave what is on its way to its webhook, read the rest, and count it."""
         if not waiting:
-            return Counter()
+            return at
         await self.clock.sleep(self.grace_seconds)
         found = await self.repair.still(kind, waiting)
-        return await self.repair.append(kind, found)
+        drift = await self.repair.append(kind, found)
+        at = replace(at, read=at.read + drift.total())
+        await self.sweeps.advance(at, [], drift)
+        return at
 
     async def _since_pages(
         self, kind: Kind, since: str
-    ) -> AsyncIterator[list[Difference]]:
+    ) -> AsyncIterator[Sequence[Difference]]:
         """Go on from the last row's time: pages of a list by update move all the time.
 
         Only rows that share one moment are read page by page.
@@ -105,7 +119,8 @@ class Poll:
                 kind.path, number, Priority.INCREMENTAL, filters
             )
             rows = [row for body in listing.rows for row in kind.rows(body, began)]
-            yield await self.repair.differing(kind, rows, began)
+            found = await self.repair.differing(kind, rows, began)
+            yield self.repair.news(kind, found)
             last = max((row.updated_at for row in rows), default=since)
             self._latest = max(self._latest, last)
             ids = frozenset(row.id for row in rows)
@@ -116,7 +131,7 @@ class Poll:
             number = 1 if last > since else number + 1
             since = max(last, since)
 
-    async def _newest_pages(self, kind: Kind) -> AsyncIterator[list[Difference]]:
+    async def _newest_pages(self, kind: Kind) -> AsyncIterator[Sequence[Difference]]:
         number, before = 0, frozenset[str]()
         while True:
             number += 1
@@ -124,7 +139,8 @@ class Poll:
             listing = await self.client.page(kind.path, number, Priority.INCREMENTAL)
             rows = [row for body in listing.rows for row in kind.rows(body, began)]
             ids = frozenset(row.id for row in rows)
-            found = await self.repair.differing(kind, rows, began)
+            differing = await self.repair.differing(kind, rows, began)
+            found = self.repair.news(kind, differing)
             yield found
             if not found or ids <= before or listing.has_more is False:
                 return
@@ -149,33 +165,34 @@ class Poll:
         await self._remember(LEVELS.name)
         return await self._end(at.sweep)
 
-    async def _moves(self, since: str) -> list[dict[str, Any]]:
+    async def _moves(self, since: str) -> list[Move]:
         """Return the history's rows of that time and later, the oldest first."""
-        found: dict[Any, dict[str, Any]] = {}
+        found: dict[str, Entry] = {}
         number = 0
         while True:
             number += 1
             listing = await self.client.page(HISTORY, number, Priority.INCREMENTAL)
-            rows = [wire.resource(strict_json.decode(body)) for body in listing.rows]
-            fresh = [row for row in rows if row.get("id") not in found]
-            found |= {row.get("id"): row for row in fresh}
-            times = [normalize(str(row.get("createdAt"))) for row in rows]
+            rows = [wire.entry(strict_json.decode_object(r)) for r in listing.rows]
+            fresh = [row for row in rows if row.id not in found]
+            found |= {row.id: row for row in fresh}
+            times = [row.created_at for row in rows]
             self._latest = max([self._latest, *times])
             if not fresh or min(times) < since or listing.has_more is False:
                 break
-        return [row for row in reversed(found.values()) if _is_move(row)]
+        moves = [_move(row) for row in reversed(found.values())]
+        return [move for move in moves if move is not None]
 
-    async def _unknown(self, moves: Sequence[Mapping[str, Any]]) -> list[Any]:
-        keys = [(move["adjustmentId"], move["variantId"]) for move in moves]
+    async def _unknown(self, moves: Sequence[Move]) -> list[Move]:
+        keys = [(move.adjustment_id, move.variant_id) for move in moves]
         unknown: set[tuple[str, str]] = set()
         for start in range(0, len(keys), 500):
             part = keys[start : start + 500]
             unknown |= await self.repair.look.unknown_moves(self.repair.store, part)
         return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
 
-    async def _count(self, moves: Sequence[Mapping[str, Any]]) -> Counter[Drift]:
+    async def _count(self, moves: Sequence[Move]) -> Counter[Drift]:
         """Count the levels that are wrong; a gap in the ledger alone is none."""
-        newest = {move["variantId"]: move for move in moves}
+        newest = {move.variant_id: move.entry for move in moves}
         look, store = self.repair.look, self.repair.store
         drift: Counter[Drift] = Counter()
         ids = list(newest)
@@ -183,9 +200,9 @@ class Poll:
             part = ids[start : start + 500]
             held = await look.versions("level", store, part)
             for id_ in part:
-                stock = str(newest[id_].get("stockAfter")).encode()
-                at = normalize(newest[id_]["createdAt"])
-                found = compare(held.get(id_), at, sha256(stock).digest())
+                stock = str(newest[id_].stock_after).encode()
+                digest = sha256(stock).digest()
+                found = compare(held.get(id_), newest[id_].created_at, digest)
                 drift.update([found] if found else [])
         return drift
 
@@ -210,31 +227,37 @@ class Poll:
         return f"polled:{self.repair.store}:{kind}"
 
 
-def _is_move(row: Mapping[str, Any]) -> bool:
-    told = all(row.get(name) for name in ("adjustmentId", "productId", "variantId"))
-    return told and row.get("reason") != _GIVEN
+def _move(row: Entry) -> Move | None:
+    """Tell which stock a row moved; the stock a variant is born with moved none."""
+    ids = (row.adjustment_id, row.product_id, row.variant_id)
+    adjustment, product, variant = (id_ or "" for id_ in ids)
+    if not (adjustment and product and variant) or row.reason == _GIVEN:
+        return None
+    return Move(adjustment, product, variant, row)
 
 
-def _adjustments(moves: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _adjustments(moves: Sequence[Move]) -> list[dict[str, Any]]:
     """Put the moves of each adjustment together, as its event would have told it."""
-    grouped: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    grouped: dict[str, list[Move]] = defaultdict(list)
     for move in moves:
-        grouped[move["adjustmentId"]].append(move)
-    return [
-        {
-            "adjustmentId": id_,
-            "productId": parts[0]["productId"],
-            "reason": parts[0].get("reason") or "",
-            "orderId": parts[0].get("orderId"),
-            "updatedAt": parts[0]["createdAt"],
-            "levels": [
-                {
-                    "variantId": part["variantId"],
-                    "stock": part.get("stockAfter"),
-                    "adjustment": part.get("adjustment"),
-                }
-                for part in parts
-            ],
-        }
-        for id_, parts in grouped.items()
-    ]
+        grouped[move.adjustment_id].append(move)
+    return [_adjustment(parts) for parts in grouped.values()]
+
+
+def _adjustment(parts: Sequence[Move]) -> dict[str, Any]:
+    first = parts[0]
+    return {
+        "adjustmentId": first.adjustment_id,
+        "productId": first.product_id,
+        "reason": first.entry.reason or "",
+        "orderId": first.entry.order_id,
+        "updatedAt": first.entry.created_at,
+        "levels": [
+            {
+                "variantId": part.variant_id,
+                "stock": part.entry.stock_after,
+                "adjustment": part.entry.adjustment,
+            }
+            for part in parts
+        ],
+    }

@@ -1,14 +1,15 @@
 """What keeps one store's mirror equal to the platform, and when.
 
-The first reading comes first. After it two loops go on beside each other: short looks
-for what is new, and walks over everything. Both wait for their jobs to open them.
+Short looks for what is new go on beside walks over everything, each list by itself: one
+that fails for ever holds up no other. The first reading of a list comes first. Looks
+and walks wait for their jobs to open them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -18,9 +19,11 @@ from backhaul.core.budget import Priority
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy, Unusable
 from backhaul.reconcile.absence import Absence
-from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS, SHOWN_LEVELS
+from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS
+from backhaul.reconcile.offering import ABSENT, NotOffered, first_offered
 from backhaul.reconcile.polling import POLL, Poll
 from backhaul.reconcile.sweeping import SweepWork
+from backhaul.reconcile.troubles import Troubles
 from backhaul.reconcile.wanted import BACKFILL, FULL
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
@@ -39,8 +42,6 @@ if TYPE_CHECKING:
 
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
-ABSENT = frozenset({403, 404, 405})
-"""Answers to a list that the key or the platform does not offer."""
 FEATURE = "updatedSince"
 _TROUBLE = (NotSent, InDoubt, Unusable, Busy)
 
@@ -82,9 +83,10 @@ class Reconciler:
             settings.overlap,
         )
         self._looks = asyncio.Event()
-        self._walks = asyncio.Event()
-        self._wanted: set[str] = set()
+        self._wanted = {name: asyncio.Event() for name in KINDS}
+        self._read = {name: asyncio.Event() for name in KINDS}
         self._shrunk: dict[str, int] = {}
+        self._troubles = Troubles(repair.store)
         self.filled = asyncio.Event()
         self.guard: Callable[[], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
@@ -107,7 +109,9 @@ class Reconciler:
             try:
                 ended += await self._poll_kind(KINDS[name])
             except _TROUBLE as error:
-                self._tell_failed(error)
+                self._troubles.met((POLL, name), error)
+            else:
+                self._troubles.over((POLL, name))
         return ended
 
     def sweep(self) -> None:
@@ -115,36 +119,45 @@ class Reconciler:
         self._want(KINDS)
 
     def _want(self, kinds: Iterable[str]) -> None:
-        self._wanted.update(kinds)
-        self._walks.set()
+        for name in kinds:
+            self._wanted[name].set()
 
     async def run(self) -> None:
-        """Read everything once, then look and walk when told to, until cancelled."""
-        if self.guard is not None:
-            # First of all: what happens during a long reading is told by webhook.
-            await self.guard()
+        """Read each list once, then look and walk when told to, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._filling())
+            group.create_task(self._looking())
+            for name in KINDS:
+                group.create_task(self._walking(name))
+
+    async def _filling(self) -> None:
         if self._settings.backfill_on_start:
             await self.backfill()
+        self._have_read(KINDS)
         self.filled.set()
+
+    def _have_read(self, kinds: Iterable[str]) -> None:
+        """Look for what is new in lists from now on: all that they had was read."""
+        for name in kinds:
+            self._read[name].set()
         self.poll()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._looking())
-            group.create_task(self._walking())
 
     async def _looking(self) -> None:
+        # The first look is at the subscription only: it does not wait for a reading.
+        self.poll()
         while True:
             await self._looks.wait()
             self._looks.clear()
             if self.guard is not None:
                 await self.guard()
-            await self.look()
+            await self.look([name for name in KINDS if self._read[name].is_set()])
 
-    async def _walking(self) -> None:
+    async def _walking(self, name: str) -> None:
+        await self._read[name].wait()
         while True:
-            await self._walks.wait()
-            self._walks.clear()
-            wanted, self._wanted = self._wanted, set()
-            await self.walk(FULL, wanted)
+            await self._wanted[name].wait()
+            self._wanted[name].clear()
+            await self.walk(FULL, [name])
 
     async def backfill(self) -> None:
         """Read what was never read, on from where it was stopped; then hold it all
@@ -155,9 +168,14 @@ class Reconciler:
         began = to_text(self._clock.now())
         ended = await self._repair.look.sweeps(self._store)
         done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
-        await self.walk(BACKFILL, KINDS.keys() - done)
+        self._have_read(done)
+        await asyncio.gather(*(self._fill(name) for name in KINDS.keys() - done))
         await self._marks.put(mark, began)
         self.sweep()
+
+    async def _fill(self, name: str) -> None:
+        await self.walk(BACKFILL, [name])
+        self._have_read([name])
 
     async def walk(
         self,
@@ -166,16 +184,22 @@ class Reconciler:
         watch: Callable[[Step], None] = lambda _: None,
     ) -> list[Sweep]:
         """Walk over lists beside each other; each tries until it has come through."""
-        works = [partial(self._walk_kind, job, KINDS[k], watch) for k in sorted(kinds)]
-        return await asyncio.gather(*(self._insist(work) for work in works))
+        return await asyncio.gather(
+            *(self._insist(job, KINDS[name], watch) for name in sorted(kinds))
+        )
 
-    async def _insist(self, work: Callable[[], Awaitable[Sweep]]) -> Sweep:
+    async def _insist(
+        self, job: str, kind: Kind, watch: Callable[[Step], None]
+    ) -> Sweep:
         failures = 0
         while True:
             try:
-                return await work()
+                ended = await self._walk_kind(job, kind, watch)
             except _TROUBLE as error:
-                self._tell_failed(error)
+                self._troubles.met((job, kind.name), error)
+            else:
+                self._troubles.over((job, kind.name))
+                return ended
             failures += 1
             await self._clock.sleep(
                 delay_seconds(
@@ -197,18 +221,26 @@ class Reconciler:
         self, job: str, kind: Kind, watch: Callable[[Step], None]
     ) -> Sweep:
         """Walk; a list that is not offered ends the walk with a note."""
-        for way in (kind, SHOWN_LEVELS) if kind is LEVELS else (kind,):
-            try:
-                return await self._work(job, way, watch).run()
-            except ReadRefused as error:
-                if error.status not in ABSENT:
-                    raise
-                refused = error
+
+        async def read(way: Kind) -> Sweep:
+            if way is not kind:
+                await self._begin_anew(job, kind)
+            return await self._work(job, way, watch).run()
+
+        try:
+            return await first_offered(kind, read)
+        except NotOffered as error:
+            refused = str(error)
         logger.bind(action="reconcile.skipped", store=self._store).warning(
             "store {}: {} are not read: {}", self._store, kind.name, refused
         )
         at = await self._sweeps.begin(self._store, job, kind.name)
-        return await self._sweeps.end(at.sweep, 0, str(refused))
+        return await self._sweeps.end(at.sweep, 0, refused)
+
+    async def _begin_anew(self, job: str, kind: Kind) -> None:
+        """Go back to the first page: another list has other pages."""
+        at = await self._sweeps.begin(self._store, job, kind.name)
+        await self._sweeps.advance(replace(at, page=0, total=None), [], {})
 
     def _work(self, job: str, kind: Kind, watch: Callable[[Step], None]) -> SweepWork:
         priority = Priority.INCREMENTAL if job == POLL else Priority.SWEEP
@@ -282,8 +314,3 @@ class Reconciler:
         await self._repair.caught_up()
         held = await self._repair.look.count(kind.singular, self._store)
         return held - listing.total
-
-    def _tell_failed(self, error: Exception) -> None:
-        logger.bind(action="reconcile.failed", store=self._store).warning(
-            "store {}: {}", self._store, error
-        )

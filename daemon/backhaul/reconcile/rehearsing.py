@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.budget import Priority
 from backhaul.core.drift import Drift
-from backhaul.reconcile.kinds import KINDS, LEVELS, SHOWN_LEVELS
-from backhaul.reconcile.reconciler import ABSENT
+from backhaul.errors import Unusable
+from backhaul.reconcile.asking import ask, is_about_all
+from backhaul.reconcile.kinds import KINDS
+from backhaul.reconcile.offering import NotOffered, first_offered
 from backhaul.reconcile.walking import Walk, fetching
-from backhaul.shop.client import ReadRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 NO_SWEEP = 0
 """No walk has this number: everything that is held was not seen by it."""
+UNREAD = "unread"
+"""What is said of a list that is not offered: nobody knows whether it differs."""
+UNJUDGED = "unjudged"
+"""What is said of an object that is not shown and cannot be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +51,16 @@ class Rehearsal:
     grace_seconds: float
 
     async def run(self, name: str) -> AsyncIterator[Found]:
-        """Yield the differences of one kind."""
+        """Yield the differences of one kind, or that its list is not offered."""
         kind = KINDS[name]
-        ways = (kind, SHOWN_LEVELS) if kind is LEVELS else (kind,)
-        for number, way in enumerate(ways, 1):
-            try:
-                async for found in self._walk(way):
-                    yield found
-                return
-            except ReadRefused as error:
-                if error.status not in ABSENT or number < len(ways):
-                    continue
-                raise
+        try:
+            found = await first_offered(kind, self._walk)
+        except NotOffered as error:
+            found = [Found(self.mirror.store, name, "", UNREAD, "", str(error))]
+        for one in found:
+            yield one
 
-    async def _walk(self, kind: Kind) -> AsyncIterator[Found]:
+    async def _walk(self, kind: Kind) -> list[Found]:
         fetch = fetching(kind, self.client, self.clock, Priority.SWEEP)
         walk = Walk(fetch, kind.deletable, lambda: None)
         seen: set[str] = set()
@@ -70,29 +71,29 @@ class Rehearsal:
             waiting += await self.mirror.differing(kind, fresh, shown.began_at)
         if waiting:
             await self.clock.sleep(self.grace_seconds)
+        differing = [
+            await self._found(kind, one.row.id, one.drift, one.row.updated_at)
+            for one in await self.mirror.still(kind, waiting)
+        ]
+        return differing + [found async for found in self._absent(kind, seen)]
+
+    async def _found(self, kind: Kind, id_: str, drift: str, platform: str) -> Found:
         store, look = self.mirror.store, self.mirror.look
-        for one in await self.mirror.still(kind, waiting):
-            held = await look.versions(kind.singular, store, [one.row.id])
-            ours = held[one.row.id].updated_at if held else ""
-            yield Found(
-                store, kind.name, one.row.id, one.drift, ours, one.row.updated_at
-            )
-        async for found in self._absent(kind, seen):
-            yield found
+        held = await look.versions(kind.singular, store, [id_])
+        ours = held[id_].updated_at if held else ""
+        return Found(store, kind.name, id_, drift, ours, platform)
 
     async def _absent(self, kind: Kind, seen: set[str]) -> AsyncIterator[Found]:
         store, look = self.mirror.store, self.mirror.look
+        drift = Drift.DELETED if kind.deletable else Drift.ALIEN
         for id_, asked in await look.unseen(kind.singular, store, NO_SWEEP):
-            if id_ in seen or not await self._is_gone(kind, id_, asked):
+            if id_ in seen:
                 continue
-            drift = Drift.DELETED if kind.deletable else Drift.ALIEN
-            held = await look.versions(kind.singular, store, [id_])
-            ours = held[id_].updated_at if held else ""
-            yield Found(store, kind.name, id_, drift, ours, "")
-
-    async def _is_gone(self, kind: Kind, id_: str, asked: str) -> bool:
-        path = "/products" if kind.singular == "level" else kind.path
-        answer = await self.client.answer_of(f"{path}/{asked}", Priority.SWEEP)
-        if kind.singular != "level":
-            return answer.status == 404
-        return answer.status == 404 or id_.encode() not in answer.body
+            try:
+                said = await ask(self.client, kind, id_, asked, Priority.SWEEP)
+                if said.is_gone:
+                    yield await self._found(kind, id_, drift, "")
+            except Unusable as error:
+                if is_about_all(error):
+                    raise
+                yield await self._found(kind, id_, UNJUDGED, str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from backhaul.core.drift import Drift, compare
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from backhaul.reconcile.kinds import Kind, Row
     from backhaul.store.contract import Inbox
     from backhaul.store.reconciling import Look
+
+REMEMBERED = 10_000
+"""Digests kept of what was handed in last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,6 @@ class Comparison:
         self.look = look
         self.caught_up = caught_up
         self._currency = currency
-        self._quarantined: set[bytes] = set()
 
     async def differing(
         self, kind: Kind, rows: Sequence[Row], read_at: str
@@ -64,14 +67,12 @@ class Comparison:
     def _judge(
         self, kind: Kind, row: Row, held: Version | None, read_at: str
     ) -> Drift | None:
-        if not row.id:
-            return None if row.body in self._quarantined else Drift.MISSED
-        if held is None:
+        if not row.id or held is None:
             return Drift.MISSED
         try:
             digest = kind.digest(row.body, self._currency())
         except Unusable:
-            return None if row.body in self._quarantined else Drift.STALE
+            return Drift.STALE
         return compare(held, row.updated_at, digest, read_at)
 
     async def still(
@@ -106,9 +107,27 @@ class Repair(Comparison):
         super().__init__(store, look, currency, caught_up)
         self._inbox = inbox
         self._arrived = arrived
+        self._handed_in: dict[bytes, None] = {}
+
+    def news(self, kind: Kind, found: Sequence[Difference]) -> Sequence[Difference]:
+        """Leave out what was handed in and cannot be read: it is in quarantine."""
+        return [one for one in found if not self._is_quarantined(kind, one.row)]
+
+    def _is_quarantined(self, kind: Kind, row: Row) -> bool:
+        if sha256(row.body).digest() not in self._handed_in:
+            return False
+        try:
+            kind.digest(row.body, self._currency())
+        except Unusable:
+            return True
+        return not row.id
 
     async def append(self, kind: Kind, found: Sequence[Difference]) -> Counter[Drift]:
-        """Make what differs durable, to be folded like any news; count it."""
+        """Make what differs durable, to be folded like any news; count it.
+
+        What cannot be read goes to quarantine, with its reason, and does so once.
+        """
+        found = self.news(kind, found)
         await asyncio.gather(
             *(
                 self._inbox.append(
@@ -121,9 +140,13 @@ class Repair(Comparison):
         )
         if found:
             self._arrived()
-        # What cannot be read goes to quarantine with its reason, once for each start.
-        self._quarantined |= {one.row.body for one in found if not one.row.id}
+        self._remember(found)
         return Counter(one.drift for one in found)
+
+    def _remember(self, found: Sequence[Difference]) -> None:
+        self._handed_in |= {sha256(one.row.body).digest(): None for one in found}
+        while len(self._handed_in) > REMEMBERED:
+            del self._handed_in[next(iter(self._handed_in))]
 
     async def append_body(self, topic: str, read_at: str, body: bytes) -> None:
         """Make one document that we put together ourselves durable."""

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from loguru import logger
 
@@ -17,7 +16,7 @@ from backhaul.errors import Unusable
 from backhaul.reconcile.resting import Resting
 from backhaul.shop import objects
 from backhaul.shop.client import ReadRefused
-from backhaul.shop.transport import InDoubt, NotSent
+from backhaul.shop.transport import InDoubt, NotSent, TooLong
 from backhaul.store.contract import LONGEST_REST_SECONDS, Arrival
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.shop.client import ShopClient
-    from backhaul.shop.transport import Answer
     from backhaul.store.contract import Inbox, Reread, Rereads
 
 BATCH = 50
@@ -136,7 +134,9 @@ class Rereader:
             found = await self._read(reread)
         except ReadRefused as error:
             await self._refused(reread, error)
-        except (NotSent, InDoubt, Unusable) as error:
+        except (Unusable, TooLong) as error:
+            await self._cannot_be_read(reread, error)
+        except (NotSent, InDoubt) as error:
             await self._failed(reread, error)
         else:
             await self._keep(reread, found, began)
@@ -157,39 +157,41 @@ class Rereader:
         if reread.kind == "level":
             return await self._read_levels(reread.object_id)
         path, object_id = LISTS[reread.kind], reread.object_id
-        answer = await self._ask(path, object_id)
-        if answer.ok:
-            return _Read(f"{path[1:]}/reread", [objects.read(answer, object_id)])
-        if answer.status == 404 and (await self._client.answer_of(path)).ok:
+        answer = await self._client.find(path, object_id)
+        if answer is None:
             return _gone(path, object_id)
-        raise ReadRefused(f"{path}/{object_id}", answer)
+        return _Read(f"{path[1:]}/reread", [objects.read(answer, object_id)])
 
     async def _read_levels(self, product_id: str) -> _Read:
         """Read the levels of a product; what lists none may show them with it."""
-        answer = await self._ask(LISTS["level"], product_id)
+        answer = await self._client.ask(LISTS["level"], product_id)
         if answer.ok:
             return _Read("inventory/reread", objects.rows(answer))
         if answer.status != 404 and answer.status not in _CLOSED:
             raise ReadRefused(f"/inventory/{product_id}", answer)
         path = LISTS["product"]
-        shown = await self._ask(path, product_id)
-        if shown.ok:
-            return _Read("inventory/shown/reread", [objects.read(shown, product_id)])
-        if shown.status == 404 and (await self._client.answer_of(path)).ok:
+        shown = await self._client.find(path, product_id)
+        if shown is None:
             return _gone(path, product_id)
-        raise ReadRefused(f"{path}/{product_id}", shown)
-
-    async def _ask(self, path: str, object_id: str) -> Answer:
-        return await self._client.answer_of(f"{path}/{quote(object_id, safe='')}")
+        return _Read("inventory/shown/reread", [objects.read(shown, product_id)])
 
     async def _refused(self, reread: Reread, error: ReadRefused) -> None:
-        if error.status not in _CLOSED:
+        if error.status == 429 or error.status >= 500:
             await self._failed(reread, error)
+            return
+        if error.status not in _CLOSED:
+            await self._cannot_be_read(reread, error)
             return
         until = self._clock.monotonic() + CLOSED_SECONDS
         self._closed_until[reread.kind] = until
         self._tell("reread.refused", f"{error}; tried again in {CLOSED_SECONDS:.0f} s")
         await self._postpone(reread, CLOSED_SECONDS)
+
+    async def _cannot_be_read(self, reread: Reread, error: Exception) -> None:
+        """Let one object rest, and go on with the others: it is this one alone."""
+        if reread.failures == 0:
+            self._tell("reread.failed", f"{reread.kind} {reread.object_id}: {error}")
+        await self._postpone(reread, self._delay(reread.failures + 1))
 
     async def _failed(self, reread: Reread, error: Exception) -> None:
         """Let the row rest, and everything else too: it may be the platform."""

@@ -155,19 +155,22 @@ class SweepWork:
             part = self._repaired[start : start + 100]
             left = await self.repair.differing(self.kind, part, "")
             self._open += [one.row for one in left]
-            self._open += [row for row in part if not row.id]
         self._repaired.clear()
 
     async def _catch_head(self, at: Progress, walk: Walk) -> Progress:
         """Walk the newest pages again, for what came in after the walk began."""
         store, number = self.repair.store, 0
+        before = frozenset[str]()
         while True:
             number += 1
             shown = await walk.fetch(number)
-            ids = [row.id for row in shown.rows]
+            ids = [row.id for row in shown.rows if row.id]
             look = self.repair.look
-            if await look.all_seen(self.kind.name, store, at.sweep, ids):
+            if shown.ids <= before or await look.all_seen(
+                self.kind.name, store, at.sweep, ids
+            ):
                 return at
+            before = shown.ids
             await self._take(replace(shown, page=at.page, total=at.total))
             at = await self._flush(at, to_the_end=True)
 

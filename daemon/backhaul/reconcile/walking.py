@@ -97,15 +97,16 @@ class Walk:
                     number = max(page.page - self._pages_lost(page), 1)
                     self.total = page.total
                     break
-                if self._is_beyond_the_end(page):
+                is_over = self._is_beyond_the_end(page)
+                if not is_over:
+                    yield self._accept(page)
+                    number = page.page + 1
+                    is_over = page.has_more is False
+                if is_over:
                     if not self._must_repeat():
                         return
                     number = 1
                     break
-                yield self._accept(page)
-                number = page.page + 1
-                if page.has_more is False:
-                    return
 
     async def _window(self, number: int) -> list[Shown]:
         """Fetch a page, or several at once while nothing moves the list."""

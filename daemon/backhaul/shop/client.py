@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from backhaul.core.budget import Priority
 from backhaul.errors import Unusable
 from backhaul.shop import listing, wire
-from backhaul.shop.transport import Answer, InDoubt, NotSent
+from backhaul.shop.transport import Answer, InDoubt, NotSent, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 PAGE_ROWS = 100
 LISTS = ("/orders", "/products", "/inventory")
 """Lists that any useful key can read at least one of."""
+_FEWER = {100: 50, 50: 25, 25: 5, 5: 1}
+"""How many rows are asked for where so many are too long."""
+_NO_IDS = frozenset({"", ".", ".."})
+"""In an address these mean the list itself, or what is above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,26 @@ class ShopClient:
         """Read one object."""
         return wire.resource((await self._get(path, {})).json())
 
+    async def ask(
+        self, path: str, object_id: str, priority: Priority = Priority.REREAD
+    ) -> Answer:
+        """Ask a list for one of its objects, whatever the answer."""
+        return await self.answer_of(_object_path(path, object_id), priority)
+
+    async def find(
+        self, path: str, object_id: str, priority: Priority = Priority.REREAD
+    ) -> Answer | None:
+        """Read one object of a list; None where it is gone.
+
+        Gone is what is not found while its list can be read.
+        """
+        answer = await self.ask(path, object_id, priority)
+        if answer.ok:
+            return answer
+        if answer.status == 404 and (await self.answer_of(path, priority)).ok:
+            return None
+        raise ReadRefused(_object_path(path, object_id), answer)
+
     async def answer_of(
         self, path: str, priority: Priority = Priority.REREAD
     ) -> Answer:
@@ -86,9 +111,35 @@ class ShopClient:
         priority: Priority,
         filters: Mapping[str, str | int] = MappingProxyType({}),
     ) -> Listing:
-        """Read one page of a list, each row as its own exact JSON bytes."""
+        """Read one page of a list, each row as its own exact JSON bytes.
+
+        One that is too long for one answer is read in parts.
+        """
         params = {"page": number, "limit": PAGE_ROWS, **filters}
-        return listing.read(await self._get(path, params, priority))
+        try:
+            return listing.read(await self._get(path, params, priority))
+        except TooLong:
+            rows = int(params["limit"])
+            if rows not in _FEWER:
+                raise
+        return await self._parts(path, number, priority, filters, rows)
+
+    async def _parts(
+        self,
+        path: str,
+        number: int,
+        priority: Priority,
+        filters: Mapping[str, str | int],
+        rows: int,
+    ) -> Listing:
+        fewer = {**filters, "limit": _FEWER[rows]}
+        count = rows // _FEWER[rows]
+        parts: list[Listing] = []
+        for part in range(count * (number - 1) + 1, count * number + 1):
+            parts.append(await self.page(path, part, priority, fewer))
+            if not parts[-1].rows or parts[-1].has_more is False:
+                break
+        return listing.joined(parts)
 
     async def opens(self) -> bool:
         """Tell whether any list can be read: the store's door is open."""
@@ -132,3 +183,10 @@ def _is_list(answer: Answer) -> bool:
     except Unusable:
         return False
     return True
+
+
+def _object_path(path: str, object_id: str) -> str:
+    """Return where an object is read. An id cannot lead elsewhere. Raises Unusable."""
+    if object_id in _NO_IDS:
+        raise Unusable(f"{path} cannot be asked for the id {object_id!r}")
+    return f"{path}/{quote(object_id, safe='')}"

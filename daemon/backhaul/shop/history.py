@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
+from backhaul.core.proof import Move
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backhaul.core.proof import Move
     from backhaul.shop.client import ShopClient
 
 PATH = "/inventory/history"
@@ -59,15 +59,28 @@ async def _read(
     filters: Mapping[str, str | int],
     enough: Callable[[Move, str], bool],
 ) -> History:
-    found: dict[tuple[str, str], Move] = {}
+    found: dict[str, Move] = {}
     for number in range(1, MOST_PAGES + 1):
         listing = await client.page(PATH, number, Priority.PROOF, filters)
         before = len(found)
         for body in listing.rows:
-            move, at = wire.history_row(strict_json.decode(body))
-            if enough(move, at):
+            entry = wire.entry(strict_json.decode_object(body))
+            move = _move(entry)
+            if enough(move, entry.created_at):
                 return History(tuple(found.values()), complete=True)
-            found[move.adjustment_id, move.variant_id] = move
+            found[entry.id] = move
         if len(found) == before or listing.has_more is False:
             return History(tuple(found.values()), complete=True)
     return History(tuple(found.values()), complete=False)
+
+
+def _move(entry: wire.Entry) -> Move:
+    """Return an entry as a move; what it does not name is an empty text."""
+    return Move(
+        adjustment_id=entry.adjustment_id or "",
+        product_id=entry.product_id or "",
+        variant_id=entry.variant_id or "",
+        delta=entry.adjustment or 0,
+        note=entry.note,
+        source_id=entry.source.id if entry.source else None,
+    )

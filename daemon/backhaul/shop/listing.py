@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import msgspec
 from backhaul.errors import Unusable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from backhaul.shop.transport import Answer
@@ -53,6 +54,12 @@ def read(answer: Answer) -> Listing:
     meta = wrapped.meta or _Meta()
     rows = tuple(map(bytes, wrapped.data))
     return Listing(rows, meta.total, meta.has_more, dated)
+
+
+def joined(parts: Sequence[Listing]) -> Listing:
+    """Make one page of its parts: as the last one says, read when the first one was."""
+    rows = tuple(row for part in parts for row in part.rows)
+    return replace(parts[-1], rows=rows, dated=parts[0].dated)
 
 
 def _date(answer: Answer) -> datetime | None:

@@ -17,6 +17,7 @@ import httpx
 from tenacity import (
     AsyncRetrying,
     RetryError,
+    retry_if_exception,
     retry_if_exception_type,
     retry_if_result,
     stop_after_attempt,
@@ -57,6 +58,10 @@ class NotSent(BackhaulError):
 
 class InDoubt(BackhaulError):
     """The request may have arrived; no usable answer came."""
+
+
+class TooLong(InDoubt):
+    """The answer has more bytes than are taken; asked again it would have as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,7 @@ class Transport:
         if self.circuit.reads_wait:
             raise NotSent("the platform keeps failing; it is asked again soon")
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type((NotSent, InDoubt))
+            retry=retry_if_exception(_may_pass)
             | retry_if_result(lambda answer: answer.status in {502, 503, 504}),
             stop=stop_after_attempt(_TRIES),
             wait=wait_exponential(multiplier=0.2, max=5) + wait_random(0, 1),
@@ -284,8 +289,12 @@ class Transport:
             body += chunk
             if len(body) > self._limits.max_response_bytes:
                 limit = self._limits.max_response_bytes
-                raise InDoubt(f"the answer is longer than {limit} bytes")
+                raise TooLong(f"the answer is longer than {limit} bytes")
         return bytes(body)
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, NotSent | InDoubt) and not isinstance(error, TooLong)
 
 
 def _words(error: Exception) -> str:

@@ -13,7 +13,6 @@ import msgspec
 from backhaul.core import strict_json
 from backhaul.core.clock import normalize
 from backhaul.core.money import to_minor
-from backhaul.core.proof import Move
 from backhaul.core.resources import (
     Customer,
     Deletion,
@@ -125,16 +124,20 @@ class _Product(_Wire):
     variants: list[_Variant] = []
 
 
+class _Named(_Wire):
+    id: str
+
+
+class _Variants(_Wire):
+    variants: list[_Named] = []
+
+
 class _Deletion(_Wire):
     id: str
     deleted_at: str
     handle: str | None = None
     title: str | None = None
     external_id: str | None = None
-
-
-class _Gone(_Wire):
-    id: str
 
 
 class _Customer(_Wire):
@@ -167,18 +170,46 @@ class _Level(_Wire):
     updated_at: str
 
 
-class _Source(_Wire):
+class Source(_Wire):
+    """Who changed the stock."""
+
     id: str | None = None
 
 
-class _HistoryRow(_Wire):
-    adjustment_id: str
-    adjustment: Integer
+class Entry(_Wire):
+    """A row of the stock's history; `created_at` is in normal form."""
+
+    id: str
     created_at: str
+    adjustment_id: str | None = None
     product_id: str | None = None
     variant_id: str | None = None
+    order_id: str | None = None
+    reason: str | None = None
+    stock_after: Integer | None = None
+    adjustment: Integer | None = None
     note: str | None = None
-    source: _Source | None = None
+    source: Source | None = None
+
+
+class Hook(_Wire):
+    """A webhook subscription."""
+
+    id: str
+    status: str | None = None
+    topics: list[str] | None = None
+    consecutive_failures: int | None = None
+
+
+class Attempt(_Wire):
+    """One try to deliver; `at` is in normal form. No answer has no status."""
+
+    at: str
+    status_code: int | None = None
+
+
+class _Delivery(_Wire):
+    attempts: list[Attempt] | None = None
 
 
 def order(data: Mapping[str, Any], tracking: Tracking = TRACKING) -> Order:
@@ -296,6 +327,11 @@ def _without_stock(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "variants": variants}
 
 
+def variant_ids(data: Mapping[str, Any]) -> set[str]:
+    """Return the ids of the variants that a product has. Raises Unusable."""
+    return {variant.id for variant in _read(data, _Variants).variants}
+
+
 def deletion(data: Mapping[str, Any]) -> Deletion:
     """Read what products/delete carries. Raises Unusable."""
     wire = _read(data, _Deletion)
@@ -311,7 +347,7 @@ def deletion(data: Mapping[str, Any]) -> Deletion:
 
 def gone(data: Mapping[str, Any]) -> str:
     """Read the id of an object that was asked for and is not there."""
-    return _read(data, _Gone).id
+    return _read(data, _Named).id
 
 
 def customer(data: Mapping[str, Any]) -> Customer:
@@ -354,21 +390,25 @@ def level(data: Mapping[str, Any]) -> tuple[Level, str]:
     return found, _time(wire.updated_at)
 
 
-def history_row(data: Mapping[str, Any]) -> tuple[Move, str]:
-    """Read a row of the stock's history, and its `createdAt`. Raises Unusable.
+def entry(data: Mapping[str, Any]) -> Entry:
+    """Read a row of the stock's history. Raises Unusable."""
+    wire = _read(data, Entry)
+    wire.created_at = _time(wire.created_at, "createdAt")
+    return wire
 
-    A product or variant that was deleted since is an empty text.
-    """
-    wire = _read(data, _HistoryRow)
-    move = Move(
-        adjustment_id=wire.adjustment_id,
-        product_id=wire.product_id or "",
-        variant_id=wire.variant_id or "",
-        delta=wire.adjustment,
-        note=wire.note,
-        source_id=wire.source.id if wire.source else None,
-    )
-    return move, _time(wire.created_at, "createdAt")
+
+def hook(data: Mapping[str, Any]) -> Hook:
+    """Read a webhook subscription. Raises Unusable."""
+    return _read(data, Hook)
+
+
+def last_attempt(data: Mapping[str, Any]) -> Attempt | None:
+    """Read when a delivery was tried last, if it was. Raises Unusable."""
+    attempts = _read(data, _Delivery).attempts
+    if not attempts:
+        return None
+    attempts[-1].at = _time(attempts[-1].at, "at")
+    return attempts[-1]
 
 
 def resource(document: object) -> dict[str, Any]:

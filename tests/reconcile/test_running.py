@@ -1,0 +1,160 @@
+"""The loops of one store: a list in trouble holds up nothing but itself."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import pytest
+from loguru import logger
+
+from backhaul.core.budget import Priority
+from backhaul.shop.transport import TooLong
+from reconcile.conftest import reconciling
+from support import payloads
+from support.databases import rows
+from support.push_scene import killed
+from support.push_server import Connection, Request, document, message
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from backhaul.reconcile.reconciler import Reconciler
+    from reconcile.conftest import Place
+
+
+@asynccontextmanager
+async def running(place: Place) -> AsyncIterator[Reconciler]:
+    async with reconciling(place) as reconciler:
+        task = asyncio.ensure_future(reconciler.run())
+        yield reconciler
+        await killed(task)
+
+
+def ended(place: Place, job: str) -> set[str]:
+    query = "SELECT job, kind FROM sweeps WHERE ended_at IS NOT NULL"
+    return {kind for its, kind in rows(place.store.path, query) if its == job}
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """Collect the words of action of every warning."""
+    words: list[str] = []
+    sink = logger.add(
+        lambda line: words.append(line.record["extra"].get("action", "")),
+        level="WARNING",
+    )
+    yield words
+    logger.remove(sink)
+
+
+OTHERS = {"products", "levels", "customers"}
+
+
+async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
+    place.platform.says("/orders", message(500))
+    guarded: list[None] = []
+
+    async def guard() -> None:
+        guarded.append(None)
+
+    async with reconciling(place) as reconciler:
+        reconciler.guard = guard
+        task = asyncio.ensure_future(reconciler.run())
+        await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
+        await until(lambda: guarded, "the guard")
+        place.platform.says("/products", document({"data": [payloads.product()]}))
+        reconciler.poll()
+        products = "SELECT id FROM products"
+        await until(lambda: rows(place.store.path, products), "a look")
+        reconciler.sweep()
+        await until(lambda: ended(place, "full") == OTHERS, "the other walks")
+        reconciler.sweep()
+        assert not reconciler.filled.is_set()
+        await killed(task)
+
+
+async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
+    """What was not read yet would pass for something that was missed."""
+    seen = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def slow(_: Request, connection: Connection) -> None:
+        seen.set()
+        await go_on.wait()
+        await connection.send(document({"data": []}))
+
+    place.platform.says("/orders", slow)
+    async with running(place) as reconciler:
+        await seen.wait()
+        reconciler.poll()
+        await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
+        looked = [r for r in place.server.of("GET", "/orders") if "Since" in r.query]
+        assert looked == []
+        go_on.set()
+        await until(reconciler.filled.is_set, "the end")
+
+
+async def test_an_outage_is_told_once_and_its_end_too(
+    place: Place, said: list[str]
+) -> None:
+    async with reconciling(place) as reconciler:
+        for path in ("/orders", "/products", "/customers", "/inventory/history"):
+            place.platform.says(path, message(500))
+        for _ in range(5):
+            await reconciler.look()
+        told = said.count("reconcile.failed")
+        # Each list is named; none is named again.
+        assert told == 4
+        place.platform.said.clear()
+        place.platform.says("/inventory/history", document({"data": []}))
+        place.platform.says("/customers", document({"data": []}))
+        for _ in range(2):
+            await reconciler.look()
+    assert said.count("reconcile.failed") == told
+    assert said.count("reconcile.resumed") == 1
+
+
+class Wide:
+    """A list of rows that are too many bytes together; `widest` by itself."""
+
+    def __init__(self, count: int, widest: int = 30_000) -> None:
+        note = "x" * widest
+        numbers = range(count)
+        self.listed = [payloads.order(f"o{n}", number=n, note=note) for n in numbers]
+        self.limits: list[int] = []
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        query = {name: int(value) for name, (value,) in parse_qs(request.query).items()}
+        page, limit = query["page"], query["limit"]
+        self.limits.append(limit)
+        shown = self.listed[(page - 1) * limit : page * limit]
+        more = {"total": len(self.listed), "hasMore": page * limit < len(self.listed)}
+        await connection.send(document({"data": shown, "meta": more}))
+
+
+def ids(listed: list[Any]) -> list[str]:
+    return sorted(row["id"] for row in listed)
+
+
+async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
+    wide = Wide(130)
+    place.platform.says("/orders", wide)
+    async with reconciling(place) as reconciler:
+        (walk,) = await reconciler.walk("backfill", ["orders"])
+    held = rows(place.store.path, "SELECT id FROM orders ORDER BY id")
+    assert [id_ for (id_,) in held] == ids(wide.listed)
+    assert walk.read == 130
+    # What was too long once is not asked for as it was.
+    assert wide.limits[:3] == [100, 50, 25]
+
+
+async def test_a_row_that_is_too_long_by_itself_is_told(place: Place) -> None:
+    wide = Wide(1, widest=1_100_000)
+    place.platform.says("/orders", wide)
+    with pytest.raises(TooLong, match="1000000 bytes"):
+        await place.client.page("/orders", 1, Priority.SWEEP)
+    assert wide.limits == [100, 50, 25, 5, 1]
