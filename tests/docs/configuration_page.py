@@ -12,7 +12,12 @@ from pydantic_core import PydanticUndefined
 
 from backhaul.settings import Jobs, Settings
 from backhaul.settings.fields import ANY_NAME, is_list, is_named, is_secret, section_of
-from backhaul.settings.values import UNIT_SECONDS, check_base_url, parse_duration
+from backhaul.settings.values import (
+    UNIT_SECONDS,
+    check_base_url,
+    parse_duration,
+    parse_looks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,6 +119,8 @@ def default_text(info: FieldInfo) -> str:
         return ""
     if is_duration(info):
         return f'"{duration_text(default)}"'
+    if _checked_by(info, parse_looks):
+        return json.dumps([duration_text(seconds) for seconds in default])
     return json.dumps(str(default) if isinstance(default, Path) else default)
 
 
@@ -127,6 +134,8 @@ def _checked_by(info: FieldInfo, check: object) -> bool:
 
 def duration_text(seconds: float) -> str:
     """Return the shortest way to write a duration."""
+    if not seconds:
+        return "0s"
     whole = [(n, unit) for unit, n in UNIT_SECONDS.items() if seconds % n == 0]
     size, unit = max(whole, default=(UNIT_SECONDS["ms"], "ms"))
     return f"{round(seconds / size)}{unit}"
@@ -138,6 +147,8 @@ def kind(info: FieldInfo) -> str:
         return "list of secrets" if is_list(info) else "secret"
     if is_duration(info):
         return "duration"
+    if _checked_by(info, parse_looks):
+        return "list of durations"
     if _checked_by(info, check_base_url):
         return "http(s) address"
     annotation = info.annotation
