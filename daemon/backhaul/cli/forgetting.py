@@ -11,7 +11,6 @@ import typer
 from backhaul.cli import context, showing
 from backhaul.cli.changing import change
 from backhaul.cli.context import ConfigOption, JsonOption
-from backhaul.cli.redacting import eraser_of, redact_captures
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.store.sqlite.forgetting import holds
@@ -54,8 +53,12 @@ def forget_customer(
     asked["rewrite"] = rewrite
     done = change(config, "customers/forget", asked)
     texts = done.pop("texts")
-    eraser = eraser_of(done["customer"], texts)
-    done["captures"] = [str(p) for p in redact_captures(settings.state_dir, eraser)]
+    # What reads captures loads the HTTP client: no other command should wait for it.
+    from backhaul.cli import redacting
+
+    eraser = redacting.eraser_of(done["customer"], texts)
+    rewritten = redacting.redact_captures(settings.state_dir, eraser)
+    done["captures"] = [str(path) for path in rewritten]
     places = _still_told(settings, texts)
     if as_json:
         showing.json({**done, "still_in": places})

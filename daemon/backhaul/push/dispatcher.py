@@ -64,7 +64,7 @@ class Dispatcher:
         self._chance = chance
         self._gates = Gates(push.eager, clock)
         self.doubted: Callable[[], None] = lambda: None
-        self.door = Door(store, client, clock, self.wake)
+        self.door = Door(store, client, clock, self._reopened)
         self._wake = asyncio.Event()
         self._flying = 0
         self._looked_at = ""
@@ -75,6 +75,10 @@ class Dispatcher:
     def wake(self) -> None:
         """Tell that a command may have come due."""
         self._wake.set()
+
+    def _reopened(self) -> None:
+        self.wake()
+        self.doubted()
 
     def open(self, kind: str) -> None:
         """Let commands of a kind leave; called by the scheduled jobs."""
@@ -128,7 +132,7 @@ class Dispatcher:
     def _free(self) -> int:
         """Return how many more commands may be under way."""
         circuit = self._transport.circuit
-        if circuit.commands_wait:
+        if circuit.open:
             return 0
         most = 1 if circuit.half_open else self._push.concurrency
         return max(most - self._flying, 0)
@@ -236,7 +240,7 @@ class Dispatcher:
             self.door.proved(command.kind)
         elif verdict.outcome is Outcome.STOPPED:
             self.door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
-        elif self._transport.circuit.commands_wait:
+        elif self._transport.circuit.open:
             self.door.fail()
         elif verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")

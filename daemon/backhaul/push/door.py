@@ -59,6 +59,11 @@ class Door:
         self._fence = ""
         self._opened()
 
+    @property
+    def failing(self) -> bool:
+        """Whether the platform is left alone because it keeps failing."""
+        return self._closed.get(ALL) == FAILING
+
     def fail(self) -> None:
         """Stop sending while the platform fails, and probe it more often."""
         self.close(ALL, FAILING, FAILING_PROBE_SECONDS)

@@ -124,6 +124,9 @@ class Reconciler:
 
     async def run(self) -> None:
         """Read each list once, then look and walk when told to, until cancelled."""
+        if self.guard is not None:
+            # First of all: what happens during a long reading is told by webhook.
+            await self.guard()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._filling())
             group.create_task(self._looking())
@@ -143,8 +146,6 @@ class Reconciler:
         self.poll()
 
     async def _looking(self) -> None:
-        # The first look is at the subscription only: it does not wait for a reading.
-        self.poll()
         while True:
             await self._looks.wait()
             self._looks.clear()
