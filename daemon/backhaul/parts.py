@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.drain import Drain
     from backhaul.ingest.signers import Signers
     from backhaul.settings import Settings
+    from backhaul.shop.wire import Tracking
     from backhaul.store.contract import Marks
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -49,8 +50,12 @@ def build_client(
     )
     key = shop.api_key.get_secret_value()
     transport = Transport(shop.base_url, key, limits, clock, http)
-    tracking = (shop.fields.tracking_company, shop.fields.tracking_number)
-    return transport, ShopClient(transport, tracking)
+    return transport, ShopClient(transport, _tracking(settings, name))
+
+
+def _tracking(settings: Settings, name: str) -> Tracking:
+    fields = settings.stores[name].fields
+    return fields.tracking_company, fields.tracking_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ def guard_identity(
 
     `refused` is told, once, that it leads to another one.
     """
-    free = ShopClient(transport.unguarded())
+    free = ShopClient(transport.unguarded(), _tracking(settings, name))
     identity = Identity(
         name,
         settings.stores[name].base_url,
