@@ -271,7 +271,7 @@ async def _kept(run: Callable[[], Awaitable[None]]) -> None:
     while True:
         with suppress(Busy):
             await run()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
 
 
 async def killed(task: asyncio.Future[None]) -> None:
