@@ -21,6 +21,8 @@ LEGAL = {
     ("uncertain", "proved_applied"): "applied",
     ("uncertain", "proved_absent"): "planned",
     ("uncertain", "undecidable"): "parked",
+    ("uncertain", "person_asks"): "uncertain",
+    ("parked", "person_asks"): "uncertain",
     ("parked", "person_resends"): "planned",
     ("parked", "person_confirms"): "applied",
     ("parked", "person_drops"): "rejected",

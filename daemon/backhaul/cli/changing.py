@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -36,6 +38,12 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
     if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         raise Busy(_why(answer))
     raise BackhaulError(_why(answer))
+
+
+def who() -> str:
+    """Return who sits there, for the audit: the person behind sudo, if there is one."""
+    user = os.environ.get("SUDO_USER") or getpass.getuser()
+    return f"{user} (uid {os.getuid()})"
 
 
 def _why(answer: httpx.Response) -> str:
