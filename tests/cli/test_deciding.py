@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.cli.changing import change
+from backhaul.errors import BackhaulError
 from support.daemon import connected_process, in_process
 from support.databases import rows
+from support.mirrored import fill, lone_office, orders
 from support.shopping import buy, order_of
 from support.waiting import await_true
 
@@ -221,3 +227,39 @@ def test_what_is_said_by_halves_is_a_mistake(
     assert said.code == 2
     assert why in " ".join(said.err.replace("│", " ").split())
     assert (case.state, case.audit()) == ("parked", [])
+
+
+def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
+    later = Case(case.platform, case.office)
+    assert later.say("drop", "--reason", "newer, yet settled").code == 0
+    words = ("commands", "list", "-n", "1", "--store", "main", "--kind", "fulfill")
+    (first,) = in_process(*words, "--json", config=case.office.config).json()
+    assert (first["id"], first["state"]) == (case.id, "parked")
+    ((total,),) = rows(case.office.database, "SELECT count(*) FROM commands")
+    told = in_process(*words, config=case.office.config)
+    assert f"and {total - 1} more; see --limit" in told.err
+    none = in_process("commands", "list", "--store", "other", config=case.office.config)
+    assert "no commands" in none.out
+
+
+def test_another_body_than_the_one_that_was_shown_is_not_sent(case: Case) -> None:
+    asked = {"command": case.id, "verb": "resend", "who": ME, "reason": "x"}
+    with pytest.raises(BackhaulError, match="is different by now; look again"):
+        change(case.office.config, "commands/decide", {**asked, "body": "{}"})
+    assert (case.state, case.audit()) == ("parked", [])
+
+
+def test_without_a_daemon_it_is_done_all_the_same() -> None:
+    with lone_office() as office:
+        asyncio.run(fill(office, *orders(1)))
+        with closing(sqlite3.connect(office.database)) as connection, connection:
+            connection.execute(
+                "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
+                " cause, instance, created_at, due_at) VALUES ('beef', 'main',"
+                " 'cancel', 'ord_1001', 'order:ord_1001', 'parked', '{}', '', '',"
+                " '', '')"
+            )
+        words = ("commands", "drop", "beef", "--reason", "x")
+        assert in_process(*words, config=office.config).code == 0
+        query = "SELECT state_after FROM audit WHERE command_id = 'beef'"
+        assert rows(office.database, query) == [("rejected",)]
