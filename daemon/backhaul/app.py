@@ -413,7 +413,13 @@ class Daemon:
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app = admin_site.build(self.ready.is_set, self._status, {})
         parts = Parts(
-            store, self._clock, self._signers, self._refolder(store), self._indexer.wake
+            store,
+            self._clock,
+            self._signers,
+            self._refolder(store),
+            self._indexer.wake,
+            {name: shop.sender.dialect for name, shop in self._shops.items()},
+            self._decided,
         )
         own_app = admin_site.build(self.ready.is_set, self._status, changes(parts))
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
@@ -441,6 +447,7 @@ class Daemon:
             "started_at": self._started_at,
             "public_url": self.public_url,
             "admin_url": self.admin_url,
+            "dry_run": self._settings.rehearsed,
             "jobs": {name: run and to_text(run) for name, run in runs.items()},
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()
@@ -462,6 +469,11 @@ class Daemon:
     def _doubted(self) -> None:
         for rereader in self._rereaders:
             rereader.wake()
+
+    def _decided(self) -> None:
+        self._planned()
+        for shop in self._shops.values():
+            shop.sender.settler.wake()
 
     def _planned(self) -> None:
         for shop in self._shops.values():

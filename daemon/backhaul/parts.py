@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
+from backhaul.push.rehearsing import Rehearsal
 from backhaul.push.settler import Replay, Settler
 from backhaul.reconcile.acquaintance import Identity
 from backhaul.reconcile.keyring import GIVEN, Keyring
@@ -64,6 +65,17 @@ class Sender:
 
     dispatcher: Dispatcher
     settler: Settler
+    dialect: Dialect
+
+
+def build_dialect(settings: Settings, name: str) -> Dialect:
+    """Build how one store's platform is spoken to."""
+    shop = settings.stores[name]
+    return Dialect(
+        restock_field=shop.restock_field,
+        tracking_company=shop.fields.tracking_company,
+        tracking_number=shop.fields.tracking_number,
+    )
 
 
 def build_sender(
@@ -79,16 +91,17 @@ def build_sender(
     """Build what sends one store's commands."""
     shop, push = settings.stores[name], settings.push
     key = shop.api_key.get_secret_value()
-    dialect = Dialect(
-        restock_field=shop.restock_field,
-        tracking_company=shop.fields.tracking_company,
-        tracking_number=shop.fields.tracking_number,
-    )
+    dialect = build_dialect(settings, name)
+    rehearsed = settings.rehearsed
+    rehearsal = Rehearsal(store.commands, rehearsed, dialect)
+    commands = rehearsal if rehearsed else store.commands
     dispatcher = Dispatcher(
-        name, store.commands, client, transport, key, dialect, push, clock, chance
+        name, commands, client, transport, key, dialect, push, clock, chance
     )
 
     def takes_keys_once() -> bool:
+        if rehearsed:
+            return False  # to send again, under whatever key, is to send
         if shop.idempotency is not None:
             return shop.idempotency
         return KEYED_ONCE in known.get(name, StoreFacts()).features
@@ -99,7 +112,7 @@ def build_sender(
         name, store.doubts, prover, replay, push, clock, chance, dispatcher.wake
     )
     dispatcher.doubted = settler.wake
-    return Sender(dispatcher, settler)
+    return Sender(dispatcher, settler, dialect)
 
 
 def guard_identity(

@@ -14,6 +14,7 @@ from loguru import logger
 from backhaul.errors import Busy
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
+from backhaul.push.rehearsing import Rehearsal
 from backhaul.push.settler import Replay, Settler
 from backhaul.settings import Push
 from backhaul.shop.client import LISTS, ShopClient
@@ -27,7 +28,7 @@ from support.push_server import Behave, Connection, Request, Server, document, s
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     import httpx
@@ -202,10 +203,12 @@ async def scene(
     url: str = "",
     http: httpx.AsyncBaseTransport | None = None,
     keyed: bool = False,
+    rehearsed: Sequence[str] = (),
 ) -> AsyncIterator[Scene]:
     """Set everything up; nothing is sent before `working`.
 
-    `keyed`: the platform is known to take each Idempotency-Key once.
+    `keyed`: the platform is known to take each Idempotency-Key once. `rehearsed`: the
+    connectors whose commands are held back in a dry run.
     """
     platform, clock, log = Platform(), VirtualClock(), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
@@ -213,9 +216,10 @@ async def scene(
     async with started_store(path, clock) as store, serving(platform) as server:
         transport = Transport(url or server.url, API_KEY, limits, clock, http)
         client, dialect = ShopClient(transport), Dialect()
+        rehearsal = Rehearsal(store.commands, rehearsed, dialect)
         dispatcher = Dispatcher(
             "main",
-            store.commands,
+            rehearsal if rehearsed else store.commands,
             client,
             transport,
             API_KEY,

@@ -13,13 +13,23 @@ ASK_SECONDS = 5.0
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show whether the daemon runs, where it listens, and what waits."""
-    live, silence = _ask(context.settings(config))
+    settings = context.settings(config)
+    live, silence = _ask(settings)
+    rehearsed = live["dry_run"] if live else settings.rehearsed
     with explainer(config) as known:
         counts, consistency = known.counts(), known.consistency()
     if as_json:
         showing.json({"daemon": live, **counts, "consistency": consistency})
         return
-    showing.record([*_daemon(live, silence), *_work(counts), *_equal(consistency)])
+    dry = [("DRY RUN", _held_back(name)) for name in rehearsed]
+    daemon = _daemon(live, silence)
+    showing.record([*dry, *daemon, *_work(counts), *_equal(consistency)])
+
+
+def _held_back(name: str) -> str:
+    if name == "*":
+        return "NOTHING IS SENT to the platform: [push] dry_run"
+    return f"NOTHING IS SENT of connector {name}: [connectors.{name}] dry_run"
 
 
 def _ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:

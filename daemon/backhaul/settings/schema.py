@@ -117,6 +117,11 @@ class Admin(Section):
 class Push(Section):
     """How commands are sent to the platform."""
 
+    dry_run: bool = Field(
+        default=False,
+        description="Plan and send nothing: what would be sent is logged and shown by "
+        "`backhaul commands list --plan`. Without it, all that was planned leaves.",
+    )
     eager: bool = Field(
         default=True,
         description="Send as soon as there is something to send; false sends only when "
@@ -250,6 +255,13 @@ class Settings(BaseSettings):
             name: connector.model_copy(update={"store": connector.store or stores[0]})
             for name, connector in connectors.items()
         }
+
+    @property
+    def rehearsed(self) -> tuple[str, ...]:
+        """The connectors of which nothing is sent, by name; `*` stands for all."""
+        if self.push.dry_run:
+            return ("*",)
+        return tuple(name for name, each in self.connectors.items() if each.dry_run)
 
     @property
     def database_file(self) -> Path:

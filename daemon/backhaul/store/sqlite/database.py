@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.commands import SqliteCommands
+from backhaul.store.sqlite.deciding import SqliteDecisions
 from backhaul.store.sqlite.doubts import SqliteDoubts
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
@@ -42,6 +43,7 @@ class SqliteStore:
         self.records = SqliteRecords(self._writer, clock)
         self.commands = SqliteCommands(self._writer, clock)
         self.doubts = SqliteDoubts(self._writer, clock)
+        self.decisions = SqliteDecisions(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)
         self.search = SqliteSearch(self._writer, clock)

@@ -43,3 +43,14 @@ def add_proofs(db: Database) -> None:
         """
     )
     db.table("looks").create_index(["command_id"])
+
+
+def add_decisions(db: Database) -> None:
+    """Which command a person moved, and from where to where."""
+    db.execute("ALTER TABLE audit ADD COLUMN command_id TEXT")
+    db.execute("ALTER TABLE audit ADD COLUMN state_before TEXT")
+    db.execute("ALTER TABLE audit ADD COLUMN state_after TEXT")
+    db.execute(
+        "CREATE INDEX audit_command ON audit(command_id) WHERE command_id IS NOT NULL"
+    )
+    db.execute("CREATE INDEX commands_parked ON commands(seq) WHERE state = 'parked'")
