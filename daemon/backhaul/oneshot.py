@@ -12,6 +12,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
+from backhaul.jobs import Jobs
 from backhaul.parts import (
     build_client,
     build_reconciler,
@@ -76,7 +77,8 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
                 for name in settings.stores
             }
             refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
-            yield changes(Parts(store, CLOCK, signers, refolder, lambda: None))
+            jobs = Jobs(settings, store.job_runs, CLOCK)
+            yield changes(Parts(store, CLOCK, signers, refolder, lambda: None, jobs))
             while (await store.search.follow(describe, SLICE_SECONDS)).more:
                 pass
         finally:

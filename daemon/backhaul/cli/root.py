@@ -10,6 +10,7 @@ from backhaul.cli.asking import export, query
 from backhaul.cli.configuration import check_config
 from backhaul.cli.demo import demo
 from backhaul.cli.forgetting import forget
+from backhaul.cli.jobs import jobs
 from backhaul.cli.reconciling import backfill, reconcile
 from backhaul.cli.refolding import refold
 from backhaul.cli.running import reference, run
@@ -46,6 +47,7 @@ listings.events.command("refold")(refold)
 app.add_typer(listings.events, name="events")
 app.add_typer(listings.commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")
+app.add_typer(jobs, name="jobs")
 app.add_typer(secrets, name="secrets")
 
 

@@ -86,6 +86,8 @@ class Reconciler:
         self._shrunk: dict[str, int] = {}
         self.filled = asyncio.Event()
         self.guard: Callable[[], Awaitable[None]] | None = None
+        self.looked: Callable[[str, str], Awaitable[None]] | None = None
+        self.walked: Callable[[str, str], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
             asyncio.Lock
         )
@@ -131,16 +133,22 @@ class Reconciler:
         while True:
             await self._looks.wait()
             self._looks.clear()
+            began = to_text(self._clock.now())
             if self.guard is not None:
                 await self.guard()
-            await self.look()
+            ended = await self.look()
+            if self.looked is not None:
+                await self.looked(began, _summary(ended))
 
     async def _walking(self) -> None:
         while True:
             await self._walks.wait()
             self._walks.clear()
             wanted, self._wanted = self._wanted, set()
-            await self.walk(FULL, wanted)
+            began = to_text(self._clock.now())
+            ended = await self.walk(FULL, wanted)
+            if self.walked is not None and len(wanted) == len(KINDS):
+                await self.walked(began, _summary(ended))
 
     async def backfill(self) -> None:
         """Read what was never read, on from where it was stopped; then hold it all
@@ -283,3 +291,7 @@ class Reconciler:
         logger.bind(action="reconcile.failed", store=self._store).warning(
             "store {}: {}", self._store, error
         )
+
+
+def _summary(ended: Collection[Sweep]) -> str:
+    return f"read {len(ended)} of {len(KINDS)} lists"
