@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.ingest.refolding import Refolder
     from backhaul.ingest.signers import Signers
+    from backhaul.jobs import Jobs
     from backhaul.shop.requests import Dialect
     from backhaul.store.contract import Command
     from backhaul.store.sqlite.database import SqliteStore
@@ -50,6 +51,7 @@ class Parts:
     changed: Callable[[], None]
     dialects: Mapping[str, Dialect]
     decided: Callable[[], None]
+    jobs: Jobs
 
 
 def changes(parts: Parts) -> Mapping[str, Change]:
@@ -59,6 +61,9 @@ def changes(parts: Parts) -> Mapping[str, Change]:
         "commands/preview": partial(_preview, parts),
         "customers/forget": partial(_forget, parts),
         "events/refold": partial(_refold, parts),
+        "jobs/pause": partial(_change_jobs, parts.jobs.pause),
+        "jobs/resume": partial(_change_jobs, parts.jobs.resume),
+        "jobs/run": partial(_change_jobs, parts.jobs.run),
         "search/rebuild": partial(_rebuild_search, parts),
         "secrets/drop": partial(_drop_secret, parts),
     }
@@ -128,6 +133,13 @@ async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
     await parts.store.search.rebuild()
     parts.changed()
     return {}
+
+
+async def _change_jobs(
+    do: Callable[[str, str | None], Awaitable[list[Answer]]], asked: Mapping[str, Any]
+) -> Answer:
+    """Run, pause or resume the job `name`, of `store` or else of each."""
+    return {"jobs": await do(asked["name"], asked["store"])}
 
 
 async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:

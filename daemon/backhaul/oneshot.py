@@ -12,6 +12,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
+from backhaul.jobs import Jobs
 from backhaul.parts import (
     build_client,
     build_dialect,
@@ -93,8 +94,9 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
             }
             refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
             dialects = {name: build_dialect(settings, name) for name in settings.stores}
+            jobs = Jobs(settings, store.job_runs, CLOCK)
             yield changes(
-                Parts(store, CLOCK, signers, refolder, _nobody, dialects, _nobody)
+                Parts(store, CLOCK, signers, refolder, _nobody, dialects, _nobody, jobs)
             )
             while (await store.search.follow(describe, SLICE_SECONDS)).more:
                 pass

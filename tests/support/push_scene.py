@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loguru import logger
 
+from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
@@ -157,6 +158,10 @@ class Scene:
         """Return what the first attempt met, in words."""
         query = "SELECT reason FROM attempts WHERE command_id = ? ORDER BY number"
         return str(rows(self.path, query, command)[0][0])
+
+    def open(self, kind: str) -> None:
+        """Open a gate now, as its job does."""
+        self.dispatcher.open(kind, to_text(self.clock.now()))
 
     async def arrive(self, number: int) -> None:
         """Wait until so many commands have arrived, and show that no more come."""

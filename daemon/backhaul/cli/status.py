@@ -14,7 +14,7 @@ ASK_SECONDS = 5.0
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show whether the daemon runs, where it listens, and what waits."""
     settings = context.settings(config)
-    live, silence = _ask(settings)
+    live, silence = ask(settings)
     rehearsed = live["dry_run"] if live else settings.rehearsed
     with explainer(config) as known:
         counts, consistency = known.counts(), known.consistency()
@@ -32,7 +32,7 @@ def _held_back(name: str) -> str:
     return f"NOTHING IS SENT of connector {name}: [connectors.{name}] dry_run"
 
 
-def _ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
+def ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
     """Return what the running daemon tells of itself, or else why it does not."""
     try:
         return Control(settings.state_dir).get("/api/status", ASK_SECONDS), ""

@@ -62,7 +62,7 @@ class Dispatcher:
         self._push = push
         self._clock = clock
         self._chance = chance
-        self._gates = Gates(push.eager, clock)
+        self.gates = Gates(push.eager, clock)
         self.doubted: Callable[[], None] = lambda: None
         self.door = Door(store, client, clock, self._reopened)
         self._wake = asyncio.Event()
@@ -80,9 +80,14 @@ class Dispatcher:
         self.wake()
         self.doubted()
 
-    def open(self, kind: str) -> None:
-        """Let commands of a kind leave; called by the scheduled jobs."""
-        self._gates.open(kind)
+    def open(self, kind: str, at: str) -> None:
+        """Let commands leave that are planned by then; called by the scheduled jobs."""
+        self.gates.open(kind, at)
+        self.wake()
+
+    def pause(self, kind: str, since: str | None) -> None:
+        """Let no command of a kind leave, since that moment; None lets them again."""
+        self.gates.pause(kind, since)
         self.wake()
 
     def state(self) -> dict[str, object]:
@@ -116,7 +121,7 @@ class Dispatcher:
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._looked_at = to_text(self._clock.now())
-        gates = self._gates.passable()
+        gates = self.gates.passable()
         open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
         free = self._free() if open_gates else 0
         room = self._transport.budget.take(free, self._clock.monotonic())

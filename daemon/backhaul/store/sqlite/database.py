@@ -10,6 +10,7 @@ from backhaul.store.sqlite.deciding import SqliteDecisions
 from backhaul.store.sqlite.doubts import SqliteDoubts
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
+from backhaul.store.sqlite.job_runs import SqliteJobRuns
 from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
@@ -49,6 +50,7 @@ class SqliteStore:
         self.search = SqliteSearch(self._writer, clock)
         self.forgetting = SqliteForgetting(path, self._writer, clock)
         self.retention = SqliteRetention(self._writer, clock)
+        self.job_runs = SqliteJobRuns(self._writer, clock)
         self.refolds = SqliteRefolds(self._writer, clock)
         self.rereads = SqliteRereads(self._writer, clock)
         self.sweeps = SqliteSweeps(self._writer, clock)

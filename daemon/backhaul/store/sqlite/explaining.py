@@ -93,6 +93,11 @@ class Explainer:
         rows = self._rows("SELECT * FROM quarantine WHERE id = ?", (id_,))
         return rows[0] if rows else None
 
+    def jobs(self) -> dict[tuple[str, str], Row]:
+        """Return where each scheduled job stands, by its name and store."""
+        rows = self._rows("SELECT * FROM job_state", ())
+        return {(row["job"], row["store"]): row for row in rows}
+
     def objects(self, kind: str, name: str) -> list[Row]:
         """Return the orders, products, variants or customers that may be meant."""
         phrase = '"' + name.replace('"', '""').replace("\0", "") + '"'
