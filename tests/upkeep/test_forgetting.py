@@ -40,6 +40,11 @@ SECRETS = (
     "X. Payer",
 )
 PERSON = {"id": "cus_1", "name": NAME, "email": EMAIL, "phone": PHONE}
+SILENT: dict[str, Any] = {
+    "tags": [],
+    **dict.fromkeys(("note", "shippingAddress", "giftMessage", "payment")),
+}
+"""Members of an order that say nothing of the person."""
 OTHER = {"id": "cus_2", "name": "Bela Other", "email": "b@example.com", "phone": None}
 
 
@@ -77,10 +82,7 @@ async def know(store: SqliteStore) -> None:
     bodies = [delivery("customers/create", customer())]
     for at in range(5):
         bodies += [delivery("orders/updated", order(n, at)) for n in range(1, 41)]
-    silent: dict[str, Any] = dict.fromkeys(
-        ("note", "shippingAddress", "giftMessage", "payment")
-    )
-    other = order(99, customer=OTHER, tags=[], **silent)
+    other = order(99, customer=OTHER, **SILENT)
     bodies += [bodies[1], delivery("orders/create", other)]
     sold = payloads.stock_change(orderId="ord_1")
     bodies.append(delivery("inventory/level_update", sold))
@@ -358,3 +360,19 @@ async def test_a_customer_without_orders_is_found_by_e_mail(store: SqliteStore) 
     await take(store, delivery("customers/create", customer()))
     assert (await forget(store, EMAIL.upper()))["customer"] == "cus_1"
     assert told_in(store) == []
+
+
+async def test_an_e_mail_that_is_no_address_tells_nobody_apart(
+    store: SqliteStore,
+) -> None:
+    first = {**PERSON, "email": "walk-in"}
+    other = {"id": None, "name": "Bela Other", "email": "walk-in", "phone": None}
+    orders = [order(1, customer=first), order(99, customer=other, **SILENT)]
+    await take(store, *(delivery("orders/create", each) for each in orders))
+    done = await forget(store)
+    assert (done["erased"]["orders"], done["left_behind"]) == (1, "")
+    await take(
+        store, delivery("orders/updated", order(99, 1, **SILENT, customer=other))
+    )
+    query = "SELECT json_extract(body, '$.data.customer.name') FROM inbox ORDER BY id"
+    assert rows(store.path, query) == [(None,), ("Bela Other",), ("Bela Other",)]

@@ -35,7 +35,9 @@ class CustomerEraser:
     def __init__(self, customer_id: str, persons: Iterable[Person]) -> None:
         self._id = customer_id
         known = list(persons)
-        self.emails = {p.email.casefold() for p in known if p.email}
+        # What is no address ("walk-in") is shared by people and tells nobody apart.
+        told = {person.email.casefold() for person in known if person.email}
+        self.emails = {email for email in told if "@" in email}
         self.texts = {text for person in known for text in person.texts()}
         # The longest first: an e-mail address may begin with the name.
         every = sorted(self.texts, key=len, reverse=True)
