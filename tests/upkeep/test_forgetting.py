@@ -376,3 +376,46 @@ async def test_an_e_mail_that_is_no_address_tells_nobody_apart(
     )
     query = "SELECT json_extract(body, '$.data.customer.name') FROM inbox ORDER BY id"
     assert rows(store.path, query) == [(None,), ("Bela Other",), ("Bela Other",)]
+
+
+async def test_what_was_sold_keeps_its_name_whoever_is_called_so(
+    store: SqliteStore,
+) -> None:
+    person = {**PERSON, "name": "Blend"}
+    payload = b'{"sku":"BLEND-250","for":"Blend"}'
+    kept = NewRecord("k", payload, "sku,for\nBLEND-250,Blend", "", "f.csv:2")
+    await store.records.accept("courier", "main", [kept], None, _wait)
+    product = payloads.product(title="Blend of the house")
+    await take(
+        store,
+        delivery("products/update", product),
+        delivery("orders/create", order(1, customer=person)),
+    )
+    await forget(store)
+    ((left, raw),) = rows(store.path, "SELECT payload, raw FROM records")
+    assert json.loads(left) == {"sku": "BLEND-250", "for": people.ERASED}
+    assert raw == f"sku,for\nBLEND-250,{people.ERASED}"
+    query = "SELECT json_extract(body, '$.data.title') FROM inbox WHERE id = 1"
+    assert rows(store.path, query) == [("Blend of the house",)]
+
+
+@pytest.mark.parametrize("name", ['Asha "Quill" Rao', "Asha\\Rao"])
+async def test_a_name_is_found_however_it_is_escaped(
+    name: str, store: SqliteStore
+) -> None:
+    payload = json.dumps({"buyer": name}).encode()
+    quoted = name.replace('"', '""')
+    records = [
+        NewRecord("csv", payload, f'buyer\n"{quoted}"', "", "f.csv:2"),
+        NewRecord("json", None, payload.decode(), "no order", "scan"),
+    ]
+    await store.records.accept("courier", "main", records, None, _wait)
+    person = {**PERSON, "name": name}
+    await take(store, delivery("orders/create", order(1, customer=person)))
+    done = await forget(store)
+    assert (done["erased"]["records"], done["erased"]["in quarantine"]) == (2, 1)
+    kept = rows(store.path, "SELECT payload, raw FROM records ORDER BY key")
+    assert kept == [
+        ('{"buyer":"[erased]"}', 'buyer\n"[erased]"'),
+        ("null", '{"buyer":"[erased]"}'),
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backhaul.core import strict_json
 from backhaul.core.identity import address_digest
@@ -39,10 +39,12 @@ class CustomerEraser:
         told = {person.email.casefold() for person in known if person.email}
         self.emails = {email for email in told if "@" in email}
         self.texts = {text for person in known for text in person.texts()}
-        # The longest first: an e-mail address may begin with the name.
-        every = sorted(self.texts, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, every)), re.IGNORECASE)
-        self._marks = [m.casefold().encode() for m in {customer_id, *self.texts}]
+        spelled = {each for text in self.texts for each in _spellings(text)}
+        # The longest first: an e-mail address may begin with the name. Whole words
+        # only: whoever is called Blend is not told of by the SKU BLEND-250.
+        every = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
+        self._pattern = re.compile(rf"(?<![\w-])(?:{every})(?![\w-])", re.IGNORECASE)
+        self._marks = [m.casefold().encode() for m in {customer_id, *spelled}]
 
     def words(self) -> list[str]:
         """Return the texts, and the words of them that the search index may keep."""
@@ -62,27 +64,33 @@ class CustomerEraser:
 
     def body(self, topic: str, body: bytes) -> bytes | None:
         """Return what is left of a body; None where it says nothing of the person."""
-        lowered = body.decode(errors="replace").casefold().encode()
-        if not any(mark in lowered for mark in self._marks):
+        if not self._may_tell(body):
             return None
-        left = self._redacted(topic, body)
-        return None if left == body else left
-
-    def _redacted(self, topic: str, body: bytes) -> bytes:
         try:
             document = strict_json.decode_object(body)
         except Unusable:
             return b""
+        left = self._redacted(topic, document)
+        return None if left == document else strict_json.encode(left)
+
+    def _may_tell(self, body: bytes) -> bool:
+        lowered = body.decode(errors="replace").casefold().encode()
+        return any(mark in lowered for mark in self._marks)
+
+    def _redacted(self, topic: str, document: dict[str, Any]) -> dict[str, Any]:
         inner = document.get("data")
         data = inner if isinstance(inner, dict) else document
         told = document.get("topic")
         topic = told if isinstance(told, str) else topic
         person = people.person_of(topic, data)
-        if person is not None and self._is_other(person):
-            return body
-        if person is not None:
-            return people.redacted_body(body, topic) or b""
-        return strict_json.encode(people.without(document, self.texts))
+        if person is None:
+            return dict(self._without(document))
+        if self._is_other(person):
+            return document
+        return people.redacted_envelope(document, topic)
+
+    def _without(self, node: Any) -> Any:
+        return people.without(node, self.texts, people.SOLD)
 
     def _is_other(self, person: Person) -> bool:
         by_email = bool(person.email) and str(person.email).casefold() in self.emails
@@ -90,8 +98,23 @@ class CustomerEraser:
 
     def text(self, text: str) -> str | None:
         """Return a row of any kind without the person; None where it says nothing."""
-        left = self._pattern.sub(people.ERASED, text) if self.texts else text
+        if not self.texts or not self._may_tell(text.encode()):
+            return None
+        try:
+            document = strict_json.decode(text.encode())
+        except Unusable:
+            document = None
+        if isinstance(document, dict | list):
+            rest = self._without(document)
+            return None if rest == document else strict_json.encode(rest).decode()
+        left = self._pattern.sub(people.ERASED, text)
         return None if left == text else left
+
+
+def _spellings(text: str) -> set[str]:
+    """Return how a text may stand in JSON and in CSV."""
+    escaped = strict_json.encode(text).decode()[1:-1]
+    return {text, escaped, text.replace('"', '""')}
 
 
 class Forgetter:
