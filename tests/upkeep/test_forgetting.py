@@ -16,6 +16,7 @@ from backhaul.shop import people
 from backhaul.shop.members import describe
 from backhaul.store.contract import Arrival, NewRecord, Unmatched
 from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sqlite.forgetting import holds, needles_of
 from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 from support.databases import fold_all, rows, started_store, take
@@ -397,6 +398,48 @@ async def test_what_was_sold_keeps_its_name_whoever_is_called_so(
     assert raw == f"sku,for\nBLEND-250,{people.ERASED}"
     query = "SELECT json_extract(body, '$.data.title') FROM inbox WHERE id = 1"
     assert rows(store.path, query) == [("Blend of the house",)]
+
+
+ZOE = {"id": None, "name": None, "email": "zo\u00eb@example.com", "phone": None}
+_EMAILS = "SELECT json_extract(body, '$.data.customer.email') FROM inbox WHERE id < 3"
+
+
+def escaped(data: payloads.Document) -> bytes:
+    """Write a delivery as many a JSON library does."""
+    return json.dumps(json.loads(delivery("orders/create", data))).encode()
+
+
+async def test_an_e_mail_is_found_where_its_letters_are_escaped(
+    store: SqliteStore,
+) -> None:
+    known = {**ZOE, "id": "cus_1"}
+    bodies = [escaped(order(n, customer=c)) for n, c in ((1, known), (2, ZOE))]
+    await take(store, *bodies, b"no JSON: \\o/")
+    await forget(store, "cus_1")
+    assert rows(store.path, _EMAILS) == [(None,), (None,)]
+    ((kept,),) = rows(store.path, "SELECT body FROM inbox WHERE id = 3")
+    assert kept == b"no JSON: \\o/"
+    assert b"zo\\u00eb@" not in bytes_of(store)
+
+
+@pytest.mark.parametrize("asked", ["zo\u00eb@example.com", "ZO\u00cb@example.com"])
+async def test_a_guest_is_found_in_kept_events_that_escape_letters(
+    asked: str, store: SqliteStore
+) -> None:
+    await take(store, escaped(order(1, customer=ZOE, items=None)))
+    done = await forget(store, asked)
+    assert done["erased"]["events"] == 1
+    assert rows(store.path, _EMAILS) == [(None,)]
+
+
+@pytest.mark.parametrize("word", ["Zo\u00eb Xylo", 'Zoe "Quill"'])
+def test_a_file_is_searched_for_escaped_letters_too(word: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    once = json.dumps({"name": word})
+    for text in (once, json.dumps({"body": once}), word):
+        kept.write_text(text)
+        assert holds(kept, needles_of([word]))
+    assert not holds(kept, needles_of(["Zoe Xylo"]))
 
 
 @pytest.mark.parametrize("name", ['Asha "Quill" Rao', "Asha\\Rao"])

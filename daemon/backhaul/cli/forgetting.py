@@ -13,7 +13,7 @@ from backhaul.cli.changing import change
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
-from backhaul.store.sqlite.forgetting import holds
+from backhaul.store.sqlite.forgetting import holds, needles_of
 
 forget = typer.Typer(no_args_is_help=True, help="Erase a person for good.")
 
@@ -113,7 +113,7 @@ def _still_told(settings: Settings, texts: list[str]) -> list[str]:
 
 
 def _told_in(path: Path, texts: list[str]) -> list[str]:
-    found = {_kind(text) for text in texts if holds(path, [text.encode().lower()])}
+    found = {_kind(text) for text in texts if holds(path, needles_of([text]))}
     return sorted(found)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from backhaul.errors import Unusable
 from backhaul.shop.people import Person
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.forgetting import holds
+from backhaul.store.sqlite.forgetting import holds, needles_of
 from backhaul.traffic import captures
 from backhaul.upkeep.forgetting import CustomerEraser
 
@@ -25,7 +25,7 @@ def redact_captures(folder: Path, eraser: CustomerEraser) -> list[Path]:
     A file takes the place of the old one whole and on the disk, or not at all. One that
     is damaged stays as it is.
     """
-    needles = [text.encode().lower() for text in eraser.texts]
+    needles = needles_of(eraser.texts)
     told = [p for p in sorted(folder.rglob("*.jsonl")) if holds(p, needles)]
     return [path for path in told if _redact(path, eraser)]
 

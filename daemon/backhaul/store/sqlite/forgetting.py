@@ -15,7 +15,7 @@ from backhaul.store.upkeep import Scanned, Trace
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -130,8 +130,7 @@ class SqliteForgetting:
 
     async def bytes_left(self, texts: Sequence[str]) -> int:
         """Return how large the file is if it still holds one of these, else 0."""
-        needles = [text.encode().lower() for text in texts]
-        if not await asyncio.to_thread(holds, self._path, needles):
+        if not await asyncio.to_thread(holds, self._path, needles_of(texts)):
             return 0
         return self._path.stat().st_size
 
@@ -149,6 +148,17 @@ class SqliteForgetting:
             )
 
         await self._writer.urgent(unit)
+
+
+def needles_of(texts: Iterable[str]) -> list[bytes]:
+    """Return how a file may hold these: as they are, in JSON, in JSON within JSON."""
+    return sorted({each.encode().lower() for text in texts for each in _spelled(text)})
+
+
+def _spelled(text: str) -> Iterator[str]:
+    for is_ascii in (False, True):
+        once = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
+        yield from (text, once, json.dumps(once, ensure_ascii=is_ascii)[1:-1])
 
 
 def holds(path: Path, needles: Sequence[bytes]) -> bool:
