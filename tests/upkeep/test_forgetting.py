@@ -48,6 +48,8 @@ SILENT: dict[str, Any] = {
 """Members of an order that say nothing of the person."""
 OTHER = {"id": "cus_2", "name": "Bela Other", "email": "b@example.com", "phone": None}
 
+NOON = payloads.instant(40)
+
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
@@ -462,3 +464,37 @@ async def test_a_name_is_found_however_it_is_escaped(
         ('{"buyer":"[erased]"}', 'buyer\n"[erased]"'),
         ("null", '{"buyer":"[erased]"}'),
     ]
+
+
+async def test_another_store_keeps_what_it_holds_of_the_same_person(
+    store: SqliteStore,
+) -> None:
+    first = delivery("orders/create", order(1))
+    broken = delivery("orders/create", order(2, items=None))
+    for name in ("main", "other"):
+        for body in (first, broken):
+            told = Arrival(name, "delivery", "orders/create", NOON, b"{}", body)
+            await store.inbox.append(told)
+        raw = f"k,{EMAIL}"
+        records = [
+            NewRecord("k", json.dumps([EMAIL]).encode(), raw, "", "f.csv:2"),
+            NewRecord("bad", None, raw, "no order", "f.csv:3"),
+        ]
+        await store.records.accept(f"courier-{name}", name, records, None, _wait)
+    await fold_all(store)
+    before = kept_by(store, "other")
+    assert [len(kept) for kept in before] == [2, 2, 2, 1]
+    await forget(store)
+    assert kept_by(store, "other") == before
+    assert not [m for kept in kept_by(store, "main") for m in kept if EMAIL in str(m)]
+
+
+def kept_by(store: SqliteStore, name: str) -> list[list[tuple[Any, ...]]]:
+    """Return events, records, what is in quarantine and orders of one store."""
+    queries = (
+        "SELECT body FROM inbox WHERE store = ?1",
+        "SELECT raw, payload FROM records WHERE store = ?1",
+        "SELECT raw FROM quarantine WHERE name IN (?1, 'courier-' || ?1)",
+        "SELECT document FROM orders WHERE store = ?1",
+    )
+    return [rows(store.path, query, name) for query in queries]

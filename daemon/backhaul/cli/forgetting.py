@@ -57,7 +57,7 @@ def forget_customer(
     from backhaul.cli import redacting
 
     eraser = redacting.eraser_of(done["customer"], texts)
-    rewritten = redacting.redact_captures(settings.state_dir, eraser)
+    rewritten = redacting.redact_captures(settings.state_dir, name, eraser)
     done["captures"] = [str(path) for path in rewritten]
     places = _still_told(settings, texts)
     if as_json:

@@ -118,9 +118,12 @@ class Forgetting(Protocol):
         ...
 
     async def scan(
-        self, table: str, after: int, eraser: Eraser, slice_seconds: float
+        self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
     ) -> Scanned:
-        """Redact what `inbox`, `records` or `quarantine` hold beyond a row."""
+        """Redact what `inbox`, `records` or `quarantine` hold beyond a row.
+
+        What is another store's stays: the same person may be a customer there too.
+        """
         ...
 
     async def compact_search(self, *, begin: bool) -> bool:

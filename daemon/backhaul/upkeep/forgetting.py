@@ -169,13 +169,13 @@ class Forgetter:
             some = trace.orders[start : start + AT_ONCE]
             counts["orders"] += await redact(store, "order", some, eraser, describe)
         for table in _TABLES:
-            counts[_NAMES[table]] = await self._scan(table, eraser)
+            counts[_NAMES[table]] = await self._scan(store, table, eraser)
         return counts
 
-    async def _scan(self, table: str, eraser: CustomerEraser) -> int:
+    async def _scan(self, store: str, table: str, eraser: CustomerEraser) -> int:
         after, changed = 0, 0
         while True:
-            step = await self._store.scan(table, after, eraser, SLICE_SECONDS)
+            step = await self._store.scan(store, table, after, eraser, SLICE_SECONDS)
             changed += step.changed
             if step.last is None:
                 return changed

@@ -93,7 +93,7 @@ class SqliteForgetting:
         return await self._writer.background(unit)
 
     async def scan(
-        self, table: str, after: int, eraser: Eraser, slice_seconds: float
+        self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
     ) -> Scanned:
         """Redact what `inbox`, `records` or `quarantine` hold beyond a row."""
 
@@ -102,8 +102,9 @@ class SqliteForgetting:
             query, erase = _SCANS[table]
             rows = connection.execute(query, (after, BATCH)).fetchall()
             now, changed, last = to_text(self._clock.now()), 0, None
-            for last, *values in rows:
-                changed += erase(connection, eraser, last, values, now)
+            for last, whose, *values in rows:
+                if whose == store:
+                    changed += erase(connection, eraser, last, values, now)
                 if self._clock.monotonic() >= until:
                     break
             return Scanned(last, changed)
@@ -301,17 +302,22 @@ def _erase_quarantined(
     return 1
 
 
+# Every store's rows are gone through, so that a slice is short whoever they belong to.
 _SCANS: Mapping[str, tuple[str, Callable[..., int]]] = {
     "inbox": (
-        "SELECT id, topic, body FROM inbox WHERE id > ? ORDER BY id LIMIT ?",
+        "SELECT id, store, topic, body FROM inbox WHERE id > ? ORDER BY id LIMIT ?",
         _erase_event,
     ),
     "records": (
-        "SELECT id, raw, payload FROM records WHERE id > ? ORDER BY id LIMIT ?",
+        "SELECT id, store, raw, payload FROM records WHERE id > ? ORDER BY id LIMIT ?",
         _erase_record,
     ),
+    # A record in quarantine bears its connector's name: the record knows the store.
     "quarantine": (
-        "SELECT id, raw FROM quarantine WHERE id > ? ORDER BY id LIMIT ?",
+        "SELECT q.id, coalesce(r.store, q.name), q.raw FROM quarantine q"
+        " LEFT JOIN records r"
+        " ON q.source = 'record' AND r.instance = q.name AND r.key = q.key"
+        " WHERE q.id > ? ORDER BY q.id LIMIT ?",
         _erase_quarantined,
     ),
 }
