@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,17 +16,19 @@ from backhaul.shop import people
 from backhaul.shop.members import describe
 from backhaul.store.contract import Arrival, NewRecord, Unmatched
 from backhaul.store.sqlite.explaining import Explainer
-from backhaul.store.sqlite.forgetting import holds, needles_of
+from backhaul.store.sqlite.forgetting import SqliteForgetting, holds, needles_of
+from backhaul.store.sqlite.writer import Writer
 from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 from support.databases import fold_all, rows, started_store, take
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from backhaul.store.contract import MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store.upkeep import Trace
 
 NAME, EMAIL, PHONE = "Asha Xylophon", "asha.x@example.com", "+919800012345"
 STREET = "12 Quincunx Lane"
@@ -498,3 +500,65 @@ def kept_by(store: SqliteStore, name: str) -> list[list[tuple[Any, ...]]]:
         "SELECT document FROM orders WHERE store = ?1",
     )
     return [rows(store.path, query, name) for query in queries]
+
+
+_NAMES = "SELECT json_extract(document, '$.customer.name') FROM orders ORDER BY id"
+
+
+@pytest.mark.parametrize("email", [EMAIL, "asha.old@example.com"])
+async def test_asked_by_id_orders_as_a_guest_are_found_by_every_known_e_mail(
+    email: str, store: SqliteStore
+) -> None:
+    earlier = order(1, customer={**PERSON, "email": email}, tags=[])
+    guest = order(2, customer={**GUEST, "email": email}, tags=[])
+    bodies = [("customers/create", customer()), ("orders/create", earlier)]
+    await take(store, *(delivery(*b) for b in bodies), delivery("orders/create", guest))
+    done = await forget(store)
+    assert done["erased"]["orders"] == 2
+    assert told_in(store) == []
+    assert email.encode() not in bytes_of(store)
+
+
+async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
+    store: SqliteStore,
+) -> None:
+    class Slow(SqliteForgetting):
+        """Between looking up and remembering, an order arrives and is folded."""
+
+        async def remember(
+            self, name: str, trace: Trace, digests: Sequence[bytes]
+        ) -> None:
+            await take(store, delivery("orders/create", order(2)))
+            await super().remember(name, trace, digests)
+
+    await take(store, delivery("orders/create", order(1)))
+    async with writing(store.path) as writer:
+        forgetting = Slow(store.path, writer, SystemClock())
+        await Forgetter(forgetting, SystemClock()).forget("main", "cus_1", "eve")
+    assert rows(store.path, _NAMES) == [(None,)] * 2
+
+
+@asynccontextmanager
+async def writing(path: Path) -> AsyncIterator[Writer]:
+    writer = Writer(path, lambda connection, arrivals: [])
+    writer.start()
+    try:
+        yield writer
+    finally:
+        await writer.stop()
+
+
+async def test_an_order_that_bears_the_e_mail_beside_another_s_is_the_other_s(
+    store: SqliteStore,
+) -> None:
+    theirs = {**SILENT, "customer": OTHER, "email": EMAIL}
+    bodies = [
+        delivery("customers/create", customer()),
+        delivery("orders/create", order(98, **theirs)),
+        delivery("orders/create", order(99, customer=OTHER, **SILENT)),
+    ]
+    await take(store, *bodies)
+    await forget(store)
+    told = "SELECT json_extract(body, '$.data.customer.name') FROM inbox WHERE id > 1"
+    for query in (_NAMES, told):
+        assert rows(store.path, query) == [("Bela Other",)] * 2

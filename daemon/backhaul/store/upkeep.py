@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -101,8 +101,13 @@ class Eraser(Protocol):
 class Forgetting(Protocol):
     """Erasing a person from everything that is kept. All verbs may raise Busy."""
 
-    async def find_person(self, store: str, name: str) -> Trace | None:
-        """Return what is held of the customer with this id or e-mail."""
+    async def find_person(
+        self, store: str, name: str, emails: Collection[str]
+    ) -> Trace | None:
+        """Return what is held of the customer with this id or e-mail.
+
+        By their `emails` guests' orders are found as well.
+        """
         ...
 
     async def remember(

@@ -10,12 +10,12 @@ from backhaul.core.identity import address_digest
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.shop import people
 from backhaul.shop.members import describe
+from backhaul.shop.people import Person
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul.core.clock import Clock
-    from backhaul.shop.people import Person
     from backhaul.store.upkeep import Forgetting, Trace
 
 SLICE_SECONDS = 0.005
@@ -135,15 +135,7 @@ class Forgetter:
 
         Raises BackhaulError where nothing is known of such a person.
         """
-        trace = await self._store.find_person(store, name)
-        if trace is None:
-            raise BackhaulError(
-                f"no customer of {store} has the id or e-mail {name!r}; looked in "
-                "customers and orders, and among those who were forgotten"
-            )
-        eraser = CustomerEraser(trace.customer_id, _persons(trace, name))
-        digests = [address_digest(store, email) for email in eraser.emails]
-        await self._store.remember(store, trace, digests)
+        trace, eraser = await self._remember(store, name)
         counts = await self._erase(store, trace, eraser)
         left = await self._leave_no_bytes(eraser.words(), rewrite)
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
@@ -155,6 +147,33 @@ class Forgetter:
             "left_behind": left,
             "texts": sorted(eraser.texts),
         }
+
+    async def _remember(self, store: str, name: str) -> tuple[Trace, CustomerEraser]:
+        """Have the fold redact this person from now on; return all that is held.
+
+        It is looked up again until nothing is new: an e-mail leads to guests' orders,
+        and something may have been folded before the fold knew.
+        """
+        persons = {Person(email=name.casefold())} if "@" in name else set()
+        known, emails = "", {person.email for person in persons if person.email}
+        while True:
+            trace = await self._find(store, name, emails)
+            persons.update(_persons(trace, emails))
+            eraser = CustomerEraser(trace.customer_id, persons)
+            if trace.customer_id == known and eraser.emails <= emails:
+                return trace, eraser
+            known, emails = trace.customer_id, emails | eraser.emails
+            digests = [address_digest(store, email) for email in eraser.emails]
+            await self._store.remember(store, trace, digests)
+
+    async def _find(self, store: str, name: str, emails: set[str]) -> Trace:
+        trace = await self._store.find_person(store, name, sorted(emails))
+        if trace is None:
+            raise BackhaulError(
+                f"no customer of {store} has the id or e-mail {name!r}; looked in "
+                "customers and orders, and among those who were forgotten"
+            )
+        return trace
 
     async def _erase(
         self, store: str, trace: Trace, eraser: CustomerEraser
@@ -207,13 +226,17 @@ class Forgetter:
 _NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
 
 
-def _persons(trace: Trace, name: str) -> Iterable[Person]:
-    """Yield how the customer is told of, in each document and by who asks."""
-    if "@" in name:
-        yield people.Person(email=name)
+def _persons(trace: Trace, emails: set[str]) -> Iterable[Person]:
+    """Yield how the customer is told of, in each document that is theirs.
+
+    Somebody else's order may bear the customer's e-mail beside an own one.
+    """
     for text in trace.documents:
         document = strict_json.decode_object(text.encode())
         topic = "" if "customer" in document else _TOPICS["customer"]
         person = people.person_of(topic, document)
-        if person is not None:
+        if person is None:
+            continue
+        by_email = (person.email or "").casefold() in emails
+        if by_email or person.id in (None, trace.customer_id):
             yield person

@@ -15,7 +15,14 @@ from backhaul.store.upkeep import Scanned, Trace
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -50,13 +57,15 @@ class SqliteForgetting:
         self._writer = writer
         self._clock = clock
 
-    async def find_person(self, store: str, name: str) -> Trace | None:
-        """Return what is held of the customer with this id or e-mail."""
+    async def find_person(
+        self, store: str, name: str, emails: Collection[str]
+    ) -> Trace | None:
+        """Return what is held of the customer, and of guests with these e-mails."""
         orders: dict[str, str] = {}
         told: list[str] = []
-        if "@" in name:
-            orders = await asyncio.to_thread(orders_of, self._path, store, name)
-            told = await asyncio.to_thread(told_of, self._path, store, name)
+        for email in emails:
+            orders |= await asyncio.to_thread(orders_of, self._path, store, email)
+            told += await asyncio.to_thread(told_of, self._path, store, email)
 
         def unit(connection: sqlite3.Connection) -> Trace | None:
             return _trace(connection, store, name, orders, told)
@@ -184,9 +193,9 @@ def _trace(
     guest: Mapping[str, str],
     told: Sequence[str],
 ) -> Trace | None:
-    """Put together what is held; `guest` and `told` were found by the e-mail."""
+    """Put together what is held; `guest` and `told` were found by an e-mail."""
     found = connection.execute(_CUSTOMER, (store, name)).fetchone()
-    ids = (_customer_id(text) for text in (*guest.values(), *told))
+    ids = (_customer_id(text) for text in (*guest.values(), *told) if "@" in name)
     id_ = found[0] if found else next(filter(None, ids), None)
     id_ = id_ or _known_id(connection, store, name)
     orders = connection.execute(_ORDERS, (id_, store)).fetchall()
