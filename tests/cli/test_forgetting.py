@@ -90,6 +90,19 @@ def test_captures_are_written_anew_without_the_person(office: Office) -> None:
     assert [path.name for path in kept.parent.iterdir()] == ["march.jsonl"]
 
 
+def test_captures_are_written_anew_when_said_again(office: Office) -> None:
+    """As where the program was ended in between: nobody knows the name any more."""
+    kept = office.folder / "state" / "march.jsonl"
+    backhaul("capture", str(kept), config=office.config)
+    before = kept.read_bytes()
+    command = ("forget", "customer", "cus_1", "--yes", "--json")
+    in_process(*command, config=office.config)
+    kept.write_bytes(before)
+    assert in_process(*command, config=office.config).json()["captures"] == [str(kept)]
+    assert EMAIL.encode() not in kept.read_bytes()
+    assert in_process(*command, config=office.config).json()["captures"] == []
+
+
 def test_a_capture_keeps_what_another_store_was_told(office: Office) -> None:
     kept = office.folder / "state" / "march.jsonl"
     backhaul("capture", str(kept), config=office.config)

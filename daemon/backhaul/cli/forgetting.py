@@ -33,7 +33,7 @@ def forget_customer(
     config: ConfigOption = None,
     store: StoreOption = None,
     rewrite: Annotated[
-        bool, typer.Option("--rewrite", help="Write even a large file anew, if needed.")
+        bool, typer.Option("--rewrite", help="Write the file anew, however large.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask back.")] = False,
     as_json: JsonOption = False,
@@ -97,6 +97,8 @@ _LEFT = {
     "that program and say this again",
     "file": "are still in unused parts of the file, which is large; say this again with"
     " --rewrite when few webhooks come: they wait about a second per 100 MB",
+    "room": "are still in unused parts of the file, which could not be written anew; "
+    "make room for twice the file and say this again",
 }
 
 

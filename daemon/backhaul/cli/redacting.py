@@ -8,7 +8,6 @@ from pathlib import Path
 from backhaul.errors import Unusable
 from backhaul.shop.people import Person
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.forgetting import holds, needles_of
 from backhaul.traffic import captures
 from backhaul.upkeep.forgetting import CustomerEraser
 
@@ -25,15 +24,17 @@ def redact_captures(folder: Path, store: str, eraser: CustomerEraser) -> list[Pa
     A file takes the place of the old one whole and on the disk, or not at all. One that
     is damaged stays as it is.
     """
-    needles = needles_of(eraser.texts)
-    told = [p for p in sorted(folder.rglob("*.jsonl")) if holds(p, needles)]
-    return [path for path in told if _redact(path, store, eraser)]
+    found = sorted(folder.rglob("*.jsonl"))
+    return [path for path in found if _redact(path, store, eraser)]
 
 
 def _redact(path: Path, store: str, eraser: CustomerEraser) -> bool:
     unfinished = path.with_name(f"{path.name}.new")
     try:
         head = captures.read_head(path)
+        lefts = (_left(event, store, eraser) for event in captures.read(path))
+        if all(left is None for left in lefts):
+            return False
         with unfinished.open("w", encoding="utf-8", newline="\n") as stream:
             shutil.copymode(path, unfinished)
             captures.write(head, _redacted(captures.read(path), store, eraser), stream)
@@ -51,9 +52,13 @@ def _redacted(
     events: Iterable[Arrival], store: str, eraser: CustomerEraser
 ) -> Iterator[Arrival]:
     for event in events:
-        theirs = event.store == store
-        left = eraser.body(event.topic, event.body) if theirs else None
+        left = _left(event, store, eraser)
         yield event if left is None else event._replace(body=left)
+
+
+def _left(event: Arrival, store: str, eraser: CustomerEraser) -> bytes | None:
+    """Return what is left of a body; None where it says nothing of the person."""
+    return eraser.body(event.topic, event.body) if event.store == store else None
 
 
 def _sync(folder: Path) -> None:

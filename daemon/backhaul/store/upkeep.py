@@ -116,6 +116,14 @@ class Forgetting(Protocol):
         """From now on the fold redacts this person; addresses are known by digest."""
         ...
 
+    async def begin(self, store: str, customer_id: str) -> bool:
+        """Note that erasing is under way; tell whether it was so already."""
+        ...
+
+    async def finish(self, store: str, customer_id: str) -> None:
+        """Note that nothing is left to do."""
+        ...
+
     async def redact(
         self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
     ) -> int:
@@ -139,11 +147,15 @@ class Forgetting(Protocol):
         """Take the old bytes out of the log file; False where a reader holds it."""
         ...
 
-    async def bytes_left(self, texts: Sequence[str]) -> int:
-        """Return how large the file is if it still holds one of these, else 0.
+    async def holds(self, texts: Sequence[str]) -> bool:
+        """Tell whether the file still holds one of these.
 
         SQLite leaves copies of rows behind in pages that it has put in order.
         """
+        ...
+
+    async def file_bytes(self) -> int:
+        """Return how large the file is."""
         ...
 
     async def rewrite(self) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from loguru import logger
+
 from backhaul.core import strict_json
 from backhaul.core.identity import address_digest
-from backhaul.errors import BackhaulError, Unusable
+from backhaul.errors import BackhaulError, Busy, Unusable
 from backhaul.shop import people
 from backhaul.shop.members import describe
 from backhaul.shop.people import Person
@@ -27,7 +29,7 @@ LARGEST_BYTES = 256_000_000
 """A larger file is not written anew unless told to: webhooks wait meanwhile."""
 _ESCAPE = b"\\"
 """JSON with one must be decoded: any letter may stand there as \\uXXXX."""
-_TABLES = ("inbox", "records", "quarantine")
+_TABLES = ("records", "quarantine", "inbox")
 _TOPICS = {"customer": "customers/read", "order": "orders/read"}
 
 
@@ -122,11 +124,18 @@ def _spellings(text: str) -> set[str]:
 
 
 class Forgetter:
-    """Forgets customers, one at a time; to do it twice is to do it once."""
+    """Forgets customers, one at a time; to do it twice is to do it once.
 
-    def __init__(self, store: Forgetting, clock: Clock) -> None:
+    What was broken off is finished by doing it again: that a customer's bytes may be
+    left is noted before anything is erased, and until they are gone.
+    """
+
+    def __init__(
+        self, store: Forgetting, clock: Clock, largest_bytes: int = LARGEST_BYTES
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._largest_bytes = largest_bytes
 
     async def forget(
         self, store: str, name: str, who: str, *, rewrite: bool = False
@@ -136,11 +145,16 @@ class Forgetter:
         Raises BackhaulError where nothing is known of such a person.
         """
         trace, eraser = await self._remember(store, name)
+        broken_off = await self._store.begin(store, trace.customer_id)
         counts = await self._erase(store, trace, eraser)
-        left = await self._leave_no_bytes(eraser.words(), rewrite)
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
         detail = f"customer {trace.customer_id} of {store}: {told}"
         await self._store.audit(who, "forget", detail)
+        # After a redaction that was broken off nobody knows what to search for.
+        texts = None if broken_off or rewrite else eraser.words()
+        left = await self._leave_no_bytes(texts, even_large=rewrite)
+        if not left:
+            await self._store.finish(store, trace.customer_id)
         return {
             "customer": trace.customer_id,
             "erased": counts,
@@ -178,18 +192,19 @@ class Forgetter:
     async def _erase(
         self, store: str, trace: Trace, eraser: CustomerEraser
     ) -> dict[str, int]:
+        """Erase from what mentions the person first, from what says who it is last.
+
+        Broken off anywhere, it can be done again from the beginning.
+        """
+        scanned = {_NAMES[t]: await self._scan(store, t, eraser) for t in _TABLES}
         redact = self._store.redact
-        customers = [trace.customer_id]
-        counts = {
-            "customers": await redact(store, "customer", customers, eraser, describe),
-            "orders": 0,
-        }
+        orders = 0
         for start in range(0, len(trace.orders), AT_ONCE):
             some = trace.orders[start : start + AT_ONCE]
-            counts["orders"] += await redact(store, "order", some, eraser, describe)
-        for table in _TABLES:
-            counts[_NAMES[table]] = await self._scan(store, table, eraser)
-        return counts
+            orders += await redact(store, "order", some, eraser, describe)
+        one = [trace.customer_id]
+        customers = await redact(store, "customer", one, eraser, describe)
+        return {"customers": customers, "orders": orders, **scanned}
 
     async def _scan(self, store: str, table: str, eraser: CustomerEraser) -> int:
         after, changed = 0, 0
@@ -200,20 +215,28 @@ class Forgetter:
                 return changed
             after = step.last
 
-    async def _leave_no_bytes(self, texts: list[str], rewrite: bool) -> str:
-        """Clear what is in no table any more; return what is in the way of it."""
+    async def _leave_no_bytes(
+        self, texts: list[str] | None, *, even_large: bool
+    ) -> str:
+        """Clear what is in no table any more; return what is in the way of it.
+
+        The file is written anew if it holds one of the texts, or where they are None.
+        """
         more = await self._store.compact_search(begin=True)
         while more:
             more = await self._store.compact_search(begin=False)
         if not await self._empty_log():
             return "log"
-        size = await self._store.bytes_left(texts)
-        if size > LARGEST_BYTES and not rewrite:
+        if texts is not None and not await self._store.holds(texts):
+            return ""
+        if not even_large and await self._store.file_bytes() > self._largest_bytes:
             return "file"
-        if size:
+        try:
             await self._store.rewrite()
-            return "" if await self._empty_log() else "log"
-        return ""
+        except Busy as error:
+            logger.bind(action="forget.not_rewritten").warning("{}", error)
+            return "room"
+        return "" if await self._empty_log() else "log"
 
     async def _empty_log(self) -> bool:
         for _ in range(LOG_TRIES):

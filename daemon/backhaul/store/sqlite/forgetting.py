@@ -91,6 +91,25 @@ class SqliteForgetting:
 
         await self._writer.urgent(unit)
 
+    async def begin(self, store: str, customer_id: str) -> bool:
+        """Note that erasing is under way; tell whether it was so already."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            mark = (_mark(store, customer_id), to_text(self._clock.now()))
+            query = "INSERT OR IGNORE INTO marks (name, value) VALUES (?, ?)"
+            return connection.execute(query, mark).rowcount == 0
+
+        return await self._writer.urgent(unit)
+
+    async def finish(self, store: str, customer_id: str) -> None:
+        """Note that nothing is left to do."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            mark = _mark(store, customer_id)
+            connection.execute("DELETE FROM marks WHERE name = ?", (mark,))
+
+        await self._writer.urgent(unit)
+
     async def redact(
         self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
     ) -> int:
@@ -138,10 +157,12 @@ class SqliteForgetting:
         """Take the old bytes out of the log file; False where a reader holds it."""
         return await self._writer.checkpoint()
 
-    async def bytes_left(self, texts: Sequence[str]) -> int:
-        """Return how large the file is if it still holds one of these, else 0."""
-        if not await asyncio.to_thread(holds, self._path, needles_of(texts)):
-            return 0
+    async def holds(self, texts: Sequence[str]) -> bool:
+        """Tell whether the file still holds one of these."""
+        return await asyncio.to_thread(holds, self._path, needles_of(texts))
+
+    async def file_bytes(self) -> int:
+        """Return how large the file is."""
         return self._path.stat().st_size
 
     async def rewrite(self) -> None:
@@ -158,6 +179,11 @@ class SqliteForgetting:
             )
 
         await self._writer.urgent(unit)
+
+
+def _mark(store: str, customer_id: str) -> str:
+    """Return the mark of what is not finished; it holds nothing of the person."""
+    return f"forgetting {store} {customer_id}"
 
 
 def needles_of(texts: Iterable[str]) -> list[bytes]:
