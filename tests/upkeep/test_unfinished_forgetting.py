@@ -12,22 +12,21 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
-from backhaul.store.contract import NewRecord, Unmatched
+from backhaul.store.contract import NewRecord
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.writer import Writer
 from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 from support.databases import rows, started_store, take
+from support.persons import EMAIL, NAME, match_none
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from backhaul.store.contract import MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul.store.upkeep import Describe, Eraser, Scanned
 
-NAME, EMAIL = "Asha Xylophon", "asha.x@example.com"
 PERSON: dict[str, Any] = {"id": "cus_1", "name": NAME, "email": EMAIL, "phone": None}
 
 
@@ -41,12 +40,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         record = NewRecord(
             "k", json.dumps({"for": NAME}).encode(), f"k,{NAME}", "", "f.csv:2"
         )
-        await started.records.accept("courier", "main", [record], None, _wait)
+        await started.records.accept("courier", "main", [record], None, match_none)
         yield started
-
-
-def _wait(record: WaitingRecord, mirror: MatchReader) -> Unmatched:
-    return Unmatched("not yet", final=False)
 
 
 class Breaking(SqliteForgetting):
