@@ -90,6 +90,32 @@ def test_captures_are_written_anew_without_the_person(office: Office) -> None:
     assert [path.name for path in kept.parent.iterdir()] == ["march.jsonl"]
 
 
+def test_captures_are_written_anew_when_said_again(office: Office) -> None:
+    """As where the program was ended in between: nobody knows the name any more."""
+    kept = office.folder / "state" / "march.jsonl"
+    backhaul("capture", str(kept), config=office.config)
+    before = kept.read_bytes()
+    command = ("forget", "customer", "cus_1", "--yes", "--json")
+    in_process(*command, config=office.config)
+    kept.write_bytes(before)
+    assert in_process(*command, config=office.config).json()["captures"] == [str(kept)]
+    assert EMAIL.encode() not in kept.read_bytes()
+    assert in_process(*command, config=office.config).json()["captures"] == []
+
+
+def test_a_capture_keeps_what_another_store_was_told(office: Office) -> None:
+    kept = office.folder / "state" / "march.jsonl"
+    backhaul("capture", str(kept), config=office.config)
+    head, events = captures.read_head(kept), list(captures.read(kept))
+    others = [event._replace(store="other") for event in events]
+    with kept.open("w", encoding="utf-8", newline="\n") as stream:
+        captures.write(head, [*events, *others], stream)
+    in_process("forget", "customer", "cus_1", "--yes", config=office.config)
+    left = list(captures.read(kept))
+    assert left[len(events) :] == others
+    assert not [e for e in left[: len(events)] if EMAIL.encode() in e.body]
+
+
 def test_another_person_of_that_name_is_told_of(office: Office) -> None:
     namesake = {"id": "cus_2", "name": "Asha Rao", "email": "other@example.com"}
     order = payloads.order("ord_2", number=1002, customer=namesake)

@@ -13,34 +13,34 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.shop import people
-from backhaul.shop.members import describe
-from backhaul.store.contract import Arrival, NewRecord, Unmatched
+from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.sqlite.explaining import Explainer
 from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 from support.databases import fold_all, rows, started_store, take
+from support.persons import (
+    EMAIL,
+    NAME,
+    OTHER,
+    PHONE,
+    SECRETS,
+    SILENT,
+    STREET,
+    bytes_of,
+    customer,
+    delivery,
+    forget,
+    index,
+    match_none,
+    order,
+    told_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.store.contract import MatchReader, WaitingRecord
     from backhaul.store.sqlite.database import SqliteStore
-
-NAME, EMAIL, PHONE = "Asha Xylophon", "asha.x@example.com", "+919800012345"
-STREET = "12 Quincunx Lane"
-SECRETS = (
-    NAME,
-    "xylophon",
-    EMAIL,
-    PHONE,
-    STREET,
-    "Zephyrine",
-    "please ring",
-    "X. Payer",
-)
-PERSON = {"id": "cus_1", "name": NAME, "email": EMAIL, "phone": PHONE}
-OTHER = {"id": "cus_2", "name": "Bela Other", "email": "b@example.com", "phone": None}
 
 
 @pytest.fixture
@@ -49,62 +49,17 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield started
 
 
-def order(number: int, at: int = 0, **members: Any) -> payloads.Document:
-    address = {"name": "Zephyrine", "address1": STREET, "city": "Pune", "phone": PHONE}
-    told = {
-        "customer": PERSON,
-        "shippingAddress": address,
-        "note": "please ring twice",
-        "giftMessage": f"from {NAME} with love",
-        "tags": ["cod", EMAIL.upper()],
-        "payment": {"method": "COD", "report": {"payerName": "X. Payer"}},
-        "shipments": [payloads.shipment(f"shp_{number}", trackingNumber=f"T{number}")],
-    }
-    return payloads.order(f"ord_{number}", at, number=number, **{**told, **members})
-
-
-def customer(at: int = 0) -> payloads.Document:
-    address = {"id": "adr_1", "address1": STREET, "isDefault": True}
-    return payloads.customer(at=at, **PERSON, addresses=[address], totalSpent="9.00")
-
-
-def delivery(topic: str, data: payloads.Document, **members: Any) -> bytes:
-    return payloads.envelope(topic, data, **members)
-
-
 async def know(store: SqliteStore) -> None:
     """Fold a customer with orders of many versions, and somebody else."""
     bodies = [delivery("customers/create", customer())]
     for at in range(5):
         bodies += [delivery("orders/updated", order(n, at)) for n in range(1, 41)]
-    silent: dict[str, Any] = dict.fromkeys(
-        ("note", "shippingAddress", "giftMessage", "payment")
-    )
-    other = order(99, customer=OTHER, tags=[], **silent)
+    other = order(99, customer=OTHER, **SILENT)
     bodies += [bodies[1], delivery("orders/create", other)]
     sold = payloads.stock_change(orderId="ord_1")
     bodies.append(delivery("inventory/level_update", sold))
     await take(store, *bodies, b"not json, but about " + EMAIL.encode())
     await index(store)
-
-
-async def index(store: SqliteStore) -> None:
-    while (await store.search.follow(describe, 1.0)).more:
-        pass
-
-
-async def forget(store: SqliteStore, name: str = "cus_1") -> dict[str, Any]:
-    return await Forgetter(store.forgetting, SystemClock()).forget("main", name, "eve")
-
-
-def bytes_of(store: SqliteStore) -> bytes:
-    files = store.path.parent.glob("backhaul.db*")
-    return b"".join(path.read_bytes() for path in files).lower()
-
-
-def told_in(store: SqliteStore) -> list[str]:
-    kept = bytes_of(store)
-    return [secret for secret in SECRETS if secret.lower().encode() in kept]
 
 
 SUMS = {
@@ -235,7 +190,7 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
     raw = f"1,DHL,T-7,{NAME.upper()},{EMAIL}"
     record = NewRecord("k", json.dumps({"name": NAME}).encode(), raw, "", "f.csv:2")
     bad = NewRecord("bad", None, f"?,{PHONE}", "no order", "f.csv:3")
-    await store.records.accept("courier", "main", [record, bad], None, _wait)
+    await store.records.accept("courier", "main", [record, bad], None, match_none)
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute(
             "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
@@ -253,49 +208,6 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
     assert kept == "1,DHL,T-7,[erased],[erased]"
     ((answer,),) = rows(store.path, "SELECT response FROM attempts")
     assert json.loads(answer)["data"]["totals"]["total"] == "2998.00"
-
-
-def _wait(record: WaitingRecord, mirror: MatchReader) -> Unmatched:
-    return Unmatched("not yet", final=False)
-
-
-async def test_a_guest_is_forgotten_by_e_mail(store: SqliteStore) -> None:
-    guest = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
-    await take(store, delivery("orders/create", order(1, customer=guest)))
-    await index(store)
-    done = await forget(store, EMAIL)
-    assert done["erased"]["orders"] == 1
-    assert told_in(store) == []
-
-
-GUEST = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
-
-
-async def test_a_guest_is_found_before_the_index_has_come_so_far(
-    store: SqliteStore,
-) -> None:
-    await take(store, delivery("orders/create", order(1, customer=GUEST)))
-    done = await forget(store, EMAIL.upper())
-    assert done["erased"]["orders"] == 1
-    assert done["customer"].startswith("guest-")
-    assert told_in(store) == []
-
-
-async def test_a_guest_is_found_who_is_in_kept_events_only(store: SqliteStore) -> None:
-    """What could not be folded is kept as well."""
-    broken = order(1, customer=GUEST, items=None)
-    await take(store, delivery("orders/create", broken))
-    assert rows(store.path, "SELECT * FROM orders") == []
-    done = await forget(store, EMAIL)
-    assert done["erased"]["events"] == 1
-    assert told_in(store) == []
-
-
-async def test_an_e_mail_that_is_only_mentioned_is_nobody_s(store: SqliteStore) -> None:
-    other = order(1, customer=OTHER, note=f"a present from {EMAIL}")
-    await take(store, delivery("orders/create", other))
-    with pytest.raises(BackhaulError, match="no customer of main"):
-        await forget(store, EMAIL)
 
 
 async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:
@@ -352,9 +264,3 @@ async def test_somebody_else_who_names_the_person_keeps_an_own_order(
     await forget(store)
     body = "SELECT json_extract(body, '$.data.customer.name') FROM inbox ORDER BY id"
     assert rows(store.path, body) == [(None,), ("Bela Other",)]
-
-
-async def test_a_customer_without_orders_is_found_by_e_mail(store: SqliteStore) -> None:
-    await take(store, delivery("customers/create", customer()))
-    assert (await forget(store, EMAIL.upper()))["customer"] == "cus_1"
-    assert told_in(store) == []

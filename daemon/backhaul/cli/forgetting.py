@@ -11,7 +11,7 @@ from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
-from backhaul.store.sqlite.forgetting import holds
+from backhaul.store.sqlite.forgetting import holds, needles_of
 
 forget = typer.Typer(no_args_is_help=True, help="Erase a person for good.")
 
@@ -31,7 +31,7 @@ def forget_customer(
     config: ConfigOption = None,
     store: StoreOption = None,
     rewrite: Annotated[
-        bool, typer.Option("--rewrite", help="Write even a large file anew, if needed.")
+        bool, typer.Option("--rewrite", help="Write the file anew, however large.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask back.")] = False,
     as_json: JsonOption = False,
@@ -55,7 +55,7 @@ def forget_customer(
     from backhaul.cli import redacting
 
     eraser = redacting.eraser_of(done["customer"], texts)
-    rewritten = redacting.redact_captures(settings.state_dir, eraser)
+    rewritten = redacting.redact_captures(settings.state_dir, name, eraser)
     done["captures"] = [str(path) for path in rewritten]
     places = _still_told(settings, texts)
     if as_json:
@@ -89,6 +89,8 @@ _LEFT = {
     "that program and say this again",
     "file": "are still in unused parts of the file, which is large; say this again with"
     " --rewrite when few webhooks come: they wait about a second per 100 MB",
+    "room": "are still in unused parts of the file, which could not be written anew; "
+    "make room for twice the file and say this again",
 }
 
 
@@ -105,7 +107,7 @@ def _still_told(settings: Settings, texts: list[str]) -> list[str]:
 
 
 def _told_in(path: Path, texts: list[str]) -> list[str]:
-    found = {_kind(text) for text in texts if holds(path, [text.encode().lower()])}
+    found = {_kind(text) for text in texts if holds(path, needles_of([text]))}
     return sorted(found)
 
 

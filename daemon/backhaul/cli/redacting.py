@@ -8,7 +8,6 @@ from pathlib import Path
 from backhaul.errors import Unusable
 from backhaul.shop.people import Person
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite.forgetting import holds
 from backhaul.traffic import captures
 from backhaul.upkeep.forgetting import CustomerEraser
 
@@ -19,24 +18,26 @@ def eraser_of(customer_id: str, texts: Iterable[str]) -> CustomerEraser:
     return CustomerEraser(customer_id, persons)
 
 
-def redact_captures(folder: Path, eraser: CustomerEraser) -> list[Path]:
-    """Rewrite every capture that tells of the person; return which those were.
+def redact_captures(folder: Path, store: str, eraser: CustomerEraser) -> list[Path]:
+    """Rewrite every capture that tells of a store's customer; return which those were.
 
     A file takes the place of the old one whole and on the disk, or not at all. One that
     is damaged stays as it is.
     """
-    needles = [text.encode().lower() for text in eraser.texts]
-    told = [p for p in sorted(folder.rglob("*.jsonl")) if holds(p, needles)]
-    return [path for path in told if _redact(path, eraser)]
+    found = sorted(folder.rglob("*.jsonl"))
+    return [path for path in found if _redact(path, store, eraser)]
 
 
-def _redact(path: Path, eraser: CustomerEraser) -> bool:
+def _redact(path: Path, store: str, eraser: CustomerEraser) -> bool:
     unfinished = path.with_name(f"{path.name}.new")
     try:
         head = captures.read_head(path)
+        lefts = (_left(event, store, eraser) for event in captures.read(path))
+        if all(left is None for left in lefts):
+            return False
         with unfinished.open("w", encoding="utf-8", newline="\n") as stream:
             shutil.copymode(path, unfinished)
-            captures.write(head, _redacted(captures.read(path), eraser), stream)
+            captures.write(head, _redacted(captures.read(path), store, eraser), stream)
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(path)
@@ -47,10 +48,17 @@ def _redact(path: Path, eraser: CustomerEraser) -> bool:
     return True
 
 
-def _redacted(events: Iterable[Arrival], eraser: CustomerEraser) -> Iterator[Arrival]:
+def _redacted(
+    events: Iterable[Arrival], store: str, eraser: CustomerEraser
+) -> Iterator[Arrival]:
     for event in events:
-        left = eraser.body(event.topic, event.body)
+        left = _left(event, store, eraser)
         yield event if left is None else event._replace(body=left)
+
+
+def _left(event: Arrival, store: str, eraser: CustomerEraser) -> bytes | None:
+    """Return what is left of a body; None where it says nothing of the person."""
+    return eraser.body(event.topic, event.body) if event.store == store else None
 
 
 def _sync(folder: Path) -> None:

@@ -9,7 +9,7 @@ from backhaul.core import strict_json
 from backhaul.errors import Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 ERASED = "[erased]"
 SHORTEST = 5
@@ -26,7 +26,7 @@ _ERASED_OF_ORDER = frozenset(
     }
 )
 _ERASED_WITHIN = {"cancellation": "note", "payment": "report"}
-_KEPT_OF_ITEM = frozenset({"title", "variantTitle", "sku", "options"})
+SOLD = frozenset({"title", "variantTitle", "sku", "options"})
 """What was sold is the store's and not the person's, whatever they are called."""
 
 
@@ -77,25 +77,19 @@ def _member(name: str, value: Any, texts: set[str]) -> Any:
     if inner is not None and isinstance(value, dict) and inner in value:
         value = {**value, inner: None}
     if name == "items" and isinstance(value, list):
-        return [_item(item, texts) for item in value]
+        return without(value, texts, SOLD)
     return without(value, texts)
 
 
-def _item(item: Any, texts: set[str]) -> Any:
-    if not isinstance(item, dict):
-        return without(item, texts)
-    return {
-        name: value if name in _KEPT_OF_ITEM else without(value, texts)
-        for name, value in item.items()
-    }
-
-
-def without(node: Any, texts: set[str]) -> Any:
-    """Return a JSON tree in which no text holds any of these."""
+def without(node: Any, texts: set[str], kept: frozenset[str] = frozenset()) -> Any:
+    """Return a JSON tree in which no text holds any of these; `kept` members stay."""
     if isinstance(node, dict):
-        return {name: without(value, texts) for name, value in node.items()}
+        return {
+            name: value if name in kept else without(value, texts, kept)
+            for name, value in node.items()
+        }
     if isinstance(node, list):
-        return [without(value, texts) for value in node]
+        return [without(value, texts, kept) for value in node]
     return _scrubbed(node, texts) if isinstance(node, str) else node
 
 
@@ -110,17 +104,14 @@ def redacted_body(body: bytes, topic: str) -> bytes | None:
         document = strict_json.decode_object(body)
     except Unusable:
         return None
-    return strict_json.encode(dict(_redacted_envelope(document, topic)))
+    return strict_json.encode(redacted_envelope(document, topic))
 
 
-def _redacted_envelope(
-    document: dict[str, Any], topic: str
-) -> Iterator[tuple[str, Any]]:
+def redacted_envelope(document: dict[str, Any], topic: str) -> dict[str, Any]:
+    """Return a decoded delivery or read without its person."""
     inner = document.get("data")
     if not isinstance(inner, dict):
-        yield from redacted(topic, document).items()
-        return
+        return redacted(topic, document)
     told = document.get("topic")
     topic = told if isinstance(told, str) else topic
-    for name, value in document.items():
-        yield name, redacted(topic, inner) if name == "data" else value
+    return {**document, "data": redacted(topic, inner)}

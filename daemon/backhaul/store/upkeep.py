@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -102,14 +102,27 @@ class Eraser(Protocol):
 class Forgetting(Protocol):
     """Erasing a person from everything that is kept. All verbs may raise Busy."""
 
-    async def find_person(self, store: str, name: str) -> Trace | None:
-        """Return what is held of the customer with this id or e-mail."""
+    async def find_person(
+        self, store: str, name: str, emails: Collection[str]
+    ) -> Trace | None:
+        """Return what is held of the customer with this id or e-mail.
+
+        By their `emails` guests' orders are found as well.
+        """
         ...
 
     async def remember(
         self, store: str, trace: Trace, digests: Sequence[bytes]
     ) -> None:
         """From now on the fold redacts this person; addresses are known by digest."""
+        ...
+
+    async def begin(self, store: str, customer_id: str) -> bool:
+        """Note that erasing is under way; tell whether it was so already."""
+        ...
+
+    async def finish(self, store: str, customer_id: str) -> None:
+        """Note that nothing is left to do."""
         ...
 
     async def redact(
@@ -119,9 +132,12 @@ class Forgetting(Protocol):
         ...
 
     async def scan(
-        self, table: str, after: int, eraser: Eraser, slice_seconds: float
+        self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
     ) -> Scanned:
-        """Redact what `inbox`, `records` or `quarantine` hold beyond a row."""
+        """Redact what `inbox`, `records` or `quarantine` hold beyond a row.
+
+        What is another store's stays: the same person may be a customer there too.
+        """
         ...
 
     async def compact_search(self, *, begin: bool) -> bool:
@@ -132,11 +148,15 @@ class Forgetting(Protocol):
         """Take the old bytes out of the log file; False where a reader holds it."""
         ...
 
-    async def bytes_left(self, texts: Sequence[str]) -> int:
-        """Return how large the file is if it still holds one of these, else 0.
+    async def holds(self, texts: Sequence[str]) -> bool:
+        """Tell whether the file still holds one of these.
 
         SQLite leaves copies of rows behind in pages that it has put in order.
         """
+        ...
+
+    async def file_bytes(self) -> int:
+        """Return how large the file is."""
         ...
 
     async def rewrite(self) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
 
 from backhaul.core import strict_json
 from backhaul.core.identity import address_digest
-from backhaul.errors import BackhaulError, Unusable
+from backhaul.errors import BackhaulError, Busy, Unusable
 from backhaul.shop import people
 from backhaul.shop.members import describe
+from backhaul.shop.people import Person
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul.core.clock import Clock
-    from backhaul.shop.people import Person
     from backhaul.store.upkeep import Forgetting, Trace
 
 SLICE_SECONDS = 0.005
@@ -25,7 +27,9 @@ LOG_TRIES = 20
 LOG_PAUSE_SECONDS = 0.5
 LARGEST_BYTES = 256_000_000
 """A larger file is not written anew unless told to: webhooks wait meanwhile."""
-_TABLES = ("inbox", "records", "quarantine")
+_ESCAPE = b"\\"
+"""JSON with one must be decoded: any letter may stand there as \\uXXXX."""
+_TABLES = ("records", "quarantine", "inbox")
 _TOPICS = {"customer": "customers/read", "order": "orders/read"}
 
 
@@ -35,12 +39,16 @@ class CustomerEraser:
     def __init__(self, customer_id: str, persons: Iterable[Person]) -> None:
         self._id = customer_id
         known = list(persons)
-        self.emails = {p.email.casefold() for p in known if p.email}
+        # What is no address ("walk-in") is shared by people and tells nobody apart.
+        told = {person.email.casefold() for person in known if person.email}
+        self.emails = {email for email in told if "@" in email}
         self.texts = {text for person in known for text in person.texts()}
-        # The longest first: an e-mail address may begin with the name.
-        every = sorted(self.texts, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, every)), re.IGNORECASE)
-        self._marks = [m.casefold().encode() for m in {customer_id, *self.texts}]
+        spelled = {each for text in self.texts for each in _spellings(text)}
+        # The longest first: an e-mail address may begin with the name. Whole words
+        # only: whoever is called Blend is not told of by the SKU BLEND-250.
+        every = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
+        self._pattern = re.compile(rf"(?<![\w-])(?:{every})(?![\w-])", re.IGNORECASE)
+        self._marks = [m.casefold().encode() for m in {customer_id, *spelled}]
 
     def words(self) -> list[str]:
         """Return the texts, and the words of them that the search index may keep."""
@@ -60,27 +68,34 @@ class CustomerEraser:
 
     def body(self, topic: str, body: bytes) -> bytes | None:
         """Return what is left of a body; None where it says nothing of the person."""
-        lowered = body.decode(errors="replace").casefold().encode()
-        if not any(mark in lowered for mark in self._marks):
+        plainly = self._may_tell(body)
+        if not plainly and _ESCAPE not in body:
             return None
-        left = self._redacted(topic, body)
-        return None if left == body else left
-
-    def _redacted(self, topic: str, body: bytes) -> bytes:
         try:
             document = strict_json.decode_object(body)
         except Unusable:
-            return b""
+            return b"" if plainly else None
+        left = self._redacted(topic, document)
+        return None if left == document else strict_json.encode(left)
+
+    def _may_tell(self, body: bytes) -> bool:
+        lowered = body.decode(errors="replace").casefold().encode()
+        return any(mark in lowered for mark in self._marks)
+
+    def _redacted(self, topic: str, document: dict[str, Any]) -> dict[str, Any]:
         inner = document.get("data")
         data = inner if isinstance(inner, dict) else document
         told = document.get("topic")
         topic = told if isinstance(told, str) else topic
         person = people.person_of(topic, data)
-        if person is not None and self._is_other(person):
-            return body
-        if person is not None:
-            return people.redacted_body(body, topic) or b""
-        return strict_json.encode(people.without(document, self.texts))
+        if person is None:
+            return dict(self._without(document))
+        if self._is_other(person):
+            return document
+        return people.redacted_envelope(document, topic)
+
+    def _without(self, node: Any) -> Any:
+        return people.without(node, self.texts, people.SOLD)
 
     def _is_other(self, person: Person) -> bool:
         by_email = bool(person.email) and str(person.email).casefold() in self.emails
@@ -88,16 +103,39 @@ class CustomerEraser:
 
     def text(self, text: str) -> str | None:
         """Return a row of any kind without the person; None where it says nothing."""
-        left = self._pattern.sub(people.ERASED, text) if self.texts else text
+        body = text.encode()
+        if not self.texts or not (self._may_tell(body) or _ESCAPE in body):
+            return None
+        try:
+            document = strict_json.decode(body)
+        except Unusable:
+            document = None
+        if isinstance(document, dict | list):
+            rest = self._without(document)
+            return None if rest == document else strict_json.encode(rest).decode()
+        left = self._pattern.sub(people.ERASED, text)
         return None if left == text else left
 
 
-class Forgetter:
-    """Forgets customers, one at a time; to do it twice is to do it once."""
+def _spellings(text: str) -> set[str]:
+    """Return how a text may stand in JSON and in CSV."""
+    escaped = strict_json.encode(text).decode()[1:-1]
+    return {text, escaped, text.replace('"', '""')}
 
-    def __init__(self, store: Forgetting, clock: Clock) -> None:
+
+class Forgetter:
+    """Forgets customers, one at a time; to do it twice is to do it once.
+
+    What was broken off is finished by doing it again: that a customer's bytes may be
+    left is noted before anything is erased, and until they are gone.
+    """
+
+    def __init__(
+        self, store: Forgetting, clock: Clock, largest_bytes: int = LARGEST_BYTES
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._largest_bytes = largest_bytes
 
     async def forget(
         self, store: str, name: str, who: str, *, rewrite: bool = False
@@ -106,20 +144,17 @@ class Forgetter:
 
         Raises BackhaulError where nothing is known of such a person.
         """
-        trace = await self._store.find_person(store, name)
-        if trace is None:
-            raise BackhaulError(
-                f"no customer of {store} has the id or e-mail {name!r}; looked in "
-                "customers and orders, and among those who were forgotten"
-            )
-        eraser = CustomerEraser(trace.customer_id, _persons(trace, name))
-        digests = [address_digest(store, email) for email in eraser.emails]
-        await self._store.remember(store, trace, digests)
+        trace, eraser = await self._remember(store, name)
+        broken_off = await self._store.begin(store, trace.customer_id)
         counts = await self._erase(store, trace, eraser)
-        left = await self._leave_no_bytes(eraser.words(), rewrite)
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
         detail = f"customer {trace.customer_id} of {store}: {told}"
         await self._store.audit(who, "forget", detail)
+        # After a redaction that was broken off nobody knows what to search for.
+        texts = None if broken_off or rewrite else eraser.words()
+        left = await self._leave_no_bytes(texts, even_large=rewrite)
+        if not left:
+            await self._store.finish(store, trace.customer_id)
         return {
             "customer": trace.customer_id,
             "erased": counts,
@@ -127,45 +162,81 @@ class Forgetter:
             "texts": sorted(eraser.texts),
         }
 
+    async def _remember(self, store: str, name: str) -> tuple[Trace, CustomerEraser]:
+        """Have the fold redact this person from now on; return all that is held.
+
+        It is looked up again until nothing is new: an e-mail leads to guests' orders,
+        and something may have been folded before the fold knew.
+        """
+        persons = {Person(email=name.casefold())} if "@" in name else set()
+        known, emails = "", {person.email for person in persons if person.email}
+        while True:
+            trace = await self._find(store, name, emails)
+            persons.update(_persons(trace, emails))
+            eraser = CustomerEraser(trace.customer_id, persons)
+            if trace.customer_id == known and eraser.emails <= emails:
+                return trace, eraser
+            known, emails = trace.customer_id, emails | eraser.emails
+            digests = [address_digest(store, email) for email in eraser.emails]
+            await self._store.remember(store, trace, digests)
+
+    async def _find(self, store: str, name: str, emails: set[str]) -> Trace:
+        trace = await self._store.find_person(store, name, sorted(emails))
+        if trace is None:
+            raise BackhaulError(
+                f"no customer of {store} has the id or e-mail {name!r}; looked in "
+                "customers and orders, and among those who were forgotten"
+            )
+        return trace
+
     async def _erase(
         self, store: str, trace: Trace, eraser: CustomerEraser
     ) -> dict[str, int]:
+        """Erase from what mentions the person first, from what says who it is last.
+
+        Broken off anywhere, it can be done again from the beginning.
+        """
+        scanned = {_NAMES[t]: await self._scan(store, t, eraser) for t in _TABLES}
         redact = self._store.redact
-        customers = [trace.customer_id]
-        counts = {
-            "customers": await redact(store, "customer", customers, eraser, describe),
-            "orders": 0,
-        }
+        orders = 0
         for start in range(0, len(trace.orders), AT_ONCE):
             some = trace.orders[start : start + AT_ONCE]
-            counts["orders"] += await redact(store, "order", some, eraser, describe)
-        for table in _TABLES:
-            counts[_NAMES[table]] = await self._scan(table, eraser)
-        return counts
+            orders += await redact(store, "order", some, eraser, describe)
+        one = [trace.customer_id]
+        customers = await redact(store, "customer", one, eraser, describe)
+        return {"customers": customers, "orders": orders, **scanned}
 
-    async def _scan(self, table: str, eraser: CustomerEraser) -> int:
+    async def _scan(self, store: str, table: str, eraser: CustomerEraser) -> int:
         after, changed = 0, 0
         while True:
-            step = await self._store.scan(table, after, eraser, SLICE_SECONDS)
+            step = await self._store.scan(store, table, after, eraser, SLICE_SECONDS)
             changed += step.changed
             if step.last is None:
                 return changed
             after = step.last
 
-    async def _leave_no_bytes(self, texts: list[str], rewrite: bool) -> str:
-        """Clear what is in no table any more; return what is in the way of it."""
+    async def _leave_no_bytes(
+        self, texts: list[str] | None, *, even_large: bool
+    ) -> str:
+        """Clear what is in no table any more; return what is in the way of it.
+
+        The file is written anew if it holds one of the texts, or where they are None.
+        """
         more = await self._store.compact_search(begin=True)
         while more:
             more = await self._store.compact_search(begin=False)
         if not await self._empty_log():
             return "log"
-        size = await self._store.bytes_left(texts)
-        if size > LARGEST_BYTES and not rewrite:
+        if texts is not None and not await self._store.holds(texts):
+            return ""
+        if not even_large and await self._store.file_bytes() > self._largest_bytes:
             return "file"
-        if size:
+        try:
             await self._store.rewrite()
-            return "" if await self._empty_log() else "log"
-        return ""
+        except Busy as error:
+            logger.bind(action="forget.not_rewritten").warning("{}", error)
+            return "room"
+        return "" if await self._empty_log() else "log"
 
     async def _empty_log(self) -> bool:
         for _ in range(LOG_TRIES):
@@ -178,13 +249,17 @@ class Forgetter:
 _NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
 
 
-def _persons(trace: Trace, name: str) -> Iterable[Person]:
-    """Yield how the customer is told of, in each document and by who asks."""
-    if "@" in name:
-        yield people.Person(email=name)
+def _persons(trace: Trace, emails: set[str]) -> Iterable[Person]:
+    """Yield how the customer is told of, in each document that is theirs.
+
+    Somebody else's order may bear the customer's e-mail beside an own one.
+    """
     for text in trace.documents:
         document = strict_json.decode_object(text.encode())
         topic = "" if "customer" in document else _TOPICS["customer"]
         person = people.person_of(topic, document)
-        if person is not None:
+        if person is None:
+            continue
+        by_email = (person.email or "").casefold() in emails
+        if by_email or person.id in (None, trace.customer_id):
             yield person

@@ -15,7 +15,14 @@ from backhaul.store.upkeep import Scanned, Trace
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -50,13 +57,15 @@ class SqliteForgetting:
         self._writer = writer
         self._clock = clock
 
-    async def find_person(self, store: str, name: str) -> Trace | None:
-        """Return what is held of the customer with this id or e-mail."""
+    async def find_person(
+        self, store: str, name: str, emails: Collection[str]
+    ) -> Trace | None:
+        """Return what is held of the customer, and of guests with these e-mails."""
         orders: dict[str, str] = {}
         told: list[str] = []
-        if "@" in name:
-            orders = await asyncio.to_thread(orders_of, self._path, store, name)
-            told = await asyncio.to_thread(told_of, self._path, store, name)
+        for email in emails:
+            orders |= await asyncio.to_thread(orders_of, self._path, store, email)
+            told += await asyncio.to_thread(told_of, self._path, store, email)
 
         def unit(connection: sqlite3.Connection) -> Trace | None:
             return _trace(connection, store, name, orders, told)
@@ -82,6 +91,25 @@ class SqliteForgetting:
 
         await self._writer.urgent(unit)
 
+    async def begin(self, store: str, customer_id: str) -> bool:
+        """Note that erasing is under way; tell whether it was so already."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            mark = (_mark(store, customer_id), to_text(self._clock.now()))
+            query = "INSERT OR IGNORE INTO marks (name, value) VALUES (?, ?)"
+            return connection.execute(query, mark).rowcount == 0
+
+        return await self._writer.urgent(unit)
+
+    async def finish(self, store: str, customer_id: str) -> None:
+        """Note that nothing is left to do."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            mark = _mark(store, customer_id)
+            connection.execute("DELETE FROM marks WHERE name = ?", (mark,))
+
+        await self._writer.urgent(unit)
+
     async def redact(
         self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
     ) -> int:
@@ -93,7 +121,7 @@ class SqliteForgetting:
         return await self._writer.background(unit)
 
     async def scan(
-        self, table: str, after: int, eraser: Eraser, slice_seconds: float
+        self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
     ) -> Scanned:
         """Redact what `inbox`, `records` or `quarantine` hold beyond a row."""
 
@@ -102,8 +130,9 @@ class SqliteForgetting:
             query, erase = _SCANS[table]
             rows = connection.execute(query, (after, BATCH)).fetchall()
             now, changed, last = to_text(self._clock.now()), 0, None
-            for last, *values in rows:
-                changed += erase(connection, eraser, last, values, now)
+            for last, whose, *values in rows:
+                if whose == store:
+                    changed += erase(connection, eraser, last, values, now)
                 if self._clock.monotonic() >= until:
                     break
             return Scanned(last, changed)
@@ -128,11 +157,12 @@ class SqliteForgetting:
         """Take the old bytes out of the log file; False where a reader holds it."""
         return await self._writer.checkpoint()
 
-    async def bytes_left(self, texts: Sequence[str]) -> int:
-        """Return how large the file is if it still holds one of these, else 0."""
-        needles = [text.encode().lower() for text in texts]
-        if not await asyncio.to_thread(holds, self._path, needles):
-            return 0
+    async def holds(self, texts: Sequence[str]) -> bool:
+        """Tell whether the file still holds one of these."""
+        return await asyncio.to_thread(holds, self._path, needles_of(texts))
+
+    async def file_bytes(self) -> int:
+        """Return how large the file is."""
         return self._path.stat().st_size
 
     async def rewrite(self) -> None:
@@ -149,6 +179,22 @@ class SqliteForgetting:
             )
 
         await self._writer.urgent(unit)
+
+
+def _mark(store: str, customer_id: str) -> str:
+    """Return the mark of what is not finished; it holds nothing of the person."""
+    return f"forgetting {store} {customer_id}"
+
+
+def needles_of(texts: Iterable[str]) -> list[bytes]:
+    """Return how a file may hold these: as they are, in JSON, in JSON within JSON."""
+    return sorted({each.encode().lower() for text in texts for each in _spelled(text)})
+
+
+def _spelled(text: str) -> Iterator[str]:
+    for is_ascii in (False, True):
+        once = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
+        yield from (text, once, json.dumps(once, ensure_ascii=is_ascii)[1:-1])
 
 
 def holds(path: Path, needles: Sequence[bytes]) -> bool:
@@ -173,9 +219,9 @@ def _trace(
     guest: Mapping[str, str],
     told: Sequence[str],
 ) -> Trace | None:
-    """Put together what is held; `guest` and `told` were found by the e-mail."""
+    """Put together what is held; `guest` and `told` were found by an e-mail."""
     found = connection.execute(_CUSTOMER, (store, name)).fetchone()
-    ids = (_customer_id(text) for text in (*guest.values(), *told))
+    ids = (_customer_id(text) for text in (*guest.values(), *told) if "@" in name)
     id_ = found[0] if found else next(filter(None, ids), None)
     id_ = id_ or _known_id(connection, store, name)
     orders = connection.execute(_ORDERS, (id_, store)).fetchall()
@@ -291,17 +337,22 @@ def _erase_quarantined(
     return 1
 
 
+# Every store's rows are gone through, so that a slice is short whoever they belong to.
 _SCANS: Mapping[str, tuple[str, Callable[..., int]]] = {
     "inbox": (
-        "SELECT id, topic, body FROM inbox WHERE id > ? ORDER BY id LIMIT ?",
+        "SELECT id, store, topic, body FROM inbox WHERE id > ? ORDER BY id LIMIT ?",
         _erase_event,
     ),
     "records": (
-        "SELECT id, raw, payload FROM records WHERE id > ? ORDER BY id LIMIT ?",
+        "SELECT id, store, raw, payload FROM records WHERE id > ? ORDER BY id LIMIT ?",
         _erase_record,
     ),
+    # A record in quarantine bears its connector's name: the record knows the store.
     "quarantine": (
-        "SELECT id, raw FROM quarantine WHERE id > ? ORDER BY id LIMIT ?",
+        "SELECT q.id, coalesce(r.store, q.name), q.raw FROM quarantine q"
+        " LEFT JOIN records r"
+        " ON q.source = 'record' AND r.instance = q.name AND r.key = q.key"
+        " WHERE q.id > ? ORDER BY q.id LIMIT ?",
         _erase_quarantined,
     ),
 }

@@ -7,6 +7,7 @@ short statements, so that no long one keeps the log from being emptied.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,10 @@ _ORDERS = """
 """
 _BODIES = """
     SELECT id, body FROM inbox
-    WHERE id > ?1 AND id <= ?2 AND store = ?3 AND instr(lower(CAST(body AS TEXT)), ?4)
+    WHERE id > ?1 AND id <= ?2 AND store = ?3
+      AND (instr(lower(CAST(body AS TEXT)), ?4) OR instr(CAST(body AS TEXT), '\\u'))
 """
+"""Any letter of an e-mail may stand in a body as \\uXXXX."""
 
 
 def orders_of(path: Path, store: str, email: str) -> dict[str, str]:
@@ -51,8 +54,14 @@ def _matching(
     with closing(connections.open_reader(path)) as connection:
         end = _last(connection, table)
         for first in range(0, end, WINDOW):
-            window = (first, first + WINDOW, store, email.lower())
+            window = (first, first + WINDOW, store, _plain_part(email))
             yield from map(tuple, connection.execute(query, window).fetchall())
+
+
+def _plain_part(email: str) -> str:
+    """Return the longest part that SQLite, which folds ASCII only, can look for."""
+    parts: list[str] = re.findall(r"[\x00-\x7f]*", email.lower())
+    return max(parts, key=len)
 
 
 def _last(connection: sqlite3.Connection, table: str) -> int:
@@ -71,7 +80,10 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _is_of(told: dict[str, Any], email: str) -> bool:
+    """Tell whether it is about them: the customer's own e-mail goes before any other.
+
+    What the fold and the eraser take for another's is not found here either.
+    """
     customer = told.get("customer")
     theirs = customer.get("email") if isinstance(customer, dict) else None
-    named = {str(each).casefold() for each in (theirs, told.get("email")) if each}
-    return email.casefold() in named
+    return str(theirs or told.get("email")).casefold() == email.casefold()
