@@ -113,6 +113,8 @@ def test_what_is_called_wrong_is_told_what_there_is(office: Office) -> None:
 
 def test_the_end_of_reading_is_written_down(office: Office) -> None:
     with daemon_process(office) as started:
+        mark = "SELECT count(*) FROM marks WHERE name = 'backfill:main'"
+        await_true(lambda: rows(office.database, mark) == [(1,)], "all is read")
         run = in_process("jobs", "run", "reconcile_incremental", config=office.config)
         assert run.code == 0, run.err
         run = in_process("jobs", "run", "prune", config=office.config)

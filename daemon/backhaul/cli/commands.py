@@ -8,7 +8,6 @@ from backhaul.cli import context, evidence, showing
 from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
 from backhaul.cli.listings import StateOption, print_list
 from backhaul.errors import BackhaulError
-from backhaul.parts import build_dialect
 from backhaul.settings import Settings
 from backhaul.shop import requests
 from backhaul.store.contract import Command
@@ -72,6 +71,9 @@ def _list_plan(
 
 
 def _request(settings: Settings, command: Command, reason: str) -> dict[str, Any]:
+    # The parts load the HTTP client: only who looks at a plan waits for it.
+    from backhaul.parts import build_dialect
+
     known = command.store in settings.stores
     body = b""
     if known:
