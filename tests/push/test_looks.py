@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.push.door import PROBE_SECONDS
 from backhaul.settings import Push
 from support import payloads
 from support.databases import rows, take
@@ -273,6 +274,36 @@ async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
     async with working(keyed):
         await keyed.reaches(command, "applied")
     assert "history shows our tag" in keyed.reason(command)
+
+
+async def test_what_its_key_can_prove_is_not_parked_for_want_of_a_history(
+    keyed: Scene,
+) -> None:
+    command = await doubt(keyed)
+    keyed.platform.says("/inventory/adjust", FAILED, FAILED, _apply)
+    async with working(keyed):
+        await looked(keyed, command, 1)
+        assert keyed.state(command) == "uncertain"
+        await keyed.pass_time(120)
+        await keyed.reaches(command, "applied")
+    assert looks(keyed, command) == [(1, "undecidable"), (2, "applied")]
+
+
+async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
+    keyed: Scene,
+) -> None:
+    async def close_the_door(_: Request, connection: Connection) -> None:
+        keyed.dispatcher.stop_sending("a person said so")
+        await connection.send(FAILED)
+
+    command = await doubt(keyed)
+    keyed.platform.says("/inventory/adjust", close_the_door, _apply)
+    async with working(keyed):
+        await until(lambda: "once sending goes on" in keyed.reason(command), "a look")
+        assert looks(keyed, command) == []
+        await keyed.pass_time(PROBE_SECONDS)
+        await keyed.reaches(command, "applied")
+    assert "same Idempotency-Key" in keyed.reason(command)
 
 
 async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
