@@ -112,6 +112,9 @@ class Dispatcher:
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._looked_at = to_text(self._clock.now())
+        if self._transport.circuit.commands_wait and not self.door.probing:
+            # Reads alone have failed: nothing but a probe would find it well again.
+            self.door.fail()
         gates = self._gates.passable()
         open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
         free = self._free() if open_gates else 0

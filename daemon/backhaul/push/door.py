@@ -50,6 +50,11 @@ class Door:
         fence = {ALL: self._fence} if self._fence else {}
         return dict(self._closed) | fence
 
+    @property
+    def probing(self) -> bool:
+        """Whether the platform is read every now and then, to open again."""
+        return bool(self._closed)
+
     def fence(self, reason: str) -> None:
         """Send nothing until `lift`: what was sent before is not known yet."""
         self._fence = reason
