@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
 from backhaul.push.door import PROBE_SECONDS
 from backhaul.settings import Push
+from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows, take
 from support.push_scene import Scene, applied, scene, working
@@ -176,6 +178,31 @@ async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
         await stage.pass_time(10)
         await looked(stage, command, 1)
     assert stage.state(command) == "uncertain"
+
+
+async def test_a_long_storm_does_not_put_looks_off_for_longer_and_longer(
+    stage: Scene,
+) -> None:
+    """While the circuit is open nothing is asked, and nothing has failed."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, message(503))
+    for path in LISTS:
+        stage.platform.says(path, message(503))
+    async with working(stage):
+        while "keeps failing" not in stage.reason(command):
+            await stage.pass_time(1)
+            await stage.quiet()
+        for _ in range(60):
+            await stage.pass_time(CIRCUIT_PROBE_SECONDS)
+            await stage.quiet()
+        assert looks(stage, command) == []
+        for path in LISTS:
+            stage.platform.says(path, document({"data": []}))
+        stage.platform.says(HISTORY, history(move(1, command)))
+        for _ in range(3):
+            await stage.pass_time(CIRCUIT_PROBE_SECONDS)
+            await stage.quiet()
+        await stage.reaches(command, "applied")
 
 
 @pytest.mark.parametrize("kind", ["fulfill", "cancel"])

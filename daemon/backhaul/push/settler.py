@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
+from backhaul.core.circuit import PROBE_SECONDS
 from backhaul.core.clock import from_text, rest, to_text
 from backhaul.core.identity import fingerprint, idempotency_key
 from backhaul.core.lifecycle import Cause, State
@@ -186,19 +187,25 @@ class Settler:
         return Settlement((Cause.UNDECIDABLE,), proof.reason, evidence=evidence)
 
     async def _again(self, doubt: Doubt, at: str, error: str) -> None:
-        """The platform could not be read: that tells nothing, and counts as no look."""
+        """The platform could not be read: that tells nothing, and counts as no look.
+
+        Nor does it count as a failure where it is left alone, and was not even asked.
+        """
+        left_alone = self._replay.transport.circuit.reads_wait
         seconds = delay_seconds(
             doubt.command.failures + 1,
             base_seconds=self._push.retry_base,
             cap_seconds=self._push.retry_cap,
             chance=self._chance(),
         )
+        if left_alone:
+            seconds = PROBE_SECONDS
         reason = f"in doubt; reading back: {error}"
         step = Settlement(
             causes=(Cause.UNKNOWN,),
             reason=reason,
             due_at=to_text(self._clock.now() + timedelta(seconds=seconds)),
-            counts_as_failure=True,
+            counts_as_failure=not left_alone,
         )
         look = Look(at, "unreadable", reason, counts=False)
         await self._doubts.settle(doubt, look, step)
