@@ -25,7 +25,7 @@ QUIRKS = ("no-idempotency", "no-note")
 """The platform that is hardest to read: no key is taken, no tag is shown."""
 PUSH = {"looks": ["0s", "20s", "60s"]}
 EFFECTS = {
-    Fate.NEVER_ARRIVES: (1, 2, 3, 6),
+    Fate.NEVER_ARRIVES: (1, 2, 5),
     Fate.REPLY_LOST: (1,),
     Fate.ANSWERED_500: (1,),
     Fate.LATE_AFTER_SECOND: (1,),
