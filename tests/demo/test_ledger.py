@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -377,3 +378,35 @@ def test_an_order_of_something_else_differs() -> None:
         world.placements[2] = replace(world.placements[2], lines={"var_1": 3})
 
     assert found_after(change) == {(Kind.DIFFERING, "order #1003")}
+
+
+def without_notes(world: World) -> None:
+    """Let the store keep no notes: it shows no tags."""
+    for entry in world.state["history"]:
+        entry["note"] = None
+    for order in world.state["orders"]:
+        if order["cancellation"]:
+            order["cancellation"]["note"] = None
+    for row in world.tables["orders"]:
+        row["document"] = json.dumps(world.order(row["id"]))
+
+
+def test_a_store_without_notes_agrees_all_the_same() -> None:
+    assert found_after(without_notes) == set()
+
+
+def test_what_happened_twice_is_found_without_notes_too() -> None:
+    def change(world: World) -> None:
+        adjust_again(world)
+        without_notes(world)
+
+    subject = command_name("adjust", ADJUST, "prod_1")
+    assert (Kind.DOUBLED, subject) in found_after(change)
+
+
+def test_what_nobody_asked_for_is_found_without_notes_too() -> None:
+    def change(world: World) -> None:
+        world.history("STOCK_COUNT").update(adjustment=11)
+        without_notes(world)
+
+    assert (Kind.UNEXPECTED, "stock of LS-S") in found_after(change)

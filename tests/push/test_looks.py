@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
+from backhaul.push.door import PROBE_SECONDS
 from backhaul.settings import Push
+from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows, take
 from support.push_scene import Scene, applied, scene, working
@@ -177,6 +180,31 @@ async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
     assert stage.state(command) == "uncertain"
 
 
+async def test_a_long_storm_does_not_put_looks_off_for_longer_and_longer(
+    stage: Scene,
+) -> None:
+    """While the circuit is open nothing is asked, and nothing has failed."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, message(503))
+    for path in LISTS:
+        stage.platform.says(path, message(503))
+    async with working(stage):
+        while "keeps failing" not in stage.reason(command):
+            await stage.pass_time(1)
+            await stage.quiet()
+        for _ in range(60):
+            await stage.pass_time(CIRCUIT_PROBE_SECONDS)
+            await stage.quiet()
+        assert looks(stage, command) == []
+        for path in LISTS:
+            stage.platform.says(path, document({"data": []}))
+        stage.platform.says(HISTORY, history(move(1, command)))
+        for _ in range(3):
+            await stage.pass_time(CIRCUIT_PROBE_SECONDS)
+            await stage.quiet()
+        await stage.reaches(command, "applied")
+
+
 @pytest.mark.parametrize("kind", ["fulfill", "cancel"])
 async def test_an_order_that_shows_the_effect_is_applied(
     kind: str, stage: Scene
@@ -273,6 +301,36 @@ async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
     async with working(keyed):
         await keyed.reaches(command, "applied")
     assert "history shows our tag" in keyed.reason(command)
+
+
+async def test_what_its_key_can_prove_is_not_parked_for_want_of_a_history(
+    keyed: Scene,
+) -> None:
+    command = await doubt(keyed)
+    keyed.platform.says("/inventory/adjust", FAILED, FAILED, _apply)
+    async with working(keyed):
+        await looked(keyed, command, 1)
+        assert keyed.state(command) == "uncertain"
+        await keyed.pass_time(120)
+        await keyed.reaches(command, "applied")
+    assert looks(keyed, command) == [(1, "undecidable"), (2, "applied")]
+
+
+async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
+    keyed: Scene,
+) -> None:
+    async def close_the_door(_: Request, connection: Connection) -> None:
+        keyed.dispatcher.stop_sending("a person said so")
+        await connection.send(FAILED)
+
+    command = await doubt(keyed)
+    keyed.platform.says("/inventory/adjust", close_the_door, _apply)
+    async with working(keyed):
+        await until(lambda: "once sending goes on" in keyed.reason(command), "a look")
+        assert looks(keyed, command) == []
+        await keyed.pass_time(PROBE_SECONDS)
+        await keyed.reaches(command, "applied")
+    assert "same Idempotency-Key" in keyed.reason(command)
 
 
 async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.circuit import PROBE_SECONDS
 from backhaul.core.clock import from_text
 from backhaul.core.identity import fingerprint
 from backhaul.settings import Push
+from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows
 from support.push_scene import API_KEY, Scene, applied, scene, working
-from support.push_server import Connection, Request, unused_url
+from support.push_server import Connection, Request, document, message, unused_url
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -210,3 +212,29 @@ async def test_command_planned_while_idle_leaves_at_the_next_wake(stage: Scene) 
         command = await stage.plan("fulfill", "ord_1")
         stage.dispatcher.wake()
         await stage.reaches(command, "applied")
+
+
+async def test_reads_that_fail_alone_stop_the_store_for_a_while_only(
+    stage: Scene,
+) -> None:
+    """With the circuit open nothing but a probe is read, and no command is sent."""
+    stage.platform.says("/inventory/adjust", message(500), applied_now)
+    for path in ("/inventory/history", *LISTS):
+        stage.platform.says(path, message(503))
+    doubtful = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        while "keeps failing" not in stage.reason(doubtful):
+            await stage.pass_time(1)
+            await stage.quiet()
+        other = await stage.plan("adjust", "prod_2")
+        await stage.pass_time(PROBE_SECONDS)
+        await stage.quiet()
+        assert stage.state(other) == "planned"
+        for path in ("/inventory/history", *LISTS):
+            stage.platform.says(path, document({"data": []}))
+        await stage.pass_time(PROBE_SECONDS)
+        await stage.reaches(other, "applied")
+
+
+async def applied_now(request: Request, connection: Connection) -> None:
+    await connection.send(applied(request))

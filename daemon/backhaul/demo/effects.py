@@ -32,13 +32,18 @@ class Effects:
 
 
 class StoreBooks:
-    """The store's state, indexed by what a command leaves behind."""
+    """The store's state, indexed by what a command leaves behind.
+
+    A store that keeps no notes shows no tags: `noteless` are then the adjustments by
+    product and amount, which only say whose they are where no two commands are alike.
+    """
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         self.orders: dict[str, Row] = {order["id"]: order for order in state["orders"]}
         self.history: Sequence[Row] = state["history"]
         self.parcels: dict[Identity, list[str]] = defaultdict(list)
         self.tagged: dict[str, list[Row]] = defaultdict(list)
+        self.noteless: dict[tuple[str, int], list[Row]] = defaultdict(list)
         self.put_back: dict[str, Counter[str]] = defaultdict(Counter)
         for order in self.orders.values():
             for parcel in order["shipments"]:
@@ -46,9 +51,17 @@ class StoreBooks:
                 self.parcels[tracking].append(order["id"])
         for entry in self.history:
             self.tagged[entry["note"] or ""].append(entry)
+            if entry["reason"] not in GIVEN and not entry["note"]:
+                self.noteless[entry["productId"], entry["adjustment"]].append(entry)
             if entry["reason"] == "ORDER_CANCELLED":
                 moved = {entry["variantId"]: entry["adjustment"]}
                 self.put_back[entry["orderId"]].update(moved)
+
+    @property
+    def keeps_notes(self) -> bool:
+        """Whether anything here bears a note."""
+        cancelled = (order["cancellation"] or {} for order in self.orders.values())
+        return any(self.tagged.keys() - {""}) or any(c.get("note") for c in cancelled)
 
 
 def check_commands(store: StoreBooks, books: Books) -> Iterator[Finding]:
@@ -93,7 +106,7 @@ def _fulfilled(command: Row, payload: Row, store: StoreBooks) -> Effects:
 def _cancelled(command: Row, payload: Row, store: StoreBooks) -> Effects:
     order = store.orders.get(command["target"])
     cancellation = order and order["cancellation"]
-    if not order or not cancellation or cancellation["note"] != tag(command["id"]):
+    if not order or not cancellation or not _is_own(command, cancellation, store):
         return Effects(0)
     if cancellation["restocked"] != payload["restock"]:
         return Effects(1, f"restocked is {cancellation['restocked']}")
@@ -101,6 +114,10 @@ def _cancelled(command: Row, payload: Row, store: StoreBooks) -> Effects:
     for item in order["items"]:
         taken[item["variantId"]] += item["quantity"] if payload["restock"] else 0
     return _put_back(+taken, +store.put_back[order["id"]])
+
+
+def _is_own(command: Row, cancellation: Row, store: StoreBooks) -> bool:
+    return cancellation["note"] == tag(command["id"]) or not store.keeps_notes
 
 
 def _put_back(taken: Counter[str], returned: Counter[str]) -> Effects:
@@ -114,16 +131,20 @@ def _put_back(taken: Counter[str], returned: Counter[str]) -> Effects:
 
 def _adjusted(command: Row, payload: Row, store: StoreBooks) -> Effects:
     entries = store.tagged.get(tag(command["id"]), [])
-    asked = (command["target"], payload["variant_id"], payload["delta"])
+    if not store.keeps_notes:
+        entries = store.noteless.get((command["target"], payload["delta"]), [])
+    variant = payload["variant_id"]
+    asked = (command["target"], variant, payload["delta"])
     told = json.loads(command["evidence"] or "{}").get("adjustment_id")
     wrong = []
     for entry in entries:
-        did = (entry["productId"], entry["variantId"], entry["adjustment"])
+        moved = entry["variantId"] if variant else None
+        did = (entry["productId"], moved, entry["adjustment"])
         if did != asked:
             wrong.append(f"moved {did}, not {asked}")
         if told not in {None, entry["adjustmentId"]}:
             wrong.append(f"is {entry['adjustmentId']}, but {told} was noted")
-    return Effects(len(entries), "; ".join(wrong))
+    return Effects(len({e["adjustmentId"] for e in entries}), "; ".join(wrong))
 
 
 _EFFECTS: Mapping[str, Callable[[Row, Row, StoreBooks], Effects]] = {
@@ -205,6 +226,9 @@ def check_strays(store: StoreBooks, books: Books) -> Iterator[Finding]:
     for tracking, orders in store.parcels.items():
         if tracking not in asked:
             yield Finding(Kind.UNEXPECTED, f"parcel of {orders[0]}", f"{tracking}")
+    if not store.keeps_notes:
+        yield from _check_noteless(store, books)
+        return
     for order in store.orders.values():
         if order["cancellation"] and order["cancellation"]["note"] not in tags:
             what = "is cancelled, and not by a command of ours"
@@ -214,6 +238,19 @@ def check_strays(store: StoreBooks, books: Books) -> Iterator[Finding]:
             name = f"stock of {entry['sku']}"
             what = f"moved by {entry['adjustment']}, and not by a command of ours"
             yield Finding(Kind.UNEXPECTED, name, what)
+
+
+def _check_noteless(store: StoreBooks, books: Books) -> Iterator[Finding]:
+    """Yield adjustments of a store without notes that nobody asked for."""
+    asked = {
+        (command["target"], json.loads(command["payload"])["delta"])
+        for command in books.commands
+        if command["kind"] == "adjust"
+    }
+    for (product, delta), entries in store.noteless.items():
+        if (product, delta) not in asked:
+            what = f"moved by {delta}, and not by a command of ours"
+            yield Finding(Kind.UNEXPECTED, f"stock of {entries[0]['sku']}", what)
 
 
 def _tracking(command: Row) -> Identity:

@@ -92,6 +92,16 @@ def draw_up(
     )
 
 
+def compare_effects(state: State, books: Books) -> list[Finding]:
+    """Compare only commands, what they left at the store, and its stock."""
+    store = StoreBooks(state)
+    return [
+        *check_commands(store, books),
+        *check_strays(store, books),
+        *_check_stock(state, store),
+    ]
+
+
 def _check_set_aside(books: Books) -> Iterator[Finding]:
     for row in books.set_aside:
         what = f"{row['state']}: {row['reason']}"

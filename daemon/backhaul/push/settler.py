@@ -7,7 +7,7 @@ what cannot be told is parked with all that was read.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -127,17 +127,25 @@ class Settler:
         self._settled()
 
     async def _prove(self, doubt: Doubt) -> Proof:
-        if self._may_replay(doubt):
+        """Ask under the same key where that is harmless, else read back.
+
+        What a reading cannot tell is not final as long as the key can still prove it.
+        """
+        keyed = self._may_replay(doubt)
+        sends = self._replay.door.lets_out(doubt.command.kind)
+        if keyed and sends:
             replayed = await self._send_again(doubt)
             if replayed is not None:
                 return replayed
-        return await self._prover.prove(doubt)
+        proof = await self._prover.prove(doubt)
+        if keyed and not sends and proof.found is not Found.APPLIED:
+            raise NotSent(f"{proof.reason}; its key can be asked once sending goes on")
+        return replace(proof, final=proof.final and not keyed)
 
     def _may_replay(self, doubt: Doubt) -> bool:
         age = self._clock.now() - from_text(doubt.sent_at)
         return (
             self._replay.allowed()
-            and self._replay.door.lets_out(doubt.command.kind)
             and doubt.key_fingerprint == self._key
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
         )

@@ -1,0 +1,142 @@
+"""A daemon and a platform, each a process of its own, with a proxy in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import from_text
+from backhaul.demo.books import damage, read_books
+from backhaul.demo.ledger import compare_effects
+from support.daemon import DaemonProcess, office_of
+from support.databases import count, rows
+from support.fault_proxy import fault_proxy
+from support.reference import start_reference
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from backhaul.demo.findings import Finding
+    from support.daemon import Office
+    from support.fault_proxy import FaultProxy
+    from support.reference import ReferenceProcess
+
+READ_SECONDS = 2
+PUSH = f'[push]\nread_seconds = {READ_SECONDS}\nlooks = ["0s", "1s", "2s"]'
+OPEN = "('planned', 'sending', 'uncertain')"
+NO_SWEEPS = """
+[jobs.reconcile_incremental]
+enabled = false
+[jobs.reconcile_full]
+enabled = false
+"""
+"""The reads that are counted are those of the way out."""
+FIRST = """
+    SELECT a.outcome, a.started_at, a.finished_at FROM attempts a
+    JOIN commands c ON c.id = a.command_id
+    WHERE c.target = ? AND a.number = 1 AND a.finished_at IS NOT NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A command's first attempt."""
+
+    outcome: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Line:
+    """Both ends, and what is done to the way between them."""
+
+    platform: ReferenceProcess
+    proxy: FaultProxy
+    office: Office
+    skus: dict[str, str]
+    fresh: list[str]
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def products(self, number: int) -> list[str]:
+        """Return products that no command has been about yet."""
+        return [self.fresh.pop() for _ in range(number)]
+
+    def mirrored(self) -> bool:
+        return count(self.office.database, "variants") == len(self.skus)
+
+    def adjust(self, *products: str) -> None:
+        """Hand in a change of stock for each; each becomes a command."""
+        lines = [f"{self.skus[product]},-3,DAMAGED" for product in products]
+        name = f"stock-deltas-{next(self.numbers)}.csv"
+        self.office.put(name, "sku,adjustment,reason", *lines)
+
+    def first(self, product: str) -> Tried | None:
+        found = rows(self.office.database, FIRST, product)
+        if not found:
+            return None
+        outcome, began, ended = found[0]
+        taken = from_text(ended) - from_text(began)
+        return Tried(outcome, taken.total_seconds())
+
+    async def tried(self, product: str) -> Tried:
+        found = await until(lambda: self.first(product), f"{product} is tried")
+        assert found is not None
+        return found
+
+    def state(self, product: str) -> str:
+        query = "SELECT state FROM commands WHERE target = ?"
+        found = rows(self.office.database, query, product)
+        return str(found[0][0]) if found else "not planned"
+
+    def open(self) -> int:
+        query = f"SELECT count(*) FROM commands WHERE state IN {OPEN}"  # noqa: S608 - ours
+        return int(rows(self.office.database, query)[0][0])
+
+    async def applied(self, *products: str, seconds: float = 30) -> None:
+        def look() -> bool:
+            return all(self.state(product) == "applied" for product in products)
+
+        await until(look, "all are applied", seconds)
+
+    async def findings(self) -> list[Finding | str]:
+        """Hold both ends' books against each other."""
+        state = await asyncio.to_thread(self.platform.state)
+        books = read_books(self.office.database, "main", "bench")
+        return [*compare_effects(state, books), *damage(self.office.database)]
+
+
+def stock(platform: ReferenceProcess, number: int) -> dict[str, str]:
+    """Make products; return the SKU of each."""
+    platform.control("PUT", "/stores/demo/quirks", {"quirks": ["no-idempotency"]})
+    skus = {}
+    for sku in (f"SKU-{number}" for number in range(number)):
+        body = {"title": sku, "price": "10.00", "stock": 100, "sku": sku}
+        skus[str(platform.v1("POST", "/products", body).data()["id"])] = sku
+    return skus
+
+
+@asynccontextmanager
+async def proxied(folder: Path, products: int) -> AsyncIterator[Line]:
+    """Start both; the platform takes no Idempotency-Key, so that effects are proved."""
+    platform = await asyncio.to_thread(start_reference, folder, fixture="empty")
+    try:
+        skus = await asyncio.to_thread(stock, platform, products)
+        async with fault_proxy(platform.public_url) as proxy:
+            with office_of(platform, NO_SWEEPS) as office:
+                office.base_url = proxy.url
+                office.write(**{"[push]": PUSH, 'level = "TRACE"': 'level = "DEBUG"'})
+                daemon = DaemonProcess(office)
+                try:
+                    await asyncio.to_thread(daemon.await_ready)
+                    line = Line(platform, proxy, office, skus, list(skus))
+                    await until(line.mirrored, "every product is mirrored")
+                    yield line
+                finally:
+                    await asyncio.to_thread(daemon.kill)
+    finally:
+        await asyncio.to_thread(platform.terminate)

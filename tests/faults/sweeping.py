@@ -1,0 +1,263 @@
+"""Commands between a real platform and the real way out, on a clock that leaps."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count, product
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from loguru import logger
+
+from backhaul.core.lifecycle import OPEN
+from backhaul.demo.books import read_books
+from backhaul.demo.effects import StoreBooks, effects_of
+from backhaul.demo.ledger import compare_effects
+from backhaul.parts import build_client, build_sender
+from backhaul.push.settling import interrupted
+from backhaul.settings import Settings
+from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul_reference.quirks import NONE, parse
+from faults.capturing import become
+from support import payloads
+from support.clock import VirtualClock, settle_down
+from support.databases import rows, started_store, take
+from support.mortality import Mortality, MortalStore, MortalWire
+from support.push_scene import killed
+from support.reference_shop import cart
+from support.wire import Fate, Wire, laid
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
+    from pathlib import Path
+
+    from backhaul.demo.findings import Finding
+    from backhaul.parts import Sender
+    from backhaul.shop.client import StoreFacts
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.reference_shop import Shop
+
+STORE = "main"
+CALM_ROUNDS = 3
+"""Rounds in a row in which nothing moved: then nothing will before the clock does."""
+SIZES = [{"title": size, "price": "100.00", "stock": 10} for size in ("S", "M")]
+FOREVER_SECONDS = 7_200
+STEPS = 60
+"""Steps of time from the first look to the last."""
+Planned: TypeAlias = tuple[str, dict[str, Any]]
+"""What a command is about, and its payload."""
+_NUMBERS = count(1)
+
+
+@dataclass(slots=True)
+class Stage:
+    """A platform, the way to it, and the database of a program that may come and go."""
+
+    path: Path
+    shop: Shop
+    quirks: tuple[str, ...]
+    settings: Settings
+    clock: VirtualClock
+    wire: Wire
+    facts: StoreFacts
+    fates: dict[str, tuple[str, Fate]] = field(default_factory=dict)
+    """What each command is a case of."""
+    told: list[tuple[str, str]] = field(default_factory=list)
+
+    async def plan_all(
+        self, store: SqliteStore, kinds: Iterable[str], fates: Iterable[Fate]
+    ) -> None:
+        """Plan each kind with each fate; the platform has its quirks only after it."""
+        await become(self.shop, NONE)
+        for kind, fate in product(kinds, fates):
+            await self.plan(store, kind, fate)
+        await become(self.shop, parse(self.quirks))
+
+    async def plan(self, store: SqliteStore, kind: str, fate: Fate) -> str:
+        """Plan a command about an object of its own; its first request meets `fate`."""
+        number = next(_NUMBERS)
+        target, payload = await PLANS[kind](self, store, number)
+        name = "adjust" if kind in ADJUSTMENTS else KIND.get(kind, kind)
+        lane = f"{'product' if name == 'adjust' else 'order'}:{target}"
+        command = NewCommand(f"{number:032x}", name, target, lane, payload)
+        record = NewRecord(f"key-{number}", b"null", "raw", "", f"file:{number}")
+        self.fates[command.id] = (kind, fate)
+        if fate is not Fate.THROUGH:
+            self.wire.fates[command.id] = fate
+        await store.records.accept(
+            "courier", STORE, [record], None, lambda *_: Matched(command)
+        )
+        return command.id
+
+    def states(self) -> dict[str, str]:
+        query = "SELECT id, state FROM commands"
+        return dict(rows(self.path, query))
+
+    def reason(self, command: str) -> str:
+        query = "SELECT reason FROM commands WHERE id = ?"
+        return str(rows(self.path, query, command)[0][0])
+
+    def open(self) -> list[str]:
+        return [id_ for id_, state in self.states().items() if state in OPEN]
+
+    async def ledger(self) -> list[Finding]:
+        """Hold what the platform has against what the program believes."""
+        books = read_books(self.path, STORE, "bench")
+        return compare_effects(await self.shop.state(), books)
+
+    async def effects(self) -> dict[str, int]:
+        """Count how often each command took effect, by the platform's own books."""
+        books = StoreBooks(await self.shop.state())
+        commands = read_books(self.path, STORE, "bench").commands
+        return {row["id"]: effects_of(row, books).count for row in commands}
+
+    async def order(self, store: SqliteStore, quantity: int) -> Any:
+        lamp = await self.shop.product()
+        placed = await self.shop.shopper("POST", "/orders", cart(lamp, quantity))
+        order = (await self.shop.v1("GET", f"/orders/{placed.data['id']}")).data
+        news = payloads.envelope("orders/create", order)
+        assert await take(store, news) == []
+        return order
+
+    async def plan_fulfill(self, store: SqliteStore, number: int) -> Planned:
+        order = await self.order(store, 1)
+        return order["id"], tracked(number, [])
+
+    async def plan_part(self, store: SqliteStore, number: int) -> Planned:
+        order = await self.order(store, 3)
+        line = {"line_id": order["items"][0]["id"], "quantity": 1}
+        return order["id"], tracked(number, [line])
+
+    async def plan_cancel(self, store: SqliteStore, _: int) -> Planned:
+        order = await self.order(store, 2)
+        return order["id"], {"restock": True, "reason": "STAFF"}
+
+    async def plan_adjust(self, _: SqliteStore, number: int) -> Planned:
+        lamp = await self.shop.product(variants=SIZES)
+        variant = lamp["variants"][0]["id"]
+        return lamp["id"], moved(variant)
+
+    async def plan_pool(self, _: SqliteStore, number: int) -> Planned:
+        lamp = await self.shop.product(variants=SIZES)
+        return lamp["id"], moved(None)
+
+
+def tracked(number: int, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "tracking_company": "BlueDart",
+        "tracking_number": f"BD{number}",
+        "lines": list(lines),
+    }
+
+
+def moved(variant: str | None) -> dict[str, Any]:
+    return {"variant_id": variant, "delta": -2, "reason": "MANUAL_ADJUSTMENT"}
+
+
+PLANS = {
+    "fulfill": Stage.plan_fulfill,
+    "part": Stage.plan_part,
+    "cancel": Stage.plan_cancel,
+    "adjust": Stage.plan_adjust,
+    "pool": Stage.plan_pool,
+}
+"""What commands are planned: a whole order or a part of it, one variant or all."""
+ADJUSTMENTS = frozenset({"adjust", "pool"})
+KIND = {"part": "fulfill"}
+
+
+@asynccontextmanager
+async def stage(
+    path: Path,
+    shop: Shop,
+    quirks: tuple[str, ...] = (),
+    push: dict[str, Any] | None = None,
+) -> AsyncIterator[Stage]:
+    """Set the platform and the way to it up; no program runs yet."""
+    access = shop.running.access
+    store = {"base_url": access.public_url, "api_key": access.api_key}
+    settings = Settings.model_validate({"stores": {STORE: store}, "push": push or {}})
+    clock = VirtualClock()
+    await become(shop, parse(quirks))
+    async with laid(clock, settings.push.looks[-1]) as wire:
+        transport, client = build_client(settings, STORE, clock, wire)
+        facts = await client.facts()
+        await transport.close()
+        made = Stage(path, shop, quirks, settings, clock, wire, facts)
+        sink = logger.add(lambda m: made.told.append(_line(m)), level="TRACE")
+        try:
+            yield made
+        finally:
+            logger.remove(sink)
+
+
+def _line(message: Any) -> tuple[str, str]:
+    record = message.record
+    return record["extra"].get("action", ""), record["extra"].get("command", "")
+
+
+@dataclass(slots=True)
+class Program:
+    """The way out on an open store; it lives once it is told to."""
+
+    on: Stage
+    store: SqliteStore
+    mortality: Mortality
+    sender: Sender
+    living: asyncio.Future[None] | None = None
+
+    async def run_out(self) -> None:
+        """Let time pass until nothing is open or on its way, or until death."""
+        if self.living is None:
+            self.living = asyncio.ensure_future(self._live())
+        clock, wire = self.on.clock, self.on.wire
+        end = clock.monotonic() + FOREVER_SECONDS
+        step = self.on.settings.push.looks[-1] / STEPS
+        await self._calm()
+        while (self.on.open() or wire.on_its_way) and not self.mortality.dead.is_set():
+            assert not self.living.done(), self.living
+            assert clock.monotonic() < end, f"still open: {self.on.open()}"
+            await clock.advance(step)
+            await self._calm()
+
+    async def _live(self) -> None:
+        commands = cast("SqliteStore", MortalStore(self.store, self.mortality)).commands
+        await commands.doubt_interrupted(interrupted())
+        await asyncio.gather(self.sender.dispatcher.run(), self.sender.settler.run())
+
+    async def _calm(self) -> None:
+        calm = 0
+        while calm < CALM_ROUNDS:
+            await settle_down()
+            await self.store.marks.get("whatever")
+            await settle_down()
+            calm = 0 if self.on.wire.busy else calm + 1
+
+
+@asynccontextmanager
+async def program(
+    on: Stage, mortality: Mortality | None = None
+) -> AsyncIterator[Program]:
+    """Make the way out ready; in the end it dies where it stands."""
+    mortality = mortality or Mortality()
+    async with started_store(on.path, on.clock) as store:
+        way = MortalWire(on.wire, mortality)
+        transport, client = build_client(on.settings, STORE, on.clock, way)
+        sender = build_sender(
+            on.settings,
+            STORE,
+            cast("SqliteStore", MortalStore(store, mortality)),
+            client,
+            transport,
+            on.clock,
+            lambda: 0.5,
+            {STORE: on.facts},
+        )
+        made = Program(on, store, mortality, sender)
+        try:
+            yield made
+        finally:
+            if made.living is not None:
+                await killed(made.living)
+            await transport.close()

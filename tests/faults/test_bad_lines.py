@@ -1,0 +1,144 @@
+"""F13 to F16: what a bad line does to commands, between two real processes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.circuit import PROBE_SECONDS
+from faults.proxied import READ_SECONDS, Line, proxied
+from faults.trials import LONG
+from support.fault_proxy import (
+    blackhole,
+    latency,
+    lie,
+    limit_data,
+    refuse,
+    reset_after,
+    reset_before,
+    reset_mid,
+    slicer,
+    slow_close,
+    timeout,
+)
+from support.push_server import document, message
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from support.fault_proxy import Toxic
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+
+UNCERTAIN, CONFIRMED = "uncertain", "confirmed"
+LINES: dict[str, tuple[Toxic, str]] = {
+    "latency": (latency(0.3), CONFIRMED),
+    "slicer": (slicer(7), CONFIRMED),
+    "slow close": (slow_close(0.3), CONFIRMED),
+    "timeout": (timeout, UNCERTAIN),
+    "reset before": (reset_before, UNCERTAIN),
+    "reset mid": (reset_mid, UNCERTAIN),
+    "reset after": (reset_after, UNCERTAIN),
+    "limited to the head": (limit_data(40), UNCERTAIN),
+    "limited to half the body": (limit_data(300), UNCERTAIN),
+    "black hole": (blackhole, UNCERTAIN),
+}
+"""What happens to the first request of a command, and how it is to be classed."""
+HTML = b"<html><body>Welcome</body></html>"
+OTHER = {"data": {"adjustmentId": "adj_0", "productId": "prod_other", "levels": []}}
+LIES: dict[str, tuple[Toxic, str]] = {
+    "200 and a page": (lie(message(200, HTML, "text/html")), UNCERTAIN),
+    "half a document": (lie(message(200, b'{"data": {"adjustmentId"')), UNCERTAIN),
+    "another product": (lie(document(OTHER)), UNCERTAIN),
+    "nothing": (lie(message(200)), UNCERTAIN),
+    "10 MB": (lie(message(200, b" " * 10_000_000)), UNCERTAIN),
+    "not a number": (lie(message(200, b'{"data": {"stock": NaN}}')), UNCERTAIN),
+    "a list": (lie(document([1, 2])), UNCERTAIN),
+}
+STORM = {"status": 503, "code": "UNAVAILABLE", "detail": "a storm"}
+MOST_TO_OPEN = 10
+QUIET_SECONDS = 5
+"""Before the first probe: by then whatever read has given up, after its last try."""
+COMMANDS = 200 if LONG else 30
+
+
+@pytest.fixture
+async def line(tmp_path: Path) -> AsyncIterator[Line]:
+    async with proxied(tmp_path / "platform", COMMANDS) as laid:
+        yield laid
+
+
+async def classes(line: Line, toxics: dict[str, tuple[Toxic, str]]) -> dict[str, str]:
+    """Do each to one command, with a sound one after it; return how they are classed.
+
+    The sound ones keep the circuit from opening.
+    """
+    found = {}
+    for name, (toxic, _) in toxics.items():
+        poor, sound = line.products(2)
+        line.proxy.once[poor.encode()] = toxic
+        line.adjust(poor)
+        found[name] = (await line.tried(poor)).outcome
+        line.adjust(sound)
+        await line.applied(sound)
+    return found
+
+
+@pytest.mark.parametrize("toxics", [LINES, LIES], ids=["lines", "lies"])
+async def test_each_bad_line_has_its_exact_class_and_one_effect(
+    toxics: dict[str, tuple[Toxic, str]], line: Line
+) -> None:
+    found = await classes(line, toxics)
+    assert found == {name: outcome for name, (_, outcome) in toxics.items()}
+    await until(lambda: not line.open(), "all is settled", 60)
+    assert await line.findings() == []
+
+
+async def test_a_refused_connection_proves_that_nothing_was_sent(line: Line) -> None:
+    (product,) = line.products(1)
+    await line.proxy.down()
+    line.adjust(product)
+    assert (await line.tried(product)).outcome == "never_sent"
+    assert line.proxy.requests("POST") == []
+    await line.proxy.up()
+    await line.applied(product)
+    assert await line.findings() == []
+
+
+async def test_half_open_connections_hold_up_nobody_else(line: Line) -> None:
+    poor, sound = line.products(4), line.products(20)
+    for product in poor:
+        line.proxy.once[product.encode()] = blackhole
+    line.adjust(*poor)
+    await until(lambda: len(line.proxy.requests("POST")) == 4, "they are sent")
+    line.adjust(*sound)
+    await line.applied(*sound, seconds=READ_SECONDS + 10)
+    for product in poor:
+        tried = await line.tried(product)
+        assert tried.outcome == UNCERTAIN
+        assert READ_SECONDS <= tried.seconds < READ_SECONDS + 1
+    await line.applied(*poor)
+    assert await line.findings() == []
+
+
+async def test_a_storm_is_sat_out_and_the_backlog_drains(line: Line) -> None:
+    products = line.products(COMMANDS)
+    line.proxy.storm = refuse(document(STORM, 503))
+    line.adjust(*products)
+    await until(lambda: len(line.proxy.requests("POST")) >= 5, "the circuit opens")
+    first_probe = time.monotonic() + PROBE_SECONDS
+    await until(lambda: time.monotonic() > first_probe + 2, "a probe", 30)
+    assert len(line.proxy.requests("POST")) <= MOST_TO_OPEN
+    left_alone = [one for one in line.proxy.log if one.at > first_probe - QUIET_SECONDS]
+    assert len(left_alone) <= 1, [one.passing.head for one in left_alone]
+    line.proxy.storm = None
+    began = time.monotonic()
+    await line.applied(*products, seconds=60)
+    drained = time.monotonic() - began
+    # A probe, and at most as long again until what is in doubt is looked for.
+    assert drained < 2.5 * PROBE_SECONDS + COMMANDS / 20
+    assert await line.findings() == []

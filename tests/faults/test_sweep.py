@@ -1,0 +1,141 @@
+"""F1: every fate of a request, under every reading of the platform: one effect each."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.demo.findings import Kind
+from faults.sweeping import ADJUSTMENTS, PLANS, program, stage
+from support.reference_shop import open_shop
+from support.wire import Fate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from faults.sweeping import Stage
+
+pytestmark = pytest.mark.faults
+
+KEYLESS = "no-idempotency"
+"""The platform takes no Idempotency-Key: what is in doubt is proved by reading."""
+READINGS = (
+    (),
+    ("no-history",),
+    ("no-note",),
+    ("strict-body",),
+    ("ignore-variant",),
+    ("strict-repeat",),
+    ("pooled-stock",),
+    ("bare-v1",),
+    ("no-store-endpoint",),
+    ("coarse-time", "plain-errors", "ack-202", "manual-reason"),
+    ("coarse-time", "plain-errors", "refuse-fulfill-cancelled", "no-note"),
+)
+KEYED = (0, 1, 2, 3, 5, 8)
+"""Which of them are tried with keys too: there a key makes a difference."""
+CASES = [(*reading, KEYLESS) for reading in READINGS] + [READINGS[n] for n in KEYED]
+DECIDED = frozenset({Fate.THROUGH, Fate.PROXY_403})
+"""Fates after which the program knows at once what became of its request."""
+REPEATED = frozenset({"part", "adjust", "pool"})
+"""What a platform without keys does twice when it is asked twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One command's case: what it asks, and what became of its first request."""
+
+    quirks: frozenset[str]
+    kind: str
+    fate: Fate
+
+    @property
+    def refused(self) -> str:
+        """The state of what the platform refuses for a member it does not know."""
+        if "strict-body" in self.quirks:
+            return {"part": "rejected", "adjust": "parked"}.get(self.kind, "")
+        return ""
+
+    @property
+    def undecidable(self) -> bool:
+        """Whether nothing that can be read tells what became of the request."""
+        unseen = {"no-history", KEYLESS} <= self.quirks
+        return unseen and self.kind in ADJUSTMENTS and self.fate not in DECIDED
+
+    @property
+    def state(self) -> str:
+        return self.refused or ("parked" if self.undecidable else "applied")
+
+    @property
+    def effects(self) -> int:
+        """How often it takes effect: once but for what lands after all looks."""
+        if self.refused:
+            return 0
+        if self.undecidable:
+            never = {Fate.NEVER_ARRIVES, Fate.PROXY_502}
+            return 0 if self.fate in never else 1
+        return 2 if self.doubled else 1
+
+    @property
+    def doubled(self) -> bool:
+        late = self.fate is Fate.LATE_AFTER_LAST and self.kind in REPEATED
+        return late and KEYLESS in self.quirks and self.state == "applied"
+
+
+def case_of(on: Stage, command: str, quirks: tuple[str, ...]) -> Case:
+    return Case(frozenset(quirks), *on.fates[command])
+
+
+@asynccontextmanager
+async def swept(quirks: tuple[str, ...], path: Path) -> AsyncIterator[Stage]:
+    """Let every kind of command meet every fate, once the platform is known."""
+    async with (
+        open_shop(path / "shop") as shop,
+        stage(path / "backhaul.db", shop, quirks) as on,
+    ):
+        async with program(on) as alive:
+            await on.plan_all(alive.store, PLANS, [Fate.THROUGH])
+            await alive.run_out()
+            await on.plan_all(alive.store, PLANS, Fate)
+            await alive.run_out()
+        assert on.wire.fates == {}, "not every fate was met"
+        yield on
+
+
+@pytest.mark.parametrize("quirks", CASES, ids=lambda names: " ".join(names) or "plain")
+async def test_every_command_takes_effect_once(
+    quirks: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with swept(quirks, tmp_path) as on:
+        states, effects = on.states(), await on.effects()
+        cases = {id_: case_of(on, id_, quirks) for id_ in on.fates}
+        wrong = [
+            f"{case.kind}, {case.fate.value}: {states[id_]} with {effects[id_]} effects"
+            f" instead of {case.state} with {case.effects}: {on.reason(id_)}"
+            for id_, case in cases.items()
+            if (states[id_], effects[id_]) != (case.state, case.effects)
+        ]
+        assert wrong == []
+        await check_ledger(on, cases)
+
+
+async def check_ledger(on: Stage, cases: dict[str, Case]) -> None:
+    """Hold both sides' books against each other; only what must disagree may."""
+    found = await on.ledger()
+    kinds = [finding.kind for finding in found]
+    parked = sum(case.state == "parked" for case in cases.values())
+    assert kinds.count(Kind.PARKED) == parked
+    assert kinds.count(Kind.DOUBLED) == sum(case.doubled for case in cases.values())
+    assert {Kind.LOST, Kind.UNEXPECTED}.isdisjoint(kinds)
+    strange = [f for f in found if f.kind is Kind.DIFFERING and not expected(f.what)]
+    quirks = next(iter(cases.values())).quirks
+    assert strange == [] or "ignore-variant" in quirks, strange
+
+
+def expected(what: str) -> bool:
+    """The second landing of what landed twice is not the one that was answered."""
+    return "was noted" in what and "moved" not in what
