@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 HISTORY = "/inventory/history"
 FAILED = message(500)
+MOST_SECONDS = 60
+"""By then what is in doubt is looked for again; after many failures it took 300."""
 
 
 @pytest.fixture
@@ -199,10 +201,11 @@ async def test_a_long_storm_does_not_put_looks_off_for_longer_and_longer(
         for path in LISTS:
             stage.platform.says(path, document({"data": []}))
         stage.platform.says(HISTORY, history(move(1, command)))
-        for _ in range(3):
-            await stage.pass_time(CIRCUIT_PROBE_SECONDS)
+        healed = stage.clock.monotonic()
+        while stage.state(command) != "applied":
+            await stage.pass_time(1)
             await stage.quiet()
-        await stage.reaches(command, "applied")
+        assert stage.clock.monotonic() - healed < MOST_SECONDS
 
 
 @pytest.mark.parametrize("kind", ["fulfill", "cancel"])
@@ -328,8 +331,9 @@ async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
     async with working(keyed):
         await until(lambda: "once sending goes on" in keyed.reason(command), "a look")
         assert looks(keyed, command) == []
-        await keyed.pass_time(PROBE_SECONDS)
-        await keyed.reaches(command, "applied")
+        while keyed.state(command) != "applied":
+            await keyed.pass_time(PROBE_SECONDS)
+            await keyed.quiet()
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
