@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.circuit import FAILURES_TO_OPEN
 from backhaul.core.circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
 from backhaul.push.door import PROBE_SECONDS
 from backhaul.settings import Push
@@ -185,24 +186,30 @@ async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
 async def test_a_long_storm_does_not_put_looks_off_for_longer_and_longer(
     stage: Scene,
 ) -> None:
-    """While the circuit is open nothing is asked, and nothing has failed."""
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, message(503))
-    for path in LISTS:
+    """While the platform is left alone nothing is asked, and nothing has failed."""
+    stage.platform.says("/inventory/adjust", FAILED)
+    for path in (HISTORY, *LISTS):
         stage.platform.says(path, message(503))
+    planned = [
+        await stage.plan("adjust", f"prod_{number}")
+        for number in range(FAILURES_TO_OPEN)
+    ]
     async with working(stage):
-        while "keeps failing" not in stage.reason(command):
-            await stage.pass_time(1)
+        while not stage.dispatcher.door.failing:
+            await stage.pass_time(0.1)
             await stage.quiet()
         for _ in range(60):
             await stage.pass_time(CIRCUIT_PROBE_SECONDS)
-            await stage.quiet()
-        assert looks(stage, command) == []
+        assert [looks(stage, command) for command in planned] == [[]] * len(planned)
         for path in LISTS:
             stage.platform.says(path, document({"data": []}))
-        stage.platform.says(HISTORY, history(move(1, command)))
+        moves = [
+            move(number, command, productId=f"prod_{number}")
+            for number, command in enumerate(planned)
+        ]
+        stage.platform.says(HISTORY, history(*moves))
         healed = stage.clock.monotonic()
-        while stage.state(command) != "applied":
+        while any(stage.state(command) != "applied" for command in planned):
             await stage.pass_time(1)
             await stage.quiet()
         assert stage.clock.monotonic() - healed < MOST_SECONDS
