@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.contract import Sendable
 from backhaul.store.opening import open_store
+from backhaul.store.outbox import Sendable
 from backhaul.store.sqlite.database import SqliteStore
 from faults.power import Power, images
 from support.databases import fold_all

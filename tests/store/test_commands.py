@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause, State
-from backhaul.store.contract import Attempt, Sendable, Settlement
+from backhaul.store.outbox import Attempt, Sendable, Settlement
 from support import payloads
 from support.clock import VirtualClock
 from support.databases import rows, started_store, take

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.store.contract import Commands, Doubts, Marks
+from backhaul.store.contract import Marks
+from backhaul.store.outbox import Commands, Doubts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -20,7 +20,7 @@ from backhaul.push.judging import Judged, judge, refuse_unsent
 from backhaul.push.settling import settlement
 from backhaul.shop import requests
 from backhaul.shop.transport import Answer, InDoubt, NotSent
-from backhaul.store.contract import Attempt, Sendable, Settlement
+from backhaul.store.outbox import Attempt, Sendable, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from backhaul.shop.client import ShopClient
     from backhaul.shop.requests import Dialect
     from backhaul.shop.transport import Transport
-    from backhaul.store.contract import Command, Commands, MatchReader
+    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.outbox import Commands
 
 REST_SECONDS = 0.5
 """Rest after the database refused to write."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from backhaul.core.proof import Finding, Move
     from backhaul.core.resources import Order
     from backhaul.shop.client import ShopClient
-    from backhaul.store.contract import Command, Doubt, Doubts, Marks
+    from backhaul.store.contract import Command, Marks
+    from backhaul.store.outbox import Doubt, Doubts
 
 NOT_OFFERED = frozenset({403, 404, 405})
 MOST_KEPT = 50

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.shop.requests import Dialect
-    from backhaul.store.contract import Command, Prepare, Sendable
+    from backhaul.store.contract import Command
+    from backhaul.store.outbox import Prepare, Sendable
     from backhaul.store.sqlite.commands import SqliteCommands
 
 AT_ONCE = 50

@@ -25,7 +25,7 @@ from backhaul.push.proving import Proof
 from backhaul.shop import requests
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
-from backhaul.store.contract import Look, Settlement
+from backhaul.store.outbox import Look, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Push
     from backhaul.shop.client import ShopClient
     from backhaul.shop.transport import Transport
-    from backhaul.store.contract import Doubt, Doubts
+    from backhaul.store.outbox import Doubt, Doubts
 
 AT_ONCE = 4
 """Looks that are taken side by side."""

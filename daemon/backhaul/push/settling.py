@@ -10,7 +10,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.outcome import Outcome
 from backhaul.shop import requests
-from backhaul.store.contract import Settlement
+from backhaul.store.outbox import Settlement
 
 if TYPE_CHECKING:
     from datetime import datetime

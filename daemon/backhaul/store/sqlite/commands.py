@@ -8,7 +8,8 @@ import msgspec
 
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
-from backhaul.store.contract import Command, Sendable
+from backhaul.store.contract import Command
+from backhaul.store.outbox import Sendable
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Attempt, NewCommand, Prepare, Settlement
+    from backhaul.store.contract import NewCommand
+    from backhaul.store.outbox import Attempt, Prepare, Settlement
     from backhaul.store.sqlite.writer import Writer
 
 COLUMNS = (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.errors import BackhaulError
-from backhaul.store.contract import Settlement
 from backhaul.store.deciding import VERBS, require
+from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import msgspec
 from backhaul.core.clock import to_text
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import Cause, State
-from backhaul.store.contract import Doubt
+from backhaul.store.outbox import Doubt
 from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Command, Look, Settlement
+    from backhaul.store.contract import Command
+    from backhaul.store.outbox import Look, Settlement
     from backhaul.store.sqlite.writer import Writer
 
 _DUE = f"""

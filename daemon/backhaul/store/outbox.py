@@ -1,0 +1,150 @@
+"""What sending asks of a store: commands, what they met, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from backhaul.core.lifecycle import Cause, State
+    from backhaul.store.contract import Command, MatchReader
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One finished try at a command, as it is kept for a person."""
+
+    finished_at: str
+    outcome: str
+    status: int | None
+    reason: str
+    response: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How a command moves on: one or more steps of the lifecycle's table.
+
+    `due_at` is set where it goes on later; `held` where it waits for its order;
+    `effect_id` names the adjustment or parcel that is proved to be the command's own.
+    """
+
+    causes: tuple[Cause, ...]
+    reason: str
+    due_at: str | None = None
+    held: bool = False
+    counts_as_failure: bool = False
+    evidence: dict[str, Any] = field(default_factory=dict)
+    effect_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A command whose fate is not known, with what it can be told from.
+
+    `request` are the exact bytes sent at `sent_at` with the key of `key_fingerprint`;
+    `baseline` is what the mirror knew of the object before; `looks` counts those taken.
+    """
+
+    command: Command
+    request: bytes
+    key_fingerprint: str
+    baseline: dict[str, Any]
+    sent_at: str
+    looks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the platform for the fate of a command, as it is kept for a person.
+
+    `read` is what was read, as plain JSON; a look that could tell nothing does not
+    count.
+    """
+
+    at: str
+    found: str
+    reason: str
+    read: Any = None
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sendable:
+    """What `claim` needs to commit before the first byte leaves."""
+
+    request: bytes
+    key_fingerprint: str
+
+
+Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Settlement]"
+
+
+class Commands(Protocol):
+    """The outbox."""
+
+    async def claim(
+        self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
+    ) -> list[tuple[Command, Sendable]]:
+        """Move due commands with a free lane to `sending`, durably, and return them.
+
+        `gates` says, in order of priority, which kinds may leave and up to which time
+        of planning. `prepare` gives the exact bytes to be sent, or
+        settles the command unsent.
+        """
+        ...
+
+    async def settle(
+        self, command: Command, attempt: Attempt, settlement: Settlement
+    ) -> State:
+        """Record an attempt and move its command. Returns where it stands now."""
+        ...
+
+    async def next_due(self, store: str, after: str) -> str | None:
+        """Return when, after that moment, the next command comes due that may leave."""
+        ...
+
+    async def doubt_interrupted(self, settlement: Settlement) -> list[str]:
+        """After a start, move every `sending` command on. Returns their ids."""
+        ...
+
+
+class Doubts(Protocol):
+    """The commands in doubt of the outbox."""
+
+    async def due(self, store: str, limit: int) -> list[Doubt]:
+        """Return what is to be looked at now, the longest due first."""
+        ...
+
+    async def next_due(self, store: str) -> str | None:
+        """Return when the next look is due (it may be past); None without any."""
+        ...
+
+    async def settle(self, doubt: Doubt, look: Look, settlement: Settlement) -> State:
+        """Keep a look and move its command on. Returns where it stands now.
+
+        A command that a person has moved meanwhile stays where it is.
+        """
+        ...
+
+    async def owners(
+        self, store: str, adjustment_ids: Sequence[str]
+    ) -> Mapping[str, tuple[str, str | None]]:
+        """Return the command of each adjustment that is ours, and the note it was sent.
+
+        The note is None where the request held none.
+        """
+        ...
+
+    async def last_adjusted(self, store: str) -> str | None:
+        """Return the product of the newest adjustment that is known to be ours."""
+        ...
+
+    async def rivals(self, command: Command) -> int:
+        """Count the commands of the lane that may have had the very same effect.
+
+        Those are without a known effect, and were sent at least once.
+        """
+        ...
