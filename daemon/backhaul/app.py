@@ -108,6 +108,7 @@ class Daemon:
         self._http = transport
         self._stopping = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
+        self._hide = hide
         self._keyrings = build_keyrings(settings, hide)
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
@@ -173,6 +174,7 @@ class Daemon:
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store, drain)
         self._signers = Signers(store.webhook_secrets, self._clock)
+        await store.commands.begin_epoch()
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
                 "command {} was being sent when the program died: in doubt", command
@@ -214,6 +216,7 @@ class Daemon:
             self._clock,
             self._chance,
             self._facts,
+            self._hide,
         )
         free = guard_identity(
             self._settings, name, transport, store.marks, sender.dispatcher.stop_sending
@@ -338,6 +341,7 @@ class Daemon:
                 f"reconcile_incremental:{store}", polled, reconciler.poll
             )
             self._schedule.add(f"reconcile_full:{store}", swept, reconciler.sweep)
+            self._schedule.add(f"audit:{store}", jobs.audit, shop.sender.auditor.wake)
 
     @contextlib.asynccontextmanager
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
@@ -352,6 +356,7 @@ class Daemon:
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
         loops += [shop.sender.settler.run for shop in self._shops.values()]
+        loops += [shop.sender.auditor.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [

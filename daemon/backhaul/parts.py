@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
 from backhaul.push.settler import Replay, Settler
@@ -14,6 +15,7 @@ from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
 from backhaul.shop.client import ShopClient, StoreFacts
+from backhaul.shop.key_file import KeyFile
 from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 
@@ -55,10 +57,11 @@ def build_client(
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What sends one store's commands, and what settles those in doubt."""
+    """What sends one store's commands, settles those in doubt, and audits them."""
 
     dispatcher: Dispatcher
     settler: Settler
+    auditor: Auditor
 
 
 def build_sender(
@@ -70,31 +73,50 @@ def build_sender(
     clock: Clock,
     chance: Callable[[], float],
     known: Mapping[str, StoreFacts],
+    hide: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> Sender:
     """Build what sends one store's commands."""
     shop, push = settings.stores[name], settings.push
-    key = shop.api_key.get_secret_value()
     dialect = Dialect(
         restock_field=shop.restock_field,
         tracking_company=shop.fields.tracking_company,
         tracking_number=shop.fields.tracking_number,
     )
     dispatcher = Dispatcher(
-        name, store.commands, client, transport, key, dialect, push, clock, chance
+        name, store.commands, client, transport, dialect, push, clock, chance
     )
+    if (file := settings.key_files.get(name)) is not None:
+        dispatcher.door.renew = KeyFile(name, file, transport, hide).renew
 
     def takes_keys_once() -> bool:
         if shop.idempotency is not None:
             return shop.idempotency
         return KEYED_ONCE in known.get(name, StoreFacts()).features
 
-    replay = Replay(transport, client, dispatcher.door, key, takes_keys_once)
+    replay = Replay(transport, client, dispatcher.door, takes_keys_once)
     prover = Prover(name, client, store.doubts, store.marks)
     settler = Settler(
         name, store.doubts, prover, replay, push, clock, chance, dispatcher.wake
     )
     dispatcher.doubted = settler.wake
-    return Sender(dispatcher, settler)
+
+    def landed() -> None:
+        settler.wake()
+        dispatcher.wake()
+
+    auditor = Auditor(
+        name,
+        client,
+        store.tags,
+        store.marks,
+        prover,
+        dispatcher.door,
+        clock,
+        chance,
+        landed,
+    )
+    auditor.fence()
+    return Sender(dispatcher, settler, auditor)
 
 
 def guard_identity(

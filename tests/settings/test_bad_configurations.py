@@ -59,7 +59,7 @@ AFTER_A_STORE = {
     '[database]\nurl = "sqlite:///"': "6: database.url: names no file",
     '[jobs.push_orders]\nevery = "5s"': (
         "5: jobs.push_orders: unknown setting "
-        "(known: prune, push_adjustments, push_cancellations, push_fulfillments, "
+        "(known: audit, prune, push_adjustments, push_cancellations, push_fulfillments, "
         "reconcile_full, reconcile_incremental)"
     ),
     "[jobs.push_fulfilments]": (

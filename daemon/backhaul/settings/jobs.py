@@ -132,6 +132,11 @@ class Jobs(Section):
         default=SweepJob(),
         description="Holds every row of the platform against the mirror.",
     )
+    audit: PollJob = Field(
+        default=PollJob(),
+        description="Looks for our own tags in the platform's stock history: what "
+        "landed late or twice, and another daemon that sends under this name.",
+    )
     prune: HourlyJob = Field(
         default=HourlyJob(),
         description="Erases what is older than `database.retention_days`; every hour "

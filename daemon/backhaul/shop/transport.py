@@ -28,6 +28,7 @@ from tenacity import (
 from backhaul.core import strict_json
 from backhaul.core.budget import Budget, Priority
 from backhaul.core.circuit import Circuit
+from backhaul.core.identity import fingerprint
 from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 
@@ -116,7 +117,8 @@ class Transport:
     """The one place where httpx is used.
 
     `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
-    so nothing is read from, or sent to, a store that is not the mirror's.
+    so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
+    told of each 401, `failing` that the platform is to be left alone but for probes.
     """
 
     def __init__(
@@ -130,6 +132,8 @@ class Transport:
         self.budget = Budget()
         self.circuit = Circuit()
         self.require: Callable[[], Awaitable[None]] = _let_through
+        self.refused: Callable[[str], None] = lambda _: None
+        self.failing: Callable[[], None] = lambda: None
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -148,6 +152,16 @@ class Transport:
         self._commands = httpx.AsyncClient(
             **options, limits=httpx.Limits(max_keepalive_connections=0)
         )
+
+    @property
+    def key_fingerprint(self) -> str:
+        """A mark of the API key in use that does not give it away."""
+        return fingerprint(self._reads.headers["Authorization"].removeprefix("Bearer "))
+
+    def use_key(self, api_key: str) -> None:
+        """Send this API key from now on."""
+        for client in (self._reads, self._commands):
+            client.headers["Authorization"] = f"Bearer {api_key}"
 
     def unguarded(self) -> Transport:
         """Return the same way without `require`, for who finds out where it leads."""
@@ -241,6 +255,8 @@ class Transport:
         def note(answer: Answer) -> Answer:
             ended = self.circuit.failed if answer.status >= 500 else answered
             ended(command=command)
+            if self.circuit.commands_wait:
+                self.failing()
             return answer
 
         answered = self.circuit.answered
@@ -248,6 +264,8 @@ class Transport:
             yield note
         except (NotSent, InDoubt):
             self.circuit.failed(command=command)
+            if self.circuit.commands_wait:
+                self.failing()
             raise
 
     async def _exchange(
@@ -277,6 +295,8 @@ class Transport:
         if answer.status == 429:
             wait = answer.retry_after_seconds()
             self.budget.throttled(self._clock.monotonic(), wait)
+        if answer.status == 401:
+            self.refused(answer.said())
         return answer
 
     def _learn(self, headers: Mapping[str, str]) -> None:

@@ -150,7 +150,14 @@ class MirrorWriter(Protocol):
     def note_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:
-        """Add a row to the change feed."""
+        """Add a row to the change feed, with the instance that caused the change."""
+        ...
+
+    def hear(self, store: str, lane: str, effects: Sequence[str], event: int) -> None:
+        """Note that an event shows effects; the first to show our own is its echo.
+
+        An effect is an adjustment's id, a parcel's, or a cancellation's identity.
+        """
         ...
 
     def ask(
@@ -461,6 +468,10 @@ Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Settlement]"
 class Commands(Protocol):
     """The outbox."""
 
+    async def begin_epoch(self) -> None:
+        """Make this the one that may send; who came before may not any more."""
+        ...
+
     async def claim(
         self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
     ) -> list[tuple[Command, Sendable]]:
@@ -468,7 +479,8 @@ class Commands(Protocol):
 
         `gates` says, in order of priority, which kinds may leave and up to which time
         of planning. `prepare` gives the exact bytes to be sent, or
-        settles the command unsent.
+        settles the command unsent. Raises AlreadyRunning once another daemon has begun
+        an epoch.
         """
         ...
 
