@@ -25,6 +25,7 @@ from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
+from backhaul.jobs import Jobs
 from backhaul.parts import (
     build_client,
     build_keyrings,
@@ -36,7 +37,6 @@ from backhaul.parts import (
 )
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
-from backhaul.push.gates import JOBS
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
@@ -114,7 +114,7 @@ class Daemon:
         self._hosts: list[Host] = []
         self._rereaders: list[Rereader] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
-        self._schedule = Schedule()
+        self._schedule = Schedule(self._clock, self._chance)
         self._started_at = to_text(self._clock.now())
         self.ready = asyncio.Event()
         self.public_url = ""
@@ -193,7 +193,8 @@ class Daemon:
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
         routes = self._receiver(store, drain).routes() + await self._intake()
-        self._schedule_jobs()
+        self._jobs = self._known_jobs(store)
+        await self._jobs.load()
         async with (
             self._tasks(store, drain),
             self._listeners(store, routes, public, admin),
@@ -326,28 +327,25 @@ class Daemon:
             lambda: bool(self._signers.live().get(name)),
         )
 
-    def _schedule_jobs(self) -> None:
-        self._schedule.add("prune", self._settings.jobs.prune, self._pruner.wake)
-        for name, kind in JOBS.items():
-            job = getattr(self._settings.jobs, name)
-            for store, shop in self._shops.items():
-                opens = partial(shop.sender.dispatcher.open, kind)
-                self._schedule.add(f"{name}:{store}", job, opens)
-        jobs = self._settings.jobs
-        for store, shop in self._shops.items():
-            reconciler = shop.reconciler
-            polled, swept = jobs.reconcile_incremental, jobs.reconcile_full
-            self._schedule.add(
-                f"reconcile_incremental:{store}", polled, reconciler.poll
-            )
-            self._schedule.add(f"reconcile_full:{store}", swept, reconciler.sweep)
-            self._schedule.add(f"audit:{store}", jobs.audit, shop.sender.auditor.wake)
+    def _known_jobs(self, store: SqliteStore) -> Jobs:
+        """Say what each scheduled job does."""
+        jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
+        self._pruner.pruned = jobs.does("prune", "", self._pruner.wake)
+        for name, shop in self._shops.items():
+            reading = shop.reconciler
+            jobs.sends(name, shop.sender.dispatcher)
+            reading.looked = jobs.does("reconcile_incremental", name, reading.poll)
+            reading.walked = jobs.does("reconcile_full", name, reading.sweep)
+            auditor = shop.sender.auditor
+            auditor.audited = jobs.does("audit", name, auditor.wake)
+        return jobs
 
     @contextlib.asynccontextmanager
     async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
         loops = [drain.run, self._waiting.run, self._indexer.run]
-        loops += [self._pruner.run, self._signers.run, store.watch]
+        loops += [self._pruner.run, self._signers.run, self._schedule.watch]
+        loops.append(store.watch)
         loops += [host.run for host in self._hosts]
         self._matcher.hold(self._shops)
         for name, rereader in zip(self._shops, self._rereaders, strict=True):
@@ -418,7 +416,14 @@ class Daemon:
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app = admin_site.build(self.ready.is_set, self._status, {})
         parts = Parts(
-            store, self._clock, self._signers, self._refolder(store), self._indexer.wake
+            store,
+            self._clock,
+            self._signers,
+            self._refolder(store),
+            self._indexer.wake,
+            {name: shop.sender.dialect for name, shop in self._shops.items()},
+            self._decided,
+            self._jobs,
         )
         own_app = admin_site.build(self.ready.is_set, self._status, changes(parts))
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
@@ -446,6 +451,7 @@ class Daemon:
             "started_at": self._started_at,
             "public_url": self.public_url,
             "admin_url": self.admin_url,
+            "dry_run": self._settings.rehearsed,
             "jobs": {name: run and to_text(run) for name, run in runs.items()},
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()
@@ -467,6 +473,11 @@ class Daemon:
     def _doubted(self) -> None:
         for rereader in self._rereaders:
             rereader.wake()
+
+    def _decided(self) -> None:
+        self._planned()
+        for shop in self._shops.values():
+            shop.sender.settler.wake()
 
     def _planned(self) -> None:
         for shop in self._shops.values():

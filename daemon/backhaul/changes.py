@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from backhaul.core.clock import from_text
+from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
+from backhaul.shop import requests
+from backhaul.store.deciding import Decision, require
 from backhaul.store.refolds import Selection
 from backhaul.upkeep.forgetting import Forgetter
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.ingest.refolding import Refolder
     from backhaul.ingest.signers import Signers
+    from backhaul.jobs import Jobs
+    from backhaul.shop.requests import Dialect
+    from backhaul.store.contract import Command
     from backhaul.store.sqlite.database import SqliteStore
 
 Answer: TypeAlias = dict[str, Any]
@@ -33,23 +39,81 @@ IN_USE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What changes work on; `changed` tells that the mirror did."""
+    """What changes work on; `changed` tells that the mirror did, `decided` a command.
+
+    `dialects` say how each store's platform is spoken to.
+    """
 
     store: SqliteStore
     clock: Clock
     signers: Signers
     refolder: Refolder
     changed: Callable[[], None]
+    dialects: Mapping[str, Dialect]
+    decided: Callable[[], None]
+    jobs: Jobs
 
 
 def changes(parts: Parts) -> Mapping[str, Change]:
     """Return every change by its name, such as `secrets/drop`."""
     return {
+        "commands/decide": partial(_decide, parts),
+        "commands/preview": partial(_preview, parts),
         "customers/forget": partial(_forget, parts),
         "events/refold": partial(_refold, parts),
+        "jobs/pause": partial(_change_jobs, parts.jobs.pause),
+        "jobs/resume": partial(_change_jobs, parts.jobs.resume),
+        "jobs/run": partial(_change_jobs, parts.jobs.run),
         "search/rebuild": partial(_rebuild_search, parts),
         "secrets/drop": partial(_drop_secret, parts),
     }
+
+
+async def _preview(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Tell what sending `command` again would send, byte by byte; changes nothing."""
+    command = await parts.store.decisions.find(asked["command"])
+    require(command, "resend")
+    return {
+        "state": command.state,
+        "method": "POST",
+        "path": requests.path(command),
+        "body": _body(parts, command),
+    }
+
+
+async def _decide(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Do `verb` to `command`, as `who` says for `reason`; returns its new state.
+
+    `shown` and `body` are what the person saw, of a command that is to be sent again:
+    where either is different by now, nothing is done.
+    """
+    verb, reason = asked["verb"], asked["reason"].strip()
+    if not reason and verb != "settle":
+        raise BackhaulError(f"{verb} needs a reason, for whoever looks at it later")
+    shown = asked.get("shown")
+    if verb == "resend":
+        await _require_body(parts, asked)
+    decision = Decision(asked["command"], verb, asked["who"], reason)
+    moved = await parts.store.decisions.decide(
+        decision, State(shown) if shown else None
+    )
+    parts.decided()
+    return {"command": moved.id, "state": moved.state}
+
+
+async def _require_body(parts: Parts, asked: Mapping[str, Any]) -> None:
+    command = await parts.store.decisions.find(asked["command"])
+    if _body(parts, command) != asked["body"]:
+        raise BackhaulError(
+            f"what would be sent for {command.id[:8]} is different by now; look again"
+        )
+
+
+def _body(parts: Parts, command: Command) -> str:
+    dialect = parts.dialects.get(command.store)
+    if dialect is None:
+        raise BackhaulError(f"store {command.store} is in the settings no more")
+    return requests.body(command, dialect).decode()
 
 
 async def _forget(parts: Parts, asked: Mapping[str, Any]) -> Answer:
@@ -69,6 +133,13 @@ async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
     await parts.store.search.rebuild()
     parts.changed()
     return {}
+
+
+async def _change_jobs(
+    do: Callable[[str, str | None], Awaitable[list[Answer]]], asked: Mapping[str, Any]
+) -> Answer:
+    """Run, pause or resume the job `name`, of `store` or else of each."""
+    return {"jobs": await do(asked["name"], asked["store"])}
 
 
 async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:

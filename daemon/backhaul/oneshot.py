@@ -12,8 +12,10 @@ from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
+from backhaul.jobs import Jobs
 from backhaul.parts import (
     build_client,
+    build_dialect,
     build_keyrings,
     build_reconciler,
     build_rereader,
@@ -91,11 +93,19 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
                 for name in settings.stores
             }
             refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
-            yield changes(Parts(store, CLOCK, signers, refolder, lambda: None))
+            dialects = {name: build_dialect(settings, name) for name in settings.stores}
+            jobs = Jobs(settings, store.job_runs, CLOCK)
+            yield changes(
+                Parts(store, CLOCK, signers, refolder, _nobody, dialects, _nobody, jobs)
+            )
             while (await store.search.follow(describe, SLICE_SECONDS)).more:
                 pass
         finally:
             await store.stop()
+
+
+def _nobody() -> None:
+    """Nobody waits to be woken: the next start finds what was changed."""
 
 
 @asynccontextmanager

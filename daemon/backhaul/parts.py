@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
+from backhaul.push.rehearsing import Rehearsal
 from backhaul.push.settler import Replay, Settler
 from backhaul.reconcile.acquaintance import Identity
 from backhaul.reconcile.keyring import GIVEN, Keyring
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.drain import Drain
     from backhaul.ingest.signers import Signers
     from backhaul.settings import Settings
+    from backhaul.shop.wire import Tracking
     from backhaul.store.contract import Marks
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -51,8 +53,12 @@ def build_client(
     )
     key = shop.api_key.get_secret_value()
     transport = Transport(shop.base_url, key, limits, clock, http)
-    tracking = (shop.fields.tracking_company, shop.fields.tracking_number)
-    return transport, ShopClient(transport, tracking)
+    return transport, ShopClient(transport, _tracking(settings, name))
+
+
+def _tracking(settings: Settings, name: str) -> Tracking:
+    fields = settings.stores[name].fields
+    return fields.tracking_company, fields.tracking_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,18 @@ class Sender:
 
     dispatcher: Dispatcher
     settler: Settler
+    dialect: Dialect
     auditor: Auditor
+
+
+def build_dialect(settings: Settings, name: str) -> Dialect:
+    """Build how one store's platform is spoken to."""
+    shop = settings.stores[name]
+    return Dialect(
+        restock_field=shop.restock_field,
+        tracking_company=shop.fields.tracking_company,
+        tracking_number=shop.fields.tracking_number,
+    )
 
 
 def build_sender(
@@ -77,18 +94,19 @@ def build_sender(
 ) -> Sender:
     """Build what sends one store's commands."""
     shop, push = settings.stores[name], settings.push
-    dialect = Dialect(
-        restock_field=shop.restock_field,
-        tracking_company=shop.fields.tracking_company,
-        tracking_number=shop.fields.tracking_number,
-    )
+    dialect = build_dialect(settings, name)
+    rehearsed = settings.rehearsed
+    rehearsal = Rehearsal(store.commands, rehearsed, dialect)
+    commands = rehearsal if rehearsed else store.commands
     dispatcher = Dispatcher(
-        name, store.commands, client, transport, dialect, push, clock, chance
+        name, commands, client, transport, dialect, push, clock, chance
     )
     if (file := settings.key_files.get(name)) is not None:
         dispatcher.door.renew = KeyFile(name, file, transport, hide).renew
 
     def takes_keys_once() -> bool:
+        if rehearsed:
+            return False  # to send again, under whatever key, is to send
         if shop.idempotency is not None:
             return shop.idempotency
         return KEYED_ONCE in known.get(name, StoreFacts()).features
@@ -116,7 +134,7 @@ def build_sender(
         landed,
     )
     auditor.fence()
-    return Sender(dispatcher, settler, auditor)
+    return Sender(dispatcher, settler, dialect, auditor)
 
 
 def guard_identity(
@@ -130,7 +148,7 @@ def guard_identity(
 
     `refused` is told, once, that it leads to another one.
     """
-    free = ShopClient(transport.unguarded())
+    free = ShopClient(transport.unguarded(), _tracking(settings, name))
     identity = Identity(
         name,
         settings.stores[name].base_url,

@@ -18,6 +18,7 @@ from bench.fold import fold
 from bench.fold_large import fold_large, start
 from bench.ingest import ingest, ingest_at_256, ingest_folding
 from bench.ingest_peers import ingest_peers
+from bench.push import push
 from bench.results import CountsDisagreeError, Rounds, Scale
 from bench.servers import DiedError
 
@@ -38,6 +39,7 @@ ROWS: dict[str, Row] = {
     "reference-order-webhooks": reference.order_webhooks,
     "reference-adjustment": reference.adjustment,
     "backfill": backfill,
+    "push": push,
 }
 DIRECTORY = Path("var/bench")
 

@@ -36,6 +36,7 @@ FIGURES = {
     "reference-order-webhooks": {"ours, p99", "deliveries owed at the end of the load"},
     "reference-adjustment": {"ratio to bare", "ours, p99"},
     "backfill": {"ratio to fetching", "orders read"},
+    "push": {"ratio to bare", "rate with a backlog to rate without"},
 }
 
 

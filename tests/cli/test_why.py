@@ -77,6 +77,17 @@ def _add_work(office: Office) -> None:
             " 'counts.csv:2', 'accepted', 'abcdef0123', ?, '')",
             (payloads.instant(6),),
         )
+        connection.execute(
+            "INSERT INTO looks (command_id, number, at, found, reason) VALUES"
+            " ('abcdef0123', 1, ?, 'undecidable', 'no history')",
+            (payloads.instant(6),),
+        )
+        connection.execute(
+            "INSERT INTO audit (at, who, action, detail, command_id, state_before,"
+            " state_after) VALUES (?, 'ann (uid 7)', 'commands settle --applied',"
+            " 'counted', 'abcdef0123', 'parked', 'applied')",
+            (payloads.instant(7),),
+        )
 
 
 def lives(office: Office, kind: str, name: str) -> list[dict[str, Any]]:
@@ -102,6 +113,8 @@ COUNTED = (
 WORK = [
     "record erp counts.csv:2: accepted",
     "adjust abcdef01: planned by record erp counts.csv:2",
+    "look 1 for abcdef01: undecidable no history",
+    "commands settle --applied abcdef01: applied was parked, by ann (uid 7): counted",
     "adjust abcdef01: applied",
 ]
 

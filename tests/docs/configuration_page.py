@@ -12,7 +12,13 @@ from pydantic_core import PydanticUndefined
 
 from backhaul.settings import Jobs, Settings
 from backhaul.settings.fields import ANY_NAME, is_list, is_named, is_secret, section_of
-from backhaul.settings.values import UNIT_SECONDS, check_base_url, parse_duration
+from backhaul.settings.jobs import StoreJob
+from backhaul.settings.values import (
+    check_base_url,
+    duration_text,
+    parse_duration,
+    parse_looks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +68,9 @@ def page() -> str:
 def _sections(key: str, model: Model) -> Iterator[str]:
     if model is Jobs:
         yield from _jobs()
+        return
+    if model is StoreJob:
+        yield f"## `[{key}]`\n\n{' '.join((StoreJob.__doc__ or '').split())}\n"
         return
     fields = model.model_fields
     plain = {name: f for name, f in fields.items() if not section_of(f.annotation)}
@@ -114,6 +123,8 @@ def default_text(info: FieldInfo) -> str:
         return ""
     if is_duration(info):
         return f'"{duration_text(default)}"'
+    if _checked_by(info, parse_looks):
+        return json.dumps([duration_text(seconds) for seconds in default])
     return json.dumps(str(default) if isinstance(default, Path) else default)
 
 
@@ -122,14 +133,10 @@ def is_duration(info: FieldInfo) -> bool:
 
 
 def _checked_by(info: FieldInfo, check: object) -> bool:
-    return any(getattr(each, "func", None) is check for each in info.metadata)
-
-
-def duration_text(seconds: float) -> str:
-    """Return the shortest way to write a duration."""
-    whole = [(n, unit) for unit, n in UNIT_SECONDS.items() if seconds % n == 0]
-    size, unit = max(whole, default=(UNIT_SECONDS["ms"], "ms"))
-    return f"{round(seconds / size)}{unit}"
+    """Tell whether the field, or what it may hold besides none, is checked so."""
+    inner = [getattr(kind, "__metadata__", ()) for kind in get_args(info.annotation)]
+    checks = [*info.metadata, *(check for each in inner for check in each)]
+    return any(getattr(each, "func", None) is check for each in checks)
 
 
 def kind(info: FieldInfo) -> str:
@@ -138,6 +145,8 @@ def kind(info: FieldInfo) -> str:
         return "list of secrets" if is_list(info) else "secret"
     if is_duration(info):
         return "duration"
+    if _checked_by(info, parse_looks):
+        return "list of durations"
     if _checked_by(info, check_base_url):
         return "http(s) address"
     annotation = info.annotation

@@ -13,7 +13,8 @@ import pytest
 from backhaul.connect import registry
 from backhaul.settings import Connector, Settings, Store, load_settings
 from backhaul.settings.fields import ANY_NAME, is_secret, leaves, secret_names
-from docs.configuration_page import default_text, duration_text, page, sentence
+from backhaul.settings.values import duration_text
+from docs.configuration_page import default_text, page, sentence
 
 if TYPE_CHECKING:
     from backhaul.errors import Finding
@@ -22,9 +23,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/configuration.md"
 EXAMPLE = (ROOT / "config/backhaul.example.toml").read_text(encoding="utf-8")
 SECRETS = (ROOT / "config/secrets.example.env").read_text(encoding="utf-8")
-NAMES = {"stores": "main", "connectors": "courier"}
+NAMES = {"stores": "main", "connectors": "courier", "jobs": "push_adjustments"}
 LEAVES = {
-    tuple(NAMES[path[0]] if key == ANY_NAME else key for key in path): info
+    tuple(
+        NAMES[table] if key == ANY_NAME else key
+        for table, key in zip(("", *path), path, strict=False)
+    ): info
     for path, info in leaves()
 }
 

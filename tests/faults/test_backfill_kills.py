@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +78,15 @@ def kill_often(office: Office, chance: random.Random) -> list[int]:
     for point in points:
         daemon = DaemonProcess(office)
         try:
-            await_true(lambda p=point: progress(office) >= p, f"page {point}", 600)  # type: ignore[misc]
+            await_true(partial(_reached, office, point), f"page {point}", 600)
         finally:
             daemon.kill()
         killed.append(progress(office))
     return killed
+
+
+def _reached(office: Office, page: int) -> bool:
+    return progress(office) >= page
 
 
 def progress(office: Office) -> int:

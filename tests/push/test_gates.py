@@ -31,7 +31,7 @@ async def test_nothing_leaves_before_its_gate_opens(strict: Scene) -> None:
         await strict.pass_time(3_600)
         await strict.arrive(0)
         for number, kind in enumerate(KINDS, start=1):
-            strict.dispatcher.open(kind)
+            strict.open(kind)
             await strict.reaches(planned[kind], "applied")
             await strict.arrive(number)
 
@@ -41,13 +41,13 @@ async def test_what_is_planned_after_the_opening_waits_for_the_next(
 ) -> None:
     before = await strict.plan("fulfill", "ord_1")
     async with working(strict):
-        strict.dispatcher.open("fulfill")
+        strict.open("fulfill")
         await strict.reaches(before, "applied")
         await strict.pass_time(1)
         after = await strict.plan("fulfill", "ord_2")
         await strict.pass_time(3_600)
         await strict.arrive(1)
-        strict.dispatcher.open("fulfill")
+        strict.open("fulfill")
         await strict.reaches(after, "applied")
 
 
@@ -55,7 +55,7 @@ async def test_retry_does_not_wait_for_the_next_opening(strict: Scene) -> None:
     strict.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
     command = await strict.plan("fulfill", "ord_1")
     async with working(strict):
-        strict.dispatcher.open("fulfill")
+        strict.open("fulfill")
         await strict.arrive(1)
         strict.platform.said.clear()
         await strict.clock.asleep(60.0)
@@ -64,10 +64,11 @@ async def test_retry_does_not_wait_for_the_next_opening(strict: Scene) -> None:
 
 
 def test_eager_gates_stand_open_for_all_times() -> None:
-    gates = Gates(True, VirtualClock())
+    clock = VirtualClock()
+    gates = Gates(True, clock)
     assert list(gates.passable()) == ["cancel", "fulfill", "adjust"]
     assert all(moment > "9998" for moment in gates.passable().values())
-    gates.open("adjust")
+    gates.open("adjust", to_text(clock.now()))
     assert gates.passable()["adjust"] > "9998"
 
 
@@ -75,14 +76,26 @@ async def test_gate_is_as_open_as_its_last_opening() -> None:
     clock = VirtualClock()
     gates = Gates(False, clock)
     assert gates.passable() == {}
-    gates.open("adjust")
+    gates.open("adjust", to_text(clock.now()))
     first = gates.passable()["adjust"]
     await clock.advance(5)
-    gates.open("cancel")
-    gates.open("adjust")
+    gates.open("cancel", to_text(clock.now()))
+    gates.open("adjust", to_text(clock.now()))
     assert list(gates.passable()) == ["cancel", "adjust"]
     assert gates.passable()["adjust"] == to_text(clock.now()) > first
 
 
 def test_every_kind_has_its_job() -> None:
     assert sorted(JOBS.values()) == sorted(KINDS)
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_a_paused_gate_lets_out_what_it_is_opened_for(eager: bool) -> None:
+    gates = Gates(eager, VirtualClock())
+    gates.open("adjust", "2026-03-01")
+    gates.pause("adjust", "2026-03-02")
+    assert "adjust" not in gates.passable(), "not even a retry leaves"
+    gates.open("adjust", "2026-03-03")
+    assert gates.passable()["adjust"] == "2026-03-03"
+    gates.pause("adjust", None)
+    assert gates.passable()["adjust"] >= "2026-03-03"

@@ -35,6 +35,7 @@ async def hold(place: Place, *ids: str) -> None:
             payloads.read("orders/read", payloads.order(id_, customer=None))
         )
     await fold_all(place.store)
+    await place.clock.sleep(60)
     place.platform.says("/orders", listed())
 
 

@@ -78,9 +78,15 @@ class Rebound(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: Any = 0
     ) -> list[ResolveResult]:
-        shared = {"hostname": host, "port": port, "family": socket.AF_INET}
         return [
-            ResolveResult(**shared, host=one, proto=0, flags=0)  # type: ignore[typeddict-item]
+            ResolveResult(
+                hostname=host,
+                host=one,
+                port=port,
+                family=socket.AF_INET,
+                proto=0,
+                flags=0,
+            )
             for one in self.hosts
         ]
 

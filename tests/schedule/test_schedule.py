@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.schedule import Schedule
+from backhaul.core.clock import SystemClock
+from backhaul.schedule import WATCH_SECONDS, Schedule
 from backhaul.settings.jobs import Job
-from support.clock import settle_down
+from support.clock import SettableClock, settle_down
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +20,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def schedule() -> Iterator[Schedule]:
-    made = Schedule()
+    made = Schedule(SystemClock(), lambda: 0.0)
     yield made
     made.stop()
+
+
+async def never(_: datetime) -> None:
+    pytest.fail("this job is not due")
 
 
 def job(**settings: object) -> Job:
@@ -33,7 +39,11 @@ def cron(line: str) -> Job:
 
 async def test_interval_calls_again_and_again(schedule: Schedule) -> None:
     calls = asyncio.Semaphore(0)
-    schedule.add("quick", job(every="10ms"), calls.release)
+
+    async def call(_: datetime) -> None:
+        calls.release()
+
+    schedule.add("quick", job(every="10ms"), call)
     schedule.start()
     for _ in range(3):
         await calls.acquire()
@@ -44,15 +54,14 @@ async def test_late_runs_are_made_up_for_once(schedule: Schedule) -> None:
     calls = 0
     called = asyncio.Event()
 
-    def call() -> None:
+    async def call(_: datetime) -> None:
         nonlocal calls
         calls += 1
         called.set()
 
-    schedule.add("late", job(every="1m"), call)
+    last = datetime.now(UTC) - timedelta(hours=1, seconds=30)
+    schedule.add("late", job(every="1m"), call, last)
     schedule.start()
-    overdue = datetime.now(UTC) - timedelta(hours=1, seconds=30)
-    schedule._scheduler.modify_job("late", next_run_time=overdue)
     await called.wait()
     await settle_down()
     assert calls == 1
@@ -62,16 +71,17 @@ async def test_late_runs_are_made_up_for_once(schedule: Schedule) -> None:
 
 
 async def test_disabled_job_never_runs(schedule: Schedule) -> None:
-    schedule.add("off", Job(enabled=False), pytest.fail)
-    schedule.add("on", Job(), pytest.fail)
+    schedule.add("off", Job(enabled=False), never)
+    schedule.add("on", Job(), never)
     schedule.start()
     assert list(schedule.next_runs()) == ["on"]
 
 
 async def test_next_runs_before_and_after_the_start(schedule: Schedule) -> None:
-    schedule.add("hourly", cron("0 * * * *"), pytest.fail)
-    assert schedule.next_runs() == {"hourly": None}
+    schedule.add("hourly", cron("0 * * * *"), never)
+    planned = schedule.next_runs()
     schedule.start()
+    assert schedule.next_runs() == planned
     run = schedule.next_runs()["hourly"]
     assert run is not None
     assert (run.minute, run.second) == (0, 0)
@@ -79,7 +89,7 @@ async def test_next_runs_before_and_after_the_start(schedule: Schedule) -> None:
 
 
 async def test_interval_starts_one_interval_from_now(schedule: Schedule) -> None:
-    schedule.add("slow", job(every="10m"), pytest.fail)
+    schedule.add("slow", job(every="10m"), never)
     schedule.start()
     run = schedule.next_runs()["slow"]
     assert run is not None
@@ -88,9 +98,9 @@ async def test_interval_starts_one_interval_from_now(schedule: Schedule) -> None
 
 
 async def test_stop_may_come_early_or_twice() -> None:
-    schedule = Schedule()
+    schedule = Schedule(SystemClock(), lambda: 0.0)
     schedule.stop()
-    schedule.add("job", Job(), pytest.fail)
+    schedule.add("job", Job(), never)
     schedule.start()
     schedule.stop()
     schedule.stop()
@@ -99,7 +109,7 @@ async def test_stop_may_come_early_or_twice() -> None:
 async def test_job_that_fails_runs_again(schedule: Schedule) -> None:
     calls = asyncio.Semaphore(0)
 
-    def fail() -> None:
+    async def fail(_: datetime) -> None:
         calls.release()
         raise ZeroDivisionError
 
@@ -107,3 +117,96 @@ async def test_job_that_fails_runs_again(schedule: Schedule) -> None:
     schedule.start()
     for _ in range(2):
         await calls.acquire()
+
+
+async def test_call_is_told_when_it_was_due(schedule: Schedule) -> None:
+    told = asyncio.get_running_loop().create_future()
+
+    async def call(due: datetime) -> None:
+        told.set_result((due, asyncio.current_task() is not None))
+
+    last = datetime.now(UTC) - timedelta(hours=1)
+    schedule.add("owed", job(every="20m"), call, last)
+    schedule.start()
+    assert await told == (last + timedelta(minutes=20), True)
+
+
+async def test_what_is_owed_runs_at_once(schedule: Schedule) -> None:
+    told = asyncio.get_running_loop().create_future()
+
+    async def call(due: datetime) -> None:
+        told.set_result(due)
+
+    owed = datetime.now(UTC) - timedelta(hours=1)
+    schedule.add("owed", job(every="6h"), call, owed, owed)
+    schedule.start()
+    assert await told == owed
+
+
+async def test_what_is_owed_waits_for_quiet_hours_to_end(schedule: Schedule) -> None:
+    now = datetime.now(schedule.zone)
+    hours = [f"{now + timedelta(hours=h):%H:%M}" for h in (-1, 1)]
+    last = now - timedelta(days=2)
+    schedule.add("owed", job(every="6h", quiet="-".join(hours)), never, last)
+    schedule.start()
+    run = schedule.next_runs()["owed"]
+    assert run is not None
+    assert f"{run.astimezone(schedule.zone):%H:%M}" == hours[1]
+
+
+JUMPS = [
+    (-3_600, "interval", -3_600),
+    (-86_400, "interval", -86_400),
+    (-3_600, "cron", 0),
+    (-86_400, "cron", 0),
+    (3_600, "interval", 0),
+    (-1, "interval", 0),
+]
+
+
+@pytest.mark.parametrize(("jump", "kind", "moved"), JUMPS)
+async def test_a_clock_set_back_moves_intervals_only(
+    jump: int, kind: str, moved: int
+) -> None:
+    """A time of the calendar that has run does not come again for its job."""
+    clock = SettableClock(datetime.now(UTC))
+    schedule = Schedule(clock, lambda: 0.0)
+    task = job(every="30d") if kind == "interval" else cron("0 0 1 1 *")
+    schedule.add("job", task, never)
+    schedule.start()
+    watch = asyncio.ensure_future(schedule.watch())
+    try:
+        await clock.asleep(WATCH_SECONDS)
+        before = schedule.next_runs()["job"]
+        assert before is not None
+        clock.set_by(jump)
+        await clock.advance(WATCH_SECONDS)
+        assert schedule.next_runs()["job"] == before + timedelta(seconds=moved)
+    finally:
+        watch.cancel()
+        schedule.stop()
+
+
+async def test_what_falls_due_during_a_call_is_called_once_after_it(
+    schedule: Schedule,
+) -> None:
+    calls: list[datetime] = []
+    first, release = asyncio.Event(), asyncio.Event()
+
+    async def call(due: datetime) -> None:
+        calls.append(due)
+        first.set()
+        await release.wait()
+        if len(calls) == 2:
+            schedule.remove("slow")
+
+    began = datetime.now(UTC)
+    schedule.add("slow", job(every="20ms"), call)
+    schedule.start()
+    await first.wait()
+    later = calls[0] + timedelta(milliseconds=200)
+    await until(lambda: datetime.now(UTC) > later, "it fell due several times")
+    assert len(calls) == 1
+    release.set()
+    await until(lambda: len(calls) == 2, "what was owed is called")
+    assert began < calls[1] < later, "the first that was owed"

@@ -59,8 +59,8 @@ AFTER_A_STORE = {
     '[database]\nurl = "sqlite:///"': "6: database.url: names no file",
     '[jobs.push_orders]\nevery = "5s"': (
         "5: jobs.push_orders: unknown setting "
-        "(known: audit, prune, push_adjustments, push_cancellations, push_fulfillments, "
-        "reconcile_full, reconcile_incremental)"
+        "(known: audit, prune, push_adjustments, push_cancellations, "
+        "push_fulfillments, reconcile_full, reconcile_incremental)"
     ),
     "[jobs.push_fulfilments]": (
         "5: jobs.push_fulfilments: unknown setting (did you mean push_fulfillments?)"
@@ -88,6 +88,30 @@ AFTER_A_STORE = {
     ),
     '[jobs.push_adjustments]\ncron = "*/0 * * * *"': (
         '6: jobs.push_adjustments.cron: has a wrong minute, "*/0"'
+    ),
+    '[jobs.prune]\njitter = "soon"': (
+        '6: jobs.prune.jitter: must be a duration such as "250ms", "5s", "2m", "1h" or'
+        ' "1d"'
+    ),
+    '[jobs.prune]\nquiet = "10pm-6am"': (
+        '6: jobs.prune.quiet: must be hours such as "22:00-06:00", or a list of them'
+    ),
+    "[jobs.prune]\nquiet = 22": (
+        '6: jobs.prune.quiet: must be hours such as "22:00-06:00", or a list of them'
+    ),
+    '[jobs.prune]\nquiet = "06:00-06:00"': (
+        '6: jobs.prune.quiet: has "06:00-06:00", which begins when it ends'
+    ),
+    '[jobs.prune]\nquiet = ["00:00-12:00", "11:00-00:00"]': (
+        "6: jobs.prune.quiet: leaves no time of the day to run at"
+    ),
+    '[stores.main.jobs.prune]\nevery = "1h"': (
+        '5: stores.main.jobs.prune: must be "push_fulfillments", '
+        '"push_cancellations", "push_adjustments", "reconcile_incremental", '
+        '"reconcile_full" or "audit"'
+    ),
+    '[stores.main.jobs.reconcile_full]\ncron = "0 3 * * *"': (
+        '5: stores.main.jobs.reconcile_full: has cron, unused with trigger = "interval"'
     ),
     "[connectors.x]": (
         '5: connectors.x.type: is missing (Which connector it is, such as "file_drop")'

@@ -229,3 +229,48 @@ def test_a_connector_checks_its_own_settings(tmp_path: Path) -> None:
         "elsewhere: connectors.drop.path: is odd (mend it)",
     ]
     assert seen == [("drop", {"path": "x"})]
+
+
+JOBS = """\
+[jobs.reconcile_full]
+trigger = "cron"
+cron = "0 3 * * *"
+jitter = "10m"
+quiet = "22:00-06:00"
+[stores.main.jobs.reconcile_full]
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "when"),
+    [
+        ("", "cron 0 3 * * *, up to 10m later, not 22:00-06:00"),
+        ("quiet = []", "cron 0 3 * * *, up to 10m later"),
+        ('trigger = "interval"', "every 6h, up to 10m later, not 22:00-06:00"),
+        ('every = "2h"', "every 2h, up to 10m later, not 22:00-06:00"),
+        (
+            'jitter = "1s"\nquiet = ["12:00-13:00", "23:00-01:00"]',
+            "cron 0 3 * * *, up to 1s later, not 12:00-13:00, 23:00-01:00",
+        ),
+        ("enabled = false", "never: enabled = false"),
+    ],
+)
+def test_a_store_has_times_of_its_own(own: str, when: str, tmp_path: Path) -> None:
+    other = STORE.replace("main", "other")
+    jobs = load_settings(written(tmp_path, STORE + other + JOBS + own), {})
+    planned = jobs.planned_jobs()
+    assert planned["reconcile_full", "main"].in_words() == when
+    usual = "cron 0 3 * * *, up to 10m later, not 22:00-06:00"
+    assert planned["reconcile_full", "other"].in_words() == usual
+    assert planned["push_adjustments", "main"].in_words() == "every 5s"
+    assert len(planned) == 13
+
+
+def test_the_environment_gives_quiet_hours_and_a_store_its_own(tmp_path: Path) -> None:
+    environ = {
+        "BACKHAUL_JOBS__PRUNE__QUIET": "08:00-12:00, 13:00-18:00",
+        "BACKHAUL_STORES__MAIN__JOBS__PUSH_ADJUSTMENTS__EVERY": "2m",
+    }
+    planned = load_settings(written(tmp_path, STORE), environ).planned_jobs()
+    assert planned["prune", ""].in_words() == ("every 1h, not 08:00-12:00, 13:00-18:00")
+    assert planned["push_adjustments", "main"].in_words() == "every 2m"

@@ -74,6 +74,13 @@ async def settle_down() -> None:
         await asyncio.sleep(0)
 
 
+class SettableClock(VirtualClock):
+    """A virtual clock that somebody sets, while time passes as ever."""
+
+    def set_by(self, seconds: float) -> None:
+        self._start += timedelta(seconds=seconds)
+
+
 class RunningClock(VirtualClock):
     """A virtual clock on which every sleep is over at once."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -34,7 +35,7 @@ from support.loop_guard import on_purpose
 from support.waiting import await_true, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from support.reference import ReferenceProcess
     from support.reference_shop import Shop
@@ -181,9 +182,14 @@ async def connected(shop: Shop, more: str = "") -> AsyncIterator[tuple[Office, D
 
 
 class DaemonProcess:
-    """`backhaul run` as a process of its own; its log is kept with the session's."""
+    """`backhaul run` as a process of its own; its log is kept with the session's.
 
-    def __init__(self, office: Office) -> None:
+    `environ` is added to this process's environment.
+    """
+
+    def __init__(
+        self, office: Office, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.office = office
         self.log = session.new_log("daemon")
         with self.log.open("w") as log:
@@ -192,6 +198,7 @@ class DaemonProcess:
                 stdout=log,
                 stderr=log,
                 cwd=office.folder,
+                env=os.environ | dict(environ or {}),
             )
 
     @on_purpose()
@@ -218,8 +225,10 @@ class DaemonProcess:
 
 
 @contextmanager
-def daemon_process(office: Office) -> Iterator[DaemonProcess]:
-    started = DaemonProcess(office)
+def daemon_process(
+    office: Office, environ: Mapping[str, str] | None = None
+) -> Iterator[DaemonProcess]:
+    started = DaemonProcess(office, environ)
     try:
         started.await_ready()
         yield started

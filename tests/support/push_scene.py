@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loguru import logger
 
+from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
+from backhaul.push.rehearsing import Rehearsal
 from backhaul.push.settler import Replay, Settler
 from backhaul.settings import Push
 from backhaul.shop.client import LISTS, ShopClient
@@ -28,7 +30,7 @@ from support.push_server import Behave, Connection, Request, Server, document, s
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     import httpx
@@ -162,6 +164,10 @@ class Scene:
         query = "SELECT reason FROM attempts WHERE command_id = ? ORDER BY number"
         return str(rows(self.path, query, command)[0][0])
 
+    def open(self, kind: str) -> None:
+        """Open a gate now, as its job does."""
+        self.dispatcher.open(kind, to_text(self.clock.now()))
+
     async def arrive(self, number: int) -> None:
         """Wait until so many commands have arrived, and show that no more come."""
         await until(lambda: len(self.server.commands) >= number, f"{number} commands")
@@ -207,10 +213,12 @@ async def scene(
     url: str = "",
     http: httpx.AsyncBaseTransport | None = None,
     keyed: bool = False,
+    rehearsed: Sequence[str] = (),
 ) -> AsyncIterator[Scene]:
     """Set everything up; nothing is sent before `working`.
 
-    `keyed`: the platform is known to take each Idempotency-Key once.
+    `keyed`: the platform is known to take each Idempotency-Key once. `rehearsed`: the
+    connectors whose commands are held back in a dry run.
     """
     platform, clock, log = Platform(), VirtualClock(), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
@@ -218,9 +226,10 @@ async def scene(
     async with started_store(path, clock) as store, serving(platform) as server:
         transport = Transport(url or server.url, API_KEY, limits, clock, http)
         client, dialect = ShopClient(transport), Dialect()
+        rehearsal = Rehearsal(store.commands, rehearsed, dialect)
         dispatcher = Dispatcher(
             "main",
-            store.commands,
+            rehearsal if rehearsed else store.commands,
             client,
             transport,
             dialect,
@@ -295,7 +304,7 @@ async def _kept(run: Callable[[], Awaitable[None]]) -> None:
     while True:
         with suppress(Busy):
             await run()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
 from typing import TYPE_CHECKING, Any
 
 from backhaul.cli import context
@@ -36,6 +38,12 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
             f"{error}; look whether it was done, and say it again: it is not done twice"
         ) from None
     return done
+
+
+def who() -> str:
+    """Return who sits there, for the audit: the person behind sudo, if there is one."""
+    user = os.environ.get("SUDO_USER") or getpass.getuser()
+    return f"{user} (uid {os.getuid()})"
 
 
 async def _by_itself(

@@ -1,7 +1,5 @@
 """`backhaul forget`: erases a person from everything that is kept here."""
 
-import getpass
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from backhaul.cli import context, showing
-from backhaul.cli.changing import change
+from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption
-from backhaul.cli.redacting import eraser_of, redact_captures
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.store.sqlite.forgetting import holds
@@ -50,12 +47,16 @@ def forget_customer(
         typer.confirm(
             f"Erase customer {customer} of {name}? It cannot be undone.", abort=True
         )
-    asked: dict[str, Any] = {"store": name, "customer": customer, "who": _who()}
+    asked: dict[str, Any] = {"store": name, "customer": customer, "who": who()}
     asked["rewrite"] = rewrite
     done = change(config, "customers/forget", asked)
     texts = done.pop("texts")
-    eraser = eraser_of(done["customer"], texts)
-    done["captures"] = [str(p) for p in redact_captures(settings.state_dir, eraser)]
+    # What reads captures loads the HTTP client: no other command should wait for it.
+    from backhaul.cli import redacting
+
+    eraser = redacting.eraser_of(done["customer"], texts)
+    rewritten = redacting.redact_captures(settings.state_dir, eraser)
+    done["captures"] = [str(path) for path in rewritten]
     places = _still_told(settings, texts)
     if as_json:
         showing.json({**done, "still_in": places})
@@ -70,12 +71,6 @@ def _store(settings: Settings, store: str | None) -> str:
     if store not in names:
         raise BackhaulError(f"say which store with --store: {', '.join(names)}")
     return store
-
-
-def _who() -> str:
-    """Return who sits there, for the audit: the person behind sudo, if there is one."""
-    user = os.environ.get("SUDO_USER") or getpass.getuser()
-    return f"{user} (uid {os.getuid()})"
 
 
 def _report(done: dict[str, Any], places: list[str]) -> Iterator[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""`backhaul events`, `commands` and `quarantine`: lists, and one row whole."""
+"""`backhaul events` and `quarantine`: lists, and one row whole."""
 
 from typing import Annotated
 
@@ -9,7 +9,6 @@ from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explaine
 from backhaul.errors import BackhaulError
 
 events = typer.Typer(no_args_is_help=True, help="What arrived and what became of it.")
-commands = typer.Typer(no_args_is_help=True, help="What is asked of the platform.")
 quarantine = typer.Typer(no_args_is_help=True, help="What could not be used.")
 
 StateOption = Annotated[str | None, typer.Option("--state", help="Only this state.")]
@@ -42,47 +41,6 @@ def show_event(
     if found is None:
         raise BackhaulError(f"there is no event {event}; see: backhaul events list")
     _show(found, as_json)
-
-
-@commands.command("list")
-def list_commands(
-    config: ConfigOption = None,
-    state: StateOption = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Only fulfill, cancel or adjust.")
-    ] = None,
-    limit: LimitOption = 20,
-    as_json: JsonOption = False,
-) -> None:
-    """List commands, the newest first."""
-    with explainer(config) as known:
-        rows = known.commands(state, kind, limit)
-    shown = [{**row, "id": row["id"][:8]} for row in rows]
-    columns = ("id", "created_at", "kind", "about", "state", "reason")
-    print_list(rows if as_json else shown, columns, "no commands", as_json)
-
-
-@commands.command("show")
-def show_command(
-    command: Annotated[str, typer.Argument(help="The id, or how it begins.")],
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show one command: what was sent, each attempt, and what proves its state."""
-    with explainer(config) as known:
-        found = known.command(command)
-    if found is None:
-        raise BackhaulError(
-            f"no command, or more than one, begins with {command!r}; "
-            "see: backhaul commands list"
-        )
-    if as_json:
-        showing.json(found)
-        return
-    attempts = found.pop("attempts")
-    showing.record(found.items())
-    columns = ("number", "started_at", "finished_at", "outcome", "status", "reason")
-    showing.table(attempts, columns, "no attempts")
 
 
 @quarantine.command("list")

@@ -7,9 +7,12 @@ import typer
 
 from backhaul.cli import listings
 from backhaul.cli.asking import export, query
+from backhaul.cli.commands import commands
 from backhaul.cli.configuration import check_config
+from backhaul.cli.deciding import drop, park, resend, settle
 from backhaul.cli.demo import demo
 from backhaul.cli.forgetting import forget
+from backhaul.cli.jobs import jobs
 from backhaul.cli.reconciling import backfill, reconcile
 from backhaul.cli.refolding import refold
 from backhaul.cli.running import reference, run
@@ -44,8 +47,11 @@ app.command("trigger")(trigger)
 app.add_typer(forget, name="forget")
 listings.events.command("refold")(refold)
 app.add_typer(listings.events, name="events")
-app.add_typer(listings.commands, name="commands")
+for verb in (settle, park, resend, drop):
+    commands.command(verb.__name__)(verb)
+app.add_typer(commands, name="commands")
 app.add_typer(listings.quarantine, name="quarantine")
+app.add_typer(jobs, name="jobs")
 app.add_typer(secrets, name="secrets")
 
 

@@ -13,7 +13,9 @@ ASK_SECONDS = 5.0
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show whether the daemon runs, where it listens, and what waits."""
-    live, silence = _ask(context.settings(config))
+    settings = context.settings(config)
+    live, silence = ask(settings)
+    rehearsed = live["dry_run"] if live else settings.rehearsed
     with explainer(config) as known:
         counts, consistency = known.counts(), known.consistency()
         confirmed = known.confirmations()
@@ -21,11 +23,19 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         found = {**counts, "consistency": consistency, "confirmations": confirmed}
         showing.json({"daemon": live, **found})
         return
+    dry = [("DRY RUN", _held_back(name)) for name in rehearsed]
     work = [*_work(counts), ("confirmations", _times(confirmed))]
-    showing.record([*_daemon(live, silence), *work, *_equal(consistency)])
+    daemon = _daemon(live, silence)
+    showing.record([*dry, *daemon, *work, *_equal(consistency)])
 
 
-def _ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
+def _held_back(name: str) -> str:
+    if name == "*":
+        return "NOTHING IS SENT to the platform: [push] dry_run"
+    return f"NOTHING IS SENT of connector {name}: [connectors.{name}] dry_run"
+
+
+def ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
     """Return what the running daemon tells of itself, or else why it does not."""
     try:
         return Control(settings.state_dir).get("/api/status", ASK_SECONDS), ""

@@ -42,13 +42,12 @@ class SystemClock:
 
 async def rest(event: asyncio.Event, seconds: float, clock: Clock) -> None:
     """Wait for an event, for at most so long on that clock."""
-    waits = [
-        asyncio.ensure_future(event.wait()),
-        asyncio.ensure_future(clock.sleep(seconds)),
-    ]
-    try:
+    async with asyncio.TaskGroup() as group:
+        waits = [
+            group.create_task(event.wait()),
+            group.create_task(clock.sleep(seconds)),
+        ]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
         for wait in waits:
             wait.cancel()
 

@@ -36,6 +36,7 @@ class Cause(StrEnum):
     PERSON_CONFIRMS = "person_confirms"
     PERSON_DROPS = "person_drops"
     PERSON_PARKS = "person_parks"
+    PERSON_ASKS = "person_asks"
 
 
 TRANSITIONS: dict[tuple[State, Cause], State] = {
@@ -52,12 +53,14 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.UNCERTAIN, Cause.UNKNOWN): State.UNCERTAIN,
     (State.UNCERTAIN, Cause.UNDECIDABLE): State.PARKED,
     (State.UNCERTAIN, Cause.PERSON_PARKS): State.PARKED,
+    (State.UNCERTAIN, Cause.PERSON_ASKS): State.UNCERTAIN,
     (State.PLANNED, Cause.PERSON_PARKS): State.PARKED,
     (State.PLANNED, Cause.PROVED_APPLIED): State.APPLIED,
     (State.PLANNED, Cause.UNKNOWN): State.UNCERTAIN,
     (State.PARKED, Cause.PROVED_APPLIED): State.APPLIED,
     (State.REJECTED, Cause.PROVED_APPLIED): State.APPLIED,
     (State.SUPERSEDED, Cause.PROVED_APPLIED): State.APPLIED,
+    (State.PARKED, Cause.PERSON_ASKS): State.UNCERTAIN,
     (State.PARKED, Cause.PERSON_RESENDS): State.PLANNED,
     (State.PARKED, Cause.PERSON_CONFIRMS): State.APPLIED,
     (State.PARKED, Cause.PERSON_DROPS): State.REJECTED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -173,7 +174,8 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
         if fold.is_confirming:
             return fold.conclude("product", found.id, Judgement.SAME)
         if not held.delivered:
-            put(join(held, version))
+            confirmed_at = max(held.confirmed_at, version.confirmed_at)
+            put(replace(version, confirmed_at=confirmed_at))
             return fold.conclude("product", found.id, Judgement.NEWER)
     judgement = decide(fold, ("product", found.id), held, version, put)
     return fold.conclude("product", found.id, judgement)

@@ -27,7 +27,7 @@ from backhaul.shop.transport import InDoubt, NotSent
 from backhaul.store.tagging import Tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from backhaul.core.clock import Clock
     from backhaul.core.proof import Move
@@ -101,6 +101,7 @@ class Auditor:
         self._wake = asyncio.Event()
         self._stranger = ""
         self._told: set[str] = set()
+        self.audited: Callable[[str, str], Awaitable[None]] | None = None
         self._offset = self._wall_offset()
 
     def wake(self) -> None:
@@ -120,8 +121,15 @@ class Auditor:
             if back := self._wound_back():
                 await self._start_over(back)
             elif self._wake.is_set():
-                self._wake.clear()
-                await self._try(starting=False)
+                await self._run_job()
+
+    async def _run_job(self) -> None:
+        """Audit once; one that fails is told of, and not as done."""
+        self._wake.clear()
+        began = to_text(self._clock.now())
+        done = await self._try(starting=False)
+        if done and self.audited is not None:
+            await self.audited(began, self._stranger or "the history was read")
 
     def _wall_offset(self) -> float:
         return self._clock.now().timestamp() - self._clock.monotonic()

@@ -60,11 +60,10 @@ class Dispatcher:
         self._push = push
         self._clock = clock
         self._chance = chance
-        self._gates = Gates(push.eager, clock)
+        self.gates = Gates(push.eager, clock)
         self.doubted: Callable[[], None] = lambda: None
-        self.door = Door(store, client, clock, self.wake)
+        self.door = Door(store, client, clock, self._reopened)
         transport.refused = self.door.refuse
-        transport.failing = self.door.fail
         self._wake = asyncio.Event()
         self._flying = 0
         self._looked_at = ""
@@ -76,9 +75,18 @@ class Dispatcher:
         """Tell that a command may have come due."""
         self._wake.set()
 
-    def open(self, kind: str) -> None:
-        """Let commands of a kind leave; called by the scheduled jobs."""
-        self._gates.open(kind)
+    def _reopened(self) -> None:
+        self.wake()
+        self.doubted()
+
+    def open(self, kind: str, at: str) -> None:
+        """Let commands leave that are planned by then; called by the scheduled jobs."""
+        self.gates.open(kind, at)
+        self.wake()
+
+    def pause(self, kind: str, since: str | None) -> None:
+        """Let no command of a kind leave, since that moment; None lets them again."""
+        self.gates.pause(kind, since)
         self.wake()
 
     def state(self) -> dict[str, object]:
@@ -112,7 +120,7 @@ class Dispatcher:
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._looked_at = to_text(self._clock.now())
-        gates = self._gates.passable()
+        gates = self.gates.passable()
         open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
         free = self._free() if open_gates else 0
         room = self._transport.budget.take(free, self._clock.monotonic())
@@ -128,7 +136,7 @@ class Dispatcher:
     def _free(self) -> int:
         """Return how many more commands may be under way."""
         circuit = self._transport.circuit
-        if circuit.commands_wait:
+        if circuit.open:
             return 0
         most = 1 if circuit.half_open else self._push.concurrency
         return max(most - self._flying, 0)
@@ -238,6 +246,8 @@ class Dispatcher:
             self.door.proved(command.kind)
         elif verdict.outcome is Outcome.STOPPED:
             self.door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
+        elif self._transport.circuit.open:
+            self.door.fail()
         elif verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
 

@@ -68,6 +68,11 @@ class Door:
         if ALL not in self._closed:
             self.close(ALL, reason)
 
+    @property
+    def failing(self) -> bool:
+        """Whether the platform is left alone because it keeps failing."""
+        return self._closed.get(ALL) == FAILING
+
     def fail(self) -> None:
         """Stop sending while the platform fails, and probe it more often."""
         self.close(ALL, FAILING, FAILING_PROBE_SECONDS)

@@ -91,13 +91,18 @@ class Settler:
                 pass
             due = await self._doubts.next_due(self._store)
             seconds = IDLE_SECONDS
-            if due is not None:
+            if due is not None and not self._replay.door.failing:
                 wait = (from_text(due) - self._clock.now()) / timedelta(seconds=1)
                 seconds = min(max(wait, 0.0), IDLE_SECONDS)
             await rest(self._wake, seconds, self._clock)
 
     async def work_off(self) -> int:
-        """Look at what is due now; return how many commands that were."""
+        """Look at what is due now; return how many commands that were.
+
+        A platform that keeps failing is left alone until a probe was answered.
+        """
+        if self._replay.door.failing:
+            return 0
         due = await self._doubts.due(self._store, AT_ONCE)
         await asyncio.gather(*(self._look(doubt) for doubt in due))
         return len(due)

@@ -85,10 +85,13 @@ class Reconciler:
         self._looks = asyncio.Event()
         self._wanted = {name: asyncio.Event() for name in KINDS}
         self._read = {name: asyncio.Event() for name in KINDS}
+        self._sweep: tuple[str, set[str]] | None = None
         self._shrunk: dict[str, int] = {}
         self._troubles = Troubles(repair.store)
         self.filled = asyncio.Event()
         self.guard: Callable[[], Awaitable[None]] | None = None
+        self.looked: Callable[[str, str], Awaitable[None]] | None = None
+        self.walked: Callable[[str, str], Awaitable[None]] | None = None
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
             asyncio.Lock
         )
@@ -116,6 +119,8 @@ class Reconciler:
 
     def sweep(self) -> None:
         """Walk over everything; called by the scheduled job."""
+        if self._sweep is None:
+            self._sweep = to_text(self._clock.now()), set(KINDS)
         self._want(KINDS)
 
     def _want(self, kinds: Iterable[str]) -> None:
@@ -124,6 +129,9 @@ class Reconciler:
 
     async def run(self) -> None:
         """Read each list once, then look and walk when told to, until cancelled."""
+        if self.guard is not None:
+            # First of all: what happens during a long reading is told by webhook.
+            await self.guard()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._filling())
             group.create_task(self._looking())
@@ -143,14 +151,15 @@ class Reconciler:
         self.poll()
 
     async def _looking(self) -> None:
-        # The first look is at the subscription only: it does not wait for a reading.
-        self.poll()
         while True:
             await self._looks.wait()
             self._looks.clear()
+            began = to_text(self._clock.now())
             if self.guard is not None:
                 await self.guard()
-            await self.look([name for name in KINDS if self._read[name].is_set()])
+            ended = await self.look([n for n in KINDS if self._read[n].is_set()])
+            if self.looked is not None:
+                await self.looked(began, _summary(ended))
 
     async def _walking(self, name: str) -> None:
         await self._read[name].wait()
@@ -158,6 +167,18 @@ class Reconciler:
             await self._wanted[name].wait()
             self._wanted[name].clear()
             await self.walk(FULL, [name])
+            await self._tell_walked(name)
+
+    async def _tell_walked(self, name: str) -> None:
+        """Tell when the last of the lists was walked over that a sweep asked for."""
+        if self._sweep is None:
+            return
+        began, left = self._sweep
+        left.discard(name)
+        if not left:
+            self._sweep = None
+            if self.walked is not None:
+                await self.walked(began, f"read {len(KINDS)} of {len(KINDS)} lists")
 
     async def backfill(self) -> None:
         """Read what was never read, on from where it was stopped; then hold it all
@@ -314,3 +335,7 @@ class Reconciler:
         await self._repair.caught_up()
         held = await self._repair.look.count(kind.singular, self._store)
         return held - listing.total
+
+
+def _summary(ended: Collection[Sweep]) -> str:
+    return f"read {len(ended)} of {len(KINDS)} lists"

@@ -29,6 +29,11 @@ class Connector(Section):
         description="Time between two looks for something new.",
     )
     enabled: bool = Field(default=True, description="Whether the instance runs at all.")
+    dry_run: bool = Field(
+        default=False,
+        description="Plan what it asks for and send nothing of it; see `[push] "
+        "dry_run`.",
+    )
 
     @property
     def options(self) -> dict[str, Any]:

@@ -1,12 +1,18 @@
 """`[jobs.NAME]`: when the scheduled jobs run."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
 from backhaul.settings.section import Section
-from backhaul.settings.values import Duration, parse_duration
+from backhaul.settings.values import (
+    Duration,
+    Quiet,
+    duration_text,
+    parse_duration,
+    quiet_text,
+)
 
 CRON_RANGES = {
     "minute": (0, 59),
@@ -73,6 +79,17 @@ class Job(Section):
         description='The five fields of a cron line, with `trigger = "cron"`, such as '
         '"*/5 8-18 * * mon-fri"; weekday 0 and 7 are Sunday.',
     )
+    jitter: Duration | None = Field(
+        default=None,
+        description="Delays each run by up to this time, at random, so that not all "
+        "begin at once.",
+    )
+    quiet: Quiet = Field(
+        default=(),
+        description="Hours of the local day in which it does not run, such as "
+        '"22:00-06:00", or a list of them; what falls due within runs once at their '
+        "end.",
+    )
 
     @model_validator(mode="after")
     def _one_trigger(self) -> Self:
@@ -82,6 +99,54 @@ class Job(Section):
         if unused in self.model_fields_set and getattr(self, unused) is not None:
             raise ValueError(f'has {unused}, unused with trigger = "{self.trigger}"')
         return self
+
+    def in_words(self) -> str:
+        """Return for a person when it runs."""
+        if not self.enabled:
+            return "never: enabled = false"
+        by_cron = self.trigger == "cron"
+        words = [
+            f"cron {self.cron}" if by_cron else f"every {duration_text(self.every)}"
+        ]
+        if self.jitter:
+            words.append(f"up to {duration_text(self.jitter)} later")
+        if self.quiet:
+            words.append(self.quiet_words())
+        return ", ".join(words)
+
+    def quiet_words(self) -> str:
+        """Return for a person when it does not run."""
+        return f"not {quiet_text(self.quiet)}"
+
+    def altered(self, by: "StoreJob") -> "Job":
+        """Return the job with what one store has of its own."""
+        given = by.model_fields_set
+        kept = self.model_fields_set - (STARTS if given & STARTS else set())
+        values = {name: getattr(self, name) for name in kept}
+        values |= {name: getattr(by, name) for name in given}
+        return type(self).model_construct(**values)
+
+
+STARTS = frozenset({"trigger", "every", "cron"})
+"""What belongs together: a store that gives one of these gives all."""
+
+
+class StoreJob(Job):
+    """A job where one store differs from `[jobs.NAME]`, whose settings it has.
+
+    What is left out is as there, but `trigger`, `every` and `cron` belong together:
+    with one of them given, the others are not taken over.
+    """
+
+
+StoreJobName: TypeAlias = Literal[
+    "push_fulfillments",
+    "push_cancellations",
+    "push_adjustments",
+    "reconcile_incremental",
+    "reconcile_full",
+    "audit",
+]
 
 
 class HourlyJob(Job):

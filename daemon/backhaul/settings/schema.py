@@ -1,7 +1,7 @@
 """Every setting: one model per concern, each field with its sentence and default."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -17,7 +17,7 @@ from pydantic_settings import (
 )
 
 from backhaul.settings.connectors import Connector
-from backhaul.settings.jobs import Jobs
+from backhaul.settings.jobs import Job, Jobs, StoreJobName
 from backhaul.settings.section import Section
 from backhaul.settings.stores import Store
 from backhaul.settings.values import (
@@ -123,6 +123,11 @@ class Admin(Section):
 class Push(Section):
     """How commands are sent to the platform."""
 
+    dry_run: bool = Field(
+        default=False,
+        description="Plan and send nothing: what would be sent is logged and shown by "
+        "`backhaul commands list --plan`. Without it, all that was planned leaves.",
+    )
     eager: bool = Field(
         default=True,
         description="Send as soon as there is something to send; false sends only when "
@@ -257,6 +262,29 @@ class Settings(BaseSettings):
             name: connector.model_copy(update={"store": connector.store or stores[0]})
             for name, connector in connectors.items()
         }
+
+    def planned_jobs(self) -> dict[tuple[str, str], Job]:
+        """Return every job by its name and store; "" where it is of no store."""
+        return {
+            ("prune", ""): self.jobs.prune,
+            **{
+                (name, store): self._job(name, store)
+                for name in get_args(StoreJobName)
+                for store in self.stores
+            },
+        }
+
+    def _job(self, name: StoreJobName, store: str) -> Job:
+        job: Job = getattr(self.jobs, name)
+        own = self.stores[store].jobs.get(name)
+        return job.altered(own) if own else job
+
+    @property
+    def rehearsed(self) -> tuple[str, ...]:
+        """The connectors of which nothing is sent, by name; `*` stands for all."""
+        if self.push.dry_run:
+            return ("*",)
+        return tuple(name for name, each in self.connectors.items() if each.dry_run)
 
     @property
     def database_file(self) -> Path:

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from backhaul.settings.jobs import StoreJob, StoreJobName
 from backhaul.settings.section import Section
 from backhaul.settings.values import BaseUrl, Secret, Secrets, Text
 
@@ -44,4 +45,7 @@ class Store(Section):
         description="Whether the platform takes a request with the same "
         "Idempotency-Key only once. Left out: what it says of itself is believed. A "
         "command in doubt is then sent again under its key at once.",
+    )
+    jobs: dict[StoreJobName, StoreJob] = Field(
+        default={}, description="The jobs that differ for this store, by name."
     )

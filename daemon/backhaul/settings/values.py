@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import time
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -10,8 +11,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
+from backhaul.core.quiet import Span, within
+
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_SPAN = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
 LONGEST_SECONDS = 366 * UNIT_SECONDS["d"]
 NAME_PATTERN = r"^[a-z0-9_]+$"
 DATABASE_PREFIX = "sqlite:///"
@@ -26,6 +30,46 @@ def parse_duration(value: object) -> float:
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError('must be longer than "0s" and at most "366d"')
     return seconds
+
+
+def duration_text(seconds: float) -> str:
+    """Return the shortest way to write a duration."""
+    if not seconds:
+        return "0s"
+    whole = [(n, unit) for unit, n in UNIT_SECONDS.items() if seconds % n == 0]
+    size, unit = max(whole, default=(UNIT_SECONDS["ms"], "ms"))
+    return f"{round(seconds / size)}{unit}"
+
+
+def parse_quiet(value: object) -> tuple[Span, ...]:
+    """Return spans of the day from a text such as "22:00-06:00", or a list of them."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        raise ValueError(_QUIET)
+    spans = tuple(_span(text) for text in texts)
+    minutes = (time(*divmod(minute, 60)) for minute in range(24 * 60))
+    if all(any(within(minute, span) for span in spans) for minute in minutes):
+        raise ValueError("leaves no time of the day to run at")
+    return spans
+
+
+_QUIET = 'must be hours such as "22:00-06:00", or a list of them'
+
+
+def _span(text: object) -> Span:
+    match = _SPAN.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(_QUIET)
+    hour, minute, until_hour, until_minute = map(int, match.groups())
+    start, end = time(hour, minute), time(until_hour, until_minute)
+    if start == end:
+        raise ValueError(f'has "{text}", which begins when it ends')
+    return start, end
+
+
+def quiet_text(spans: tuple[Span, ...]) -> str:
+    """Return quiet hours as they are written."""
+    return ", ".join(f"{start:%H:%M}-{end:%H:%M}" for start, end in spans)
 
 
 def parse_looks(value: object) -> tuple[float, ...]:
@@ -106,6 +150,8 @@ Duration: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, written with their unit: "5s"."""
 Looks: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(parse_looks)]
 """Seconds after a doubt, each later than the last."""
+Quiet: TypeAlias = Annotated[tuple[Span, ...], BeforeValidator(parse_quiet)]
+"""Spans of the local day."""
 Count: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=1)]
 Port: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[

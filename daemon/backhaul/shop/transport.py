@@ -8,7 +8,6 @@ takes room before it claims any. What keeps failing is left alone but for probes
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from backhaul.core.clock import Clock
 
@@ -118,7 +117,7 @@ class Transport:
 
     `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
     so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
-    told of each 401, `failing` that the platform is to be left alone but for probes.
+    told of each 401.
     """
 
     def __init__(
@@ -133,7 +132,6 @@ class Transport:
         self.circuit = Circuit()
         self.require: Callable[[], Awaitable[None]] = _let_through
         self.refused: Callable[[str], None] = lambda _: None
-        self.failing: Callable[[], None] = lambda: None
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -182,8 +180,6 @@ class Transport:
     ) -> Answer:
         """Read, trying again where that can help. Raises NotSent or InDoubt."""
         await self.require()
-        if self.circuit.reads_wait:
-            raise NotSent("the platform keeps failing; it is asked again soon")
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_pass)
             | retry_if_result(lambda answer: answer.status in {502, 503, 504}),
@@ -193,11 +189,11 @@ class Transport:
             reraise=True,
         )
         request = self._reads.build_request("GET", path, params=dict(params))
-        with self._noting(command=False) as note:
-            try:
-                return note(await retrying(self._admitted, request, priority))
-            except RetryError as error:
-                return note(error.last_attempt.result())
+        try:
+            return await retrying(self._admitted, request, priority)
+        except RetryError as error:
+            answer: Answer = error.last_attempt.result()
+            return answer
 
     async def probe(self, path: str, params: Mapping[str, str | int]) -> Answer:
         """Read once, whatever failed before. Raises NotSent or InDoubt."""
@@ -245,28 +241,16 @@ class Transport:
         request = self._commands.build_request(
             method, path, content=body, headers=headers
         )
-        with self._noting(command=True) as note:
-            return note(await retrying(self._exchange, self._commands, request))
-
-    @contextmanager
-    def _noting(self, *, command: bool) -> Iterator[Callable[[Answer], Answer]]:
-        """Tell the circuit how a request ended, after all its tries."""
-
-        def note(answer: Answer) -> Answer:
-            ended = self.circuit.failed if answer.status >= 500 else answered
-            ended(command=command)
-            if self.circuit.commands_wait:
-                self.failing()
-            return answer
-
-        answered = self.circuit.answered
         try:
-            yield note
+            answer: Answer = await retrying(self._exchange, self._commands, request)
         except (NotSent, InDoubt):
-            self.circuit.failed(command=command)
-            if self.circuit.commands_wait:
-                self.failing()
+            self.circuit.failed()
             raise
+        if answer.status >= 500:
+            self.circuit.failed()
+        else:
+            self.circuit.answered()
+        return answer
 
     async def _exchange(
         self, client: httpx.AsyncClient, request: httpx.Request

@@ -468,10 +468,6 @@ Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Settlement]"
 class Commands(Protocol):
     """The outbox."""
 
-    async def begin_epoch(self) -> None:
-        """Make this the one that may send; who came before may not any more."""
-        ...
-
     async def claim(
         self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
     ) -> list[tuple[Command, Sendable]]:

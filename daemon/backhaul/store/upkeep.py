@@ -57,7 +57,8 @@ class Retention(Protocol):
     async def prune(self, before: str, slice_seconds: float) -> Pruned:
         """Erase bodies and headers received before that time, for about that long.
 
-        What is not folded, waits or is in quarantine keeps them. May raise Busy.
+        What is not folded, waits or is in quarantine keeps them. The rows of jobs' runs
+        go as well. May raise Busy.
         """
         ...
 

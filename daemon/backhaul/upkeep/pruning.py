@@ -12,6 +12,8 @@ from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from backhaul.core.clock import Clock
     from backhaul.store.upkeep import Retention
 
@@ -28,6 +30,7 @@ class Pruner:
         self._age = timedelta(days=days)
         self._clock = clock
         self._wake = asyncio.Event()
+        self.pruned: Callable[[str, str], Awaitable[None]] | None = None
 
     def wake(self) -> None:
         """Let it look again."""
@@ -39,9 +42,13 @@ class Pruner:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self._prune()
+            began = to_text(self._clock.now())
+            erased = await self._prune()
+            if self.pruned is not None and erased is not None:
+                await self.pruned(began, f"erased {erased}")
 
-    async def _prune(self) -> None:
+    async def _prune(self) -> int | None:
+        """Return how many bodies were erased; None where the disk refused."""
         before = to_text(self._clock.now() - self._age)
         total, more = 0, True
         while more:
@@ -49,7 +56,7 @@ class Pruner:
                 pruned = await self._retention.prune(before, SLICE_SECONDS)
             except Busy as error:
                 logger.bind(action="prune.busy").warning("{}", error)
-                return
+                return None
             total, more = total + pruned.erased, pruned.more
             if more:
                 await self._clock.sleep(REST_SECONDS)
@@ -57,3 +64,4 @@ class Pruner:
             logger.bind(action="prune.done").info(
                 "erased {} bodies received before {}", total, before
             )
+        return total

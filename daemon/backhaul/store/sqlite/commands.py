@@ -17,7 +17,7 @@ from backhaul.store.sqlite.mirror_reading import MirrorReader
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import Attempt, NewCommand, Prepare, Settlement
@@ -26,19 +26,33 @@ if TYPE_CHECKING:
 COLUMNS = (
     "seq, id, store, kind, target, lane, state, payload, attempts, failures, instance"
 )
+_REHEARSED = (
+    "EXISTS (SELECT 1 FROM json_each(:rehearsed) r WHERE {}.instance GLOB value)"
+)
+_OPEN_TO = """
+    state = 'planned' AND store = :store AND kind = :kind
+    AND due_at <= :now AND created_at <= :planned_by AND held = 0
+"""
 # A command is free when no earlier one of its lane is open. One that is held waits for
-# the order to change, not for its turn, and lets the others pass.
+# the order to change, not for its turn, and lets the others pass; so does one that is
+# rehearsed, which waits for a person to end the dry run.
 _DUE = f"""
     SELECT {COLUMNS} FROM commands c
-    WHERE state = 'planned' AND store = ? AND kind = ?
-      AND due_at <= ? AND created_at <= ?
-      AND held = 0 AND NOT EXISTS (
+    WHERE {_OPEN_TO} AND NOT {_REHEARSED.format("c")} AND NOT EXISTS (
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane
           AND o.state IN ('planned', 'sending', 'uncertain')
-          AND (o.state != 'planned' OR (o.held = 0 AND o.seq < c.seq)))
-    ORDER BY due_at, seq LIMIT ?
+          AND (o.state != 'planned' OR (
+            o.held = 0 AND o.seq < c.seq AND NOT {_REHEARSED.format("o")})))
+    ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants
+_TO_REHEARSE = f"""
+    SELECT {COLUMNS} FROM commands c
+    WHERE {_OPEN_TO} AND {_REHEARSED.format("c")} AND reason != :reason
+    ORDER BY due_at, seq LIMIT :limit
+"""  # noqa: S608 - constants
+REHEARSED = "dry run: not sent"
+"""The reason of a planned command that would have left but for a dry run."""
 
 
 _EPOCH = "epoch"
@@ -112,14 +126,20 @@ class SqliteCommands:
         self._epoch = await self._writer.urgent(unit)
 
     async def claim(
-        self, store: str, gates: Mapping[str, str], limit: int, prepare: Prepare
+        self,
+        store: str,
+        gates: Mapping[str, str],
+        limit: int,
+        prepare: Prepare,
+        rehearsed: Sequence[str] = (),
     ) -> list[tuple[Command, Sendable]]:
         """Move due commands with a free lane to `sending`, durably, and return them.
 
         `gates` says, in order of priority, which kinds may leave and up to which time
         of planning. `prepare` gives the exact bytes to be sent, or
-        settles the command unsent. Raises AlreadyRunning once another daemon has begun
-        an epoch.
+        settles the command unsent. What the connectors in `rehearsed` ask for stays;
+        `*` stands for all of them. Raises AlreadyRunning
+        once another daemon has begun an epoch.
         """
 
         def unit(connection: sqlite3.Connection) -> list[tuple[Command, Sendable]]:
@@ -127,7 +147,8 @@ class SqliteCommands:
             now = to_text(self._clock.now())
             mirror = MirrorReader(connection)
             claimed = []
-            for command in _due(connection, store, gates, now, limit):
+            due = _due(connection, _DUE, store, gates, now, limit, rehearsed)
+            for command in due:
                 step = prepare(command, mirror)
                 if isinstance(step, Sendable):
                     _begin(connection, command, step, now)
@@ -150,6 +171,25 @@ class SqliteCommands:
                 " does not see this one's lock; keep the state_dir on a disk of one"
                 " machine, and run one daemon"
             )
+
+    async def rehearse(
+        self, store: str, gates: Mapping[str, str], limit: int, rehearsed: Sequence[str]
+    ) -> list[Command]:
+        """Mark what would leave but for a dry run; return what was not marked before.
+
+        The arguments are those of `claim`.
+        """
+
+        def unit(connection: sqlite3.Connection) -> list[Command]:
+            now = to_text(self._clock.now())
+            due = _due(connection, _TO_REHEARSE, store, gates, now, limit, rehearsed)
+            connection.executemany(
+                "UPDATE commands SET reason = ? WHERE seq = ?",
+                [(REHEARSED, command.seq) for command in due],
+            )
+            return due
+
+        return await self._writer.urgent(unit)
 
     async def settle(
         self, command: Command, attempt: Attempt, settlement: Settlement
@@ -195,16 +235,19 @@ class SqliteCommands:
 
 def _due(
     connection: sqlite3.Connection,
+    query: str,
     store: str,
     gates: Mapping[str, str],
     now: str,
     limit: int,
+    rehearsed: Sequence[str],
 ) -> list[Command]:
     due: list[Command] = []
+    values = {"store": store, "now": now, "reason": REHEARSED}
+    values["rehearsed"] = msgspec.json.encode(rehearsed).decode()
     for kind, planned_by in gates.items():
-        free = limit - len(due)
-        rows = connection.execute(_DUE, (store, kind, now, planned_by, free))
-        due += [to_command(row) for row in rows]
+        gate = {"kind": kind, "planned_by": planned_by, "limit": limit - len(due)}
+        due += map(to_command, connection.execute(query, values | gate))
     return due
 
 

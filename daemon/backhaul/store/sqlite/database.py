@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.commands import SqliteCommands
+from backhaul.store.sqlite.deciding import SqliteDecisions
 from backhaul.store.sqlite.doubts import SqliteDoubts
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
+from backhaul.store.sqlite.job_runs import SqliteJobRuns
 from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
 from backhaul.store.sqlite.records import SqliteRecords
@@ -44,11 +46,13 @@ class SqliteStore:
         self.commands = SqliteCommands(self._writer, clock)
         self.doubts = SqliteDoubts(self._writer, clock)
         self.tags = SqliteTags(self._writer, clock)
+        self.decisions = SqliteDecisions(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)
         self.search = SqliteSearch(self._writer, clock)
         self.forgetting = SqliteForgetting(path, self._writer, clock)
         self.retention = SqliteRetention(self._writer, clock)
+        self.job_runs = SqliteJobRuns(self._writer, clock)
         self.refolds = SqliteRefolds(self._writer, clock)
         self.rereads = SqliteRereads(self._writer, clock)
         self.sweeps = SqliteSweeps(self._writer, clock)

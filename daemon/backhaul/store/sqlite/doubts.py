@@ -59,15 +59,16 @@ class SqliteDoubts:
     async def settle(self, doubt: Doubt, look: Look, settlement: Settlement) -> State:
         """Keep a look and move its command on. Returns where it stands now.
 
-        A command that a person has moved meanwhile stays where it is.
+        A command that a person has moved meanwhile stays where it is, and so does one
+        that was even sent again: the look was at its earlier attempt.
         """
 
         def unit(connection: sqlite3.Connection) -> State:
-            query = "SELECT state FROM commands WHERE seq = ?"
+            query = "SELECT state, attempts FROM commands WHERE seq = ?"
             row = connection.execute(query, (doubt.command.seq,)).fetchone()
             if look.counts:
                 _keep(connection, doubt, look)
-            if row[0] != State.UNCERTAIN:
+            if row != (State.UNCERTAIN, doubt.command.attempts):
                 return State(row[0])
             now = to_text(self._clock.now())
             _count_look(connection, doubt, look, settlement)

@@ -6,12 +6,15 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import CorruptData, Unusable
-from backhaul.store.sqlite import connections, finding, lives
+from backhaul.store.sqlite import connections, finding, lives, outbox_reading
 from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from backhaul.store.contract import Command
+    from backhaul.store.sqlite.outbox_reading import Wanted
 
 Row = dict[str, Any]
 
@@ -21,14 +24,6 @@ _EVENTS = """
              (SELECT title FROM products WHERE store = e.store AND id = e.object_id)
            ) AS about, detail
     FROM events e
-"""
-_COMMANDS = """
-    SELECT id, store, kind, target, coalesce(
-             (SELECT name FROM orders WHERE store = c.store AND id = c.target),
-             (SELECT title FROM products WHERE store = c.store AND id = c.target)
-           ) AS about, state, reason, attempts, instance, cause, created_at, due_at,
-           settled_at
-    FROM commands c
 """
 _WEBHOOK_SECRETS = """
     SELECT store, fingerprint, iif(dropped_at IS NULL, 'accepted', 'dropped') AS state,
@@ -69,27 +64,21 @@ class Explainer:
         rows = self._rows("SELECT * FROM events WHERE id = ?", (id_,))
         return rows[0] if rows else None
 
-    def commands(self, state: str | None, kind: str | None, limit: int) -> list[Row]:
-        """Return the newest commands first."""
-        return self._rows(
-            f"{_COMMANDS} WHERE (?1 IS NULL OR state = ?1)"
-            " AND (?2 IS NULL OR kind = ?2) ORDER BY seq DESC LIMIT ?3",
-            (state, kind, limit),
-        )
+    def commands(self, wanted: Wanted, limit: int) -> list[Row]:
+        """Return commands: those that wait for a person first, then the newest."""
+        return outbox_reading.listed(self._connection, wanted, limit)
+
+    def count_commands(self, wanted: Wanted) -> int:
+        """Count the commands that `commands` would return without a limit."""
+        return outbox_reading.count(self._connection, wanted)
+
+    def plan(self, wanted: Wanted, limit: int) -> list[tuple[Command, str]]:
+        """Return what is planned, with the reason, in the order of planning."""
+        return outbox_reading.planned(self._connection, wanted, limit)
 
     def command(self, prefix: str) -> Row | None:
-        """Return the only command whose id begins so, with attempts and evidence."""
-        rows = self._rows(
-            "SELECT * FROM commands WHERE substr(id, 1, length(?1)) = ?1 LIMIT 2",
-            (prefix,),
-        )
-        if len(rows) != 1:
-            return None
-        attempts = self._rows(
-            "SELECT * FROM attempts WHERE command_id = ? ORDER BY number",
-            (rows[0]["id"],),
-        )
-        return {**rows[0], "attempts": attempts}
+        """Return the only command whose id begins so, with all that is known of it."""
+        return outbox_reading.whole(self._connection, prefix)
 
     def quarantine(self, limit: int) -> list[Row]:
         """Return the newest open rows first."""
@@ -103,6 +92,11 @@ class Explainer:
         """Return one quarantined row whole."""
         rows = self._rows("SELECT * FROM quarantine WHERE id = ?", (id_,))
         return rows[0] if rows else None
+
+    def jobs(self) -> dict[tuple[str, str], Row]:
+        """Return where each scheduled job stands, by its name and store."""
+        rows = self._rows("SELECT * FROM job_state", ())
+        return {(row["job"], row["store"]): row for row in rows}
 
     def objects(self, kind: str, name: str) -> list[Row]:
         """Return the orders, products, variants or customers that may be meant."""

@@ -99,6 +99,15 @@ _WORK = f"""
                     (julianday(e.at) - julianday(c.sent_at)) * 86400)), NULL, 4
     FROM echoes e JOIN commands c ON c.id = e.command_id WHERE {_COMMAND}
     UNION ALL
+    SELECT l.at, 'look ' || l.number, 'for ' || substr(l.command_id, 1, 8), l.found,
+           l.reason, NULL, 3
+    FROM looks l JOIN commands c ON c.id = l.command_id WHERE {_COMMAND}
+    UNION ALL
+    SELECT u.at, u.action, substr(c.id, 1, 8), u.state_after,
+           'was ' || u.state_before || ', by ' || u.who || coalesce(
+             ': ' || nullif(u.detail, ''), ''), NULL, 3
+    FROM audit u JOIN commands c ON c.id = u.command_id WHERE {_COMMAND}
+    UNION ALL
     SELECT c.settled_at, c.kind, substr(c.id, 1, 8), c.state, c.reason, NULL, 4
     FROM commands c WHERE c.settled_at IS NOT NULL AND {_COMMAND}
 """  # noqa: S608 - constants

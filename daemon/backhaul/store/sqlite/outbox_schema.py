@@ -45,6 +45,44 @@ def add_proofs(db: Database) -> None:
     db.table("looks").create_index(["command_id"])
 
 
+def add_decisions(db: Database) -> None:
+    """Which command a person moved, and from where to where."""
+    db.execute("ALTER TABLE audit ADD COLUMN command_id TEXT")
+    db.execute("ALTER TABLE audit ADD COLUMN state_before TEXT")
+    db.execute("ALTER TABLE audit ADD COLUMN state_after TEXT")
+    db.execute(
+        "CREATE INDEX audit_command ON audit(command_id) WHERE command_id IS NOT NULL"
+    )
+    db.execute("CREATE INDEX commands_parked ON commands(seq) WHERE state = 'parked'")
+
+
+def add_job_runs(db: Database) -> None:
+    """Where each scheduled job stands, and the runs that are worth a row."""
+    # `plan` is when it runs, in words; missed runs count from `since` on. `seen` is the
+    # newest command at the last run.
+    db.execute(
+        """
+        CREATE TABLE job_state (
+            job TEXT NOT NULL, store TEXT NOT NULL, plan TEXT NOT NULL,
+            since TEXT NOT NULL, paused_at TEXT, trigger TEXT, due_at TEXT,
+            started_at TEXT, ended_at TEXT, outcome TEXT, detail TEXT,
+            seen INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (job, store)) WITHOUT ROWID
+        """
+    )
+    db.execute(
+        """
+        CREATE TABLE job_runs (
+            id INTEGER PRIMARY KEY, job TEXT NOT NULL, store TEXT NOT NULL,
+            trigger TEXT NOT NULL, due_at TEXT NOT NULL, started_at TEXT NOT NULL,
+            ended_at TEXT, outcome TEXT NOT NULL, detail TEXT NOT NULL)
+        """
+    )
+    db.execute("CREATE INDEX job_runs_started ON job_runs(started_at)")
+    db.execute(
+        "CREATE INDEX job_runs_open ON job_runs(job, store) WHERE ended_at IS NULL"
+    )
+
+
 def add_adopted(db: Database) -> None:
     """Adjustments with our tag that this database knows no command of."""
     # After a restore: the command is born applied when its record comes in again.

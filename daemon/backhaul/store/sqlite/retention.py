@@ -33,6 +33,10 @@ _RELEASED = """
     WHERE q.source = 'event' AND q.state != 'open' AND q.raw != x''
       AND i.received_at < ? LIMIT ?
 """
+_DROP_RUNS = """
+    DELETE FROM job_runs WHERE id IN
+        (SELECT id FROM job_runs WHERE started_at < ? ORDER BY started_at LIMIT ?)
+"""
 _ERASE = "UPDATE inbox SET body = x'', headers = x'', erased_at = ?, erased_by = ?"
 _ERASE_COPY = """
     UPDATE quarantine SET raw = x''
@@ -62,6 +66,7 @@ def _prune(
 ) -> Pruned:
     now, until = to_text(clock.now()), clock.monotonic() + slice_seconds
     changes, erased = connection.total_changes, 0
+    connection.execute(_DROP_RUNS, (before, BATCH))
     for event in _due(connection, before):
         connection.execute(f"{_ERASE} WHERE id = ?", (now, RETENTION, event))
         connection.execute(_ERASE_COPY, (event, event))

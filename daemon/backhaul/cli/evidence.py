@@ -1,0 +1,148 @@
+"""One command on one screen: what was asked, what is known, and what one can do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from backhaul.cli import showing
+from backhaul.core.lifecycle import State
+from backhaul.store.deciding import possible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Found = dict[str, Any]
+
+LONGEST = 200
+"""Characters of an answer, a request or a baseline that are shown; `--json` has all."""
+_ATTEMPT = ("number", "finished_at", "outcome", "status", "reason", "answer")
+_LOOK = ("look", "at", "found", "reason", "read")
+_BY_HAND = ("at", "who", "action", "state_before", "state_after", "reason")
+_MEANS = {
+    State.PLANNED: "it will be sent",
+    State.SENDING: "it is being sent this moment",
+    State.APPLIED: "it took effect",
+    State.REJECTED: "it will not be sent again by itself",
+    State.UNCERTAIN: "it may have taken effect; the platform is being read for it",
+    State.PARKED: "nothing is done until a person decides",
+    State.SUPERSEDED: "a newer one took its place",
+}
+_SAYS = {
+    "settle": ("", "read the platform for its effect, now and as [push] looks says"),
+    "settle --applied": (' --reason "…"', "you know that it took effect"),
+    "park": (' --reason "…"', "stop it; nothing is done until you decide"),
+    "resend": (' --reason "…"', "send it again; shows what, and asks first"),
+    "drop": (' --reason "…"', "it is not to be done any more"),
+}
+
+
+def next_steps(found: Found) -> list[str]:
+    """Return the lines that a person may say now."""
+    return [line for line, _ in _steps(found)]
+
+
+def _steps(found: Found) -> Iterator[tuple[str, str]]:
+    for verb in possible(State(found["state"])):
+        if verb == "settle" and found["sent_at"] is None:
+            continue
+        word, _, option = verb.partition(" ")
+        more, meaning = _SAYS[verb]
+        line = f"backhaul commands {word} {found['id'][:8]} {option}".rstrip() + more
+        yield line, meaning
+
+
+def show(found: Found) -> None:
+    """Print all of it."""
+    showing.record(_facts(found))
+    history(found)
+    _print_steps(found)
+
+
+def history(found: Found) -> None:
+    """Print each attempt, each look, and what was done by hand."""
+    attempts = [_answered(row) for row in found["attempts"]]
+    showing.table(attempts, _ATTEMPT, "It was never sent.")
+    if found["looks"]:
+        showing.table([_looked(row) for row in found["looks"]], _LOOK, "")
+    if found["by_hand"]:
+        showing.table(found["by_hand"], _BY_HAND, "")
+
+
+def _facts(found: Found) -> Iterator[tuple[str, object]]:
+    about = (
+        f"{found['about']} ({found['target']})" if found["about"] else found["target"]
+    )
+    state = State(found["state"])
+    yield "command", found["id"]
+    yield "asks to", f"{found['kind']} {about} of store {found['store']}"
+    yield "payload", shortened(found["payload"])
+    yield "because of", f"{found['cause']} (connector {found['instance']})"
+    if found["record"]:
+        yield (
+            "record",
+            f"{found['record']['key']}, came {found['record']['received_at']}",
+        )
+    yield "planned at", found["created_at"]
+    yield "state", str(state)
+    yield "which means", _means(found, state)
+    yield "reason", found["reason"] or "none"
+    yield from _sent(found)
+    yield "effect", found["effect_id"] or "none is known to be its own"
+    if found["evidence"]:
+        yield "evidence", shortened(found["evidence"])
+
+
+def _means(found: Found, state: State) -> str:
+    if state is State.PLANNED and found["held"]:
+        return "it waits for its order to change"
+    return _MEANS[state]
+
+
+def _sent(found: Found) -> Iterator[tuple[str, object]]:
+    if found["request"] is None:
+        return
+    yield "last sent at", found["sent_at"] or "not kept"
+    yield "bytes sent", shortened(found["request"])
+    yield "known before", shortened(found["baseline"]) or "nothing"
+
+
+def _answered(row: Found) -> Found:
+    stopped = "no answer was written down"
+    return {
+        **row,
+        "outcome": row["outcome"] or "no answer",
+        "reason": row["reason"] or stopped,
+        "answer": shortened(row["response"]),
+    }
+
+
+def _looked(row: Found) -> Found:
+    return {**row, "look": row["number"], "read": _rows_read(row["read"])}
+
+
+def _rows_read(read: str | None) -> str:
+    """Say what a look has read: rows of a history are counted, the rest is shown."""
+    if read is None:
+        return "nothing"
+    document = msgspec.json.decode(read)
+    if isinstance(document, list):
+        return f"{len(document)} rows: {shortened(read)}"
+    return shortened(read)
+
+
+def shortened(value: bytes | str | None) -> str:
+    """Return a text that fits the screen; what is left out is counted."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
+
+
+def _print_steps(found: Found) -> None:
+    steps: Iterable[tuple[str, str]] = list(_steps(found))
+    typer.echo("What you can do:" if steps else "There is nothing to be done by hand.")
+    for line, meaning in steps:
+        typer.echo(f"  {line}\n      {meaning}")

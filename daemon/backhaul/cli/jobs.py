@@ -1,0 +1,90 @@
+"""`backhaul jobs`: when the scheduled jobs run, and running or pausing them by hand."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from backhaul import jobs as scheduled
+from backhaul.cli import context, showing
+from backhaul.cli.changing import change
+from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.cli.status import ask
+
+jobs = typer.Typer(no_args_is_help=True, help="The scheduled jobs.")
+
+NameArgument = Annotated[str, typer.Argument(help="The job; see: backhaul jobs list")]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help="Only of this store; else of each.")
+]
+
+LAST = ("paused_at", "last_run_at", "outcome")
+
+
+def _last(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of the last run."""
+    known = {name: state.get(name) for name in ("paused_at", "outcome", "detail")}
+    return known | {
+        "last_run_at": state.get("started_at"),
+        "trigger": state.get("trigger"),
+    }
+
+
+@jobs.command("list")
+def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the jobs: when each runs, when it last did, and when it will."""
+    settings = context.settings(config)
+    live, silence = ask(settings)
+    with explainer(config) as known:
+        states = known.jobs()
+    next_runs = (live or {}).get("jobs", {})
+    rows = [
+        {
+            "job": key[0],
+            "store": key[1],
+            "when": scheduled.words(key, job, eager=settings.push.eager),
+            **_last(states.get(key, {})),
+            "next_run_at": next_runs.get(scheduled.label(key)),
+        }
+        for key, job in settings.planned_jobs().items()
+    ]
+    if as_json:
+        showing.json(rows)
+        return
+    columns = ("job", "store", "when", *LAST, "next_run_at")
+    showing.table(rows, columns, "no jobs")
+    if live is None:
+        typer.echo(f"The daemon {silence}; without it no job runs")
+
+
+@jobs.command("run")
+def run_job(
+    name: NameArgument, config: ConfigOption = None, store: StoreOption = None
+) -> None:
+    """Run a job now, in the daemon, even one that is paused."""
+    _change("run", name, store, config)
+
+
+@jobs.command("pause")
+def pause_job(
+    name: NameArgument, config: ConfigOption = None, store: StoreOption = None
+) -> None:
+    """Let a job rest until it is resumed, also after a restart.
+
+    Where a job that sends is paused, nothing of its kind leaves, not even a retry; but
+    `backhaul jobs run` lets out what is planned by then.
+    """
+    _change("pause", name, store, config)
+
+
+@jobs.command("resume")
+def resume_job(
+    name: NameArgument, config: ConfigOption = None, store: StoreOption = None
+) -> None:
+    """Let a job run again, from its next time on."""
+    _change("resume", name, store, config)
+
+
+def _change(done: str, name: str, store: str | None, config: Path | None) -> None:
+    answer = change(config, f"jobs/{done}", {"name": name, "store": store})
+    showing.table(answer["jobs"], ("job", "store", "done"), "no jobs")

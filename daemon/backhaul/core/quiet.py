@@ -1,0 +1,52 @@
+"""Quiet hours: spans of the local day in which nothing is begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[time, time]
+"""From, inclusive, until, exclusive; it crosses midnight where the end is earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """Spans by the clock on the wall of a zone."""
+
+    spans: tuple[Span, ...]
+    zone: tzinfo
+
+    def over(self, moment: datetime) -> datetime:
+        """Return the moment itself, or when the quiet around it is over."""
+        while (end := self._end(moment)) is not None:
+            moment = end
+        return moment
+
+    def holds(self, moment: datetime) -> bool:
+        """Tell whether a moment lies in quiet hours."""
+        return self._end(moment) is not None
+
+    def _end(self, moment: datetime) -> datetime | None:
+        local = moment.astimezone(self.zone)
+        for span in self.spans:
+            if within(local.time(), span):
+                return self._coming(span[1], moment)
+        return None
+
+    def _coming(self, wall: time, moment: datetime) -> datetime:
+        """Return when the wall's clock next shows a time."""
+        local = moment.astimezone(self.zone)
+        day = local.date() + timedelta(days=local.time() >= wall)
+        shown = datetime.combine(day, wall, self.zone)
+        # An hour that is passed twice shows each time twice.
+        times = [shown.replace(fold=fold).astimezone(UTC) for fold in (0, 1)]
+        return next(each for each in times if each > moment)
+
+
+def within(wall: time, span: Span) -> bool:
+    """Tell whether a time of day lies in a span."""
+    start, end = span
+    if start < end:
+        return start <= wall < end
+    return wall >= start or wall < end

@@ -1,0 +1,207 @@
+"""The scheduled jobs: started when due or asked for, and paused by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from loguru import logger
+
+from backhaul.core.clock import from_text, to_text
+from backhaul.core.quiet import QuietHours
+from backhaul.errors import BackhaulError, Busy
+from backhaul.push.gates import JOBS
+from backhaul.store.job_runs import JobRun, Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from backhaul.core.clock import Clock
+    from backhaul.push.dispatcher import Dispatcher
+    from backhaul.schedule import Schedule
+    from backhaul.settings import Job, Settings
+    from backhaul.store.job_runs import JobKey, JobRuns, JobState
+
+LATE = timedelta(minutes=1)
+"""A run that begins later than this makes up for what was missed."""
+AT_ONCE = "at once, as push.eager says"
+
+Told: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Tells that the work is done which began by a moment, and what was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job does: `start` begins it, for a moment, and returns at once.
+
+    A job that sends a `kind` of command opens a gate; its `pause` closes that.
+    """
+
+    start: Callable[[str], None]
+    kind: str | None = None
+    pause: Callable[[str | None], None] = lambda _: None
+
+
+class Jobs:
+    """Every job of the settings; `works` says what those do that run here."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        runs: JobRuns,
+        clock: Clock,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self._jobs = settings.planned_jobs()
+        self._eager = settings.push.eager
+        self._runs = runs
+        self._clock = clock
+        self._schedule = schedule
+        self._works: dict[JobKey, Work] = {}
+
+    def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
+        """Say what a job starts; return how to tell that it is done."""
+        self._works[name, store] = Work(lambda _: start())
+        return partial(self._ended, (name, store))
+
+    def sends(self, store: str, dispatcher: Dispatcher) -> None:
+        """Let the jobs of a store open the gates of its dispatcher."""
+        for name, kind in JOBS.items():
+            job = self._jobs[name, store]
+            self._works[name, store] = Work(
+                partial(dispatcher.open, kind), kind, partial(dispatcher.pause, kind)
+            )
+            if job.quiet and self._schedule is not None:
+                hours = QuietHours(job.quiet, self._schedule.zone)
+                dispatcher.gates.quiet[kind] = hours
+
+    async def load(self) -> None:
+        """Take up where the last program ended: gates, pauses, and what is owed."""
+        plans = {key: job.in_words() for key, job in self._jobs.items()}
+        states = await self._runs.know(plans)
+        for key, work in self._works.items():
+            self._take_up(key, work, states[key])
+
+    def _take_up(self, key: JobKey, work: Work, state: JobState) -> None:
+        if work.kind and state.started_at:
+            work.start(min(state.started_at, to_text(self._clock.now())))
+        if state.paused_at:
+            work.pause(state.paused_at)
+            return
+        last = from_text(max(state.since, state.started_at or ""))
+        owed = state.due_at if state.interrupted else None
+        self._plan(key, last, from_text(owed) if owed else None)
+
+    def _plan(self, key: JobKey, last: datetime, owed: datetime | None = None) -> None:
+        if self._schedule is not None:
+            call = partial(self._due, key)
+            self._schedule.add(label(key), self._jobs[key], call, last, owed)
+
+    async def _due(self, key: JobKey, due: datetime) -> None:
+        late = self._clock.now() - due > LATE
+        if late and not self._stands_open(key):
+            logger.bind(action="job.caught_up", job=label(key)).info(
+                "{} was due at {}: made up for now", label(key), to_text(due)
+            )
+        try:
+            await self._start(key, Trigger.CATCH_UP if late else Trigger.SCHEDULE, due)
+        except Busy as error:
+            logger.bind(action="job.busy", job=label(key)).warning(
+                "a run of {} is not written down: {}", label(key), error
+            )
+            self._works[key].start(to_text(self._clock.now()))
+
+    async def _start(self, key: JobKey, trigger: Trigger, due: datetime) -> int:
+        """Write the run down before it begins; return how many commands it lets out."""
+        work, at = self._works[key], to_text(self._clock.now())
+        let_out = 0
+        if trigger is Trigger.PERSON or not self._stands_open(key):
+            run = JobRun(key, trigger, to_text(due), at, work.kind)
+            let_out = await self._runs.begin(run)
+        work.start(at)
+        return let_out
+
+    def _stands_open(self, key: JobKey) -> bool:
+        return key[0] in JOBS and self._eager and not self._jobs[key].quiet
+
+    async def _ended(self, key: JobKey, before: str, detail: str) -> None:
+        try:
+            await self._runs.end(key, before, detail)
+        except Busy as error:
+            logger.bind(action="job.busy", job=label(key)).warning(
+                "the end of {} is not written down: {}", label(key), error
+            )
+
+    async def run(self, name: str, store: str | None) -> list[dict[str, Any]]:
+        """Run a job now, even one that is paused. Raises BackhaulError."""
+        keys, started = self._called(name, store), []
+        if not self._works:
+            raise BackhaulError(
+                "jobs run in the daemon, and none runs; start it with: backhaul run"
+            )
+        for key in keys:
+            let_out = await self._start(key, Trigger.PERSON, self._clock.now())
+            done = f"let out {let_out}" if key[0] in JOBS else "started"
+            started.append({"job": key[0], "store": key[1], "done": done})
+        return started
+
+    async def pause(self, name: str, store: str | None) -> list[dict[str, Any]]:
+        """Let a job rest until it is resumed. Raises BackhaulError."""
+        keys = self._called(name, store)
+        since = await self._runs.pause(keys)
+        for key in keys:
+            logger.bind(action="job.paused", job=label(key)).info(
+                "{} is paused", label(key)
+            )
+            if key in self._works:
+                self._works[key].pause(since)
+            if self._schedule is not None:
+                self._schedule.remove(label(key))
+        return _each(keys, "paused")
+
+    async def resume(self, name: str, store: str | None) -> list[dict[str, Any]]:
+        """Let a job run again, at its next time. Raises BackhaulError."""
+        keys = self._called(name, store)
+        await self._runs.resume(keys)
+        for key in keys:
+            logger.bind(action="job.resumed", job=label(key)).info(
+                "{} is resumed", label(key)
+            )
+            if key in self._works:
+                self._works[key].pause(None)
+            if self._schedule and label(key) not in self._schedule.next_runs():
+                self._plan(key, self._clock.now())
+        return _each(keys, "resumed")
+
+    def _called(self, name: str, store: str | None) -> list[JobKey]:
+        """Return the jobs meant. Raises BackhaulError, which names those there are."""
+        stores = [at for job, at in self._jobs if job == name]
+        if not stores:
+            known = ", ".join(dict.fromkeys(job for job, _ in self._jobs))
+            raise BackhaulError(f"there is no job {name!r}; known: {known}")
+        if store is None:
+            return [(name, at) for at in stores]
+        if store not in stores:
+            known = ", ".join(filter(None, stores)) or "none, leave --store out"
+            raise BackhaulError(f"{name} has no store {store!r}; known: {known}")
+        return [(name, store)]
+
+
+def label(key: JobKey) -> str:
+    """Return how a job is called: `prune`, `push_fulfillments:main`."""
+    return ":".join(filter(None, key))
+
+
+def words(key: JobKey, job: Job, *, eager: bool) -> str:
+    """Return for a person when a job does its work."""
+    if not (eager and key[0] in JOBS):
+        return job.in_words()
+    return f"{AT_ONCE}, {job.quiet_words()}" if job.quiet else AT_ONCE
+
+
+def _each(keys: Collection[JobKey], done: str) -> list[dict[str, Any]]:
+    return [{"job": job, "store": store, "done": done} for job, store in keys]

@@ -1,0 +1,65 @@
+"""What a person may decide about a command, and how the store is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from backhaul.core.lifecycle import TRANSITIONS, Cause
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.core.lifecycle import State
+    from backhaul.store.contract import Command
+
+VERBS: Mapping[str, Cause] = {
+    "settle": Cause.PERSON_ASKS,
+    "settle --applied": Cause.PERSON_CONFIRMS,
+    "park": Cause.PERSON_PARKS,
+    "resend": Cause.PERSON_RESENDS,
+    "drop": Cause.PERSON_DROPS,
+}
+"""What one says, after `backhaul commands`, and what it does to a command."""
+
+
+def possible(state: State) -> list[str]:
+    """Return what a person may say of a command that stands there."""
+    return [verb for verb, cause in VERBS.items() if (state, cause) in TRANSITIONS]
+
+
+def require(command: Command, verb: str) -> None:
+    """Raise BackhaulError that says what is possible instead."""
+    may = possible(command.state)
+    if verb not in may:
+        raise BackhaulError(
+            f"command {command.id[:8]} is {command.state}, so {verb} cannot be done; "
+            f"what can: {', '.join(may) or 'nothing'}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person says: `verb` of VERBS, of the command with this whole id."""
+
+    command: str
+    verb: str
+    who: str
+    reason: str
+
+
+class Decisions(Protocol):
+    """The moves that people make."""
+
+    async def find(self, command: str) -> Command:
+        """Return the command with this whole id. Raises BackhaulError."""
+        ...
+
+    async def decide(self, decision: Decision, shown: State | None = None) -> Command:
+        """Move a command and write down who did it, in one step; return it as moved.
+
+        `shown` is where it stood when the person looked. Raises BackhaulError where it
+        stands elsewhere by now, or where the lifecycle has no such move.
+        """
+        ...

@@ -1,0 +1,78 @@
+"""What the scheduled jobs ask of a store: their last runs, and which are paused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+JobKey: TypeAlias = tuple[str, str]
+"""A job's name and its store, "" for a job of no store."""
+
+
+class Trigger(StrEnum):
+    """What started a run."""
+
+    SCHEDULE = "schedule"
+    CATCH_UP = "catch_up"
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A run that begins; `kind` are the commands whose gate it opens, if it does."""
+
+    key: JobKey
+    trigger: Trigger
+    due_at: str
+    started_at: str
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Where a job stands.
+
+    Runs missed after `since` are owed. `due_at` and `started_at` are of the last run;
+    `interrupted`: the program ended before the run did.
+    """
+
+    since: str
+    paused_at: str | None
+    due_at: str | None
+    started_at: str | None
+    interrupted: bool
+
+
+class JobRuns(Protocol):
+    """The runs of scheduled jobs. All verbs may raise Busy."""
+
+    async def know(self, plans: Mapping[JobKey, str]) -> Mapping[JobKey, JobState]:
+        """After a start, return where each job stands; what was running has ended.
+
+        A job that is new, or whose plan has other words than before, owes nothing.
+        """
+        ...
+
+    async def begin(self, run: JobRun) -> int:
+        """Write a run down; return how many new commands its gate lets out.
+
+        The run of a gate has ended with that. Where it lets out nothing it is worth no
+        row, and is written down once a minute only.
+        """
+        ...
+
+    async def end(self, key: JobKey, before: str, detail: str) -> None:
+        """End the runs begun by then."""
+        ...
+
+    async def pause(self, keys: Collection[JobKey]) -> str:
+        """Pause jobs; return since when. One that is paused stays so."""
+        ...
+
+    async def resume(self, keys: Collection[JobKey]) -> None:
+        """Let jobs run again; what they missed is not owed."""
+        ...

@@ -1,0 +1,186 @@
+"""The measured process of row `push`: commands dispatched, and a bare loop of posts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Annotated
+
+import httpx
+import msgspec
+import typer
+import uvloop
+from loguru import logger
+
+from backhaul.core.clock import SystemClock
+from backhaul.core.lifecycle import State
+from backhaul.push.dispatcher import Dispatcher
+from backhaul.settings import Push
+from backhaul.shop import requests
+from backhaul.shop.client import ShopClient
+from backhaul.shop.requests import Dialect
+from backhaul.shop.transport import Limits, Transport
+from backhaul.store.contract import Command, Matched, NewCommand, NewRecord
+from backhaul.store.opening import open_store
+from bench import machine
+from support.databases import rows
+from support.processes import memory_bytes
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from backhaul.store.contract import MatchReader, WaitingRecord
+    from backhaul.store.sqlite.database import SqliteStore
+
+CLOCK = SystemClock()
+STORE = "main"
+KEY = "svc_live_bench"
+BATCH = 1_000
+PAYLOAD = {"variant_id": "var_1", "delta": -1, "reason": "DAMAGED"}
+CLOSING = httpx.Limits(max_keepalive_connections=0)
+
+
+class Took(msgspec.Struct):
+    """Seconds by the wall clock, and of the processor."""
+
+    seconds: float
+    processor_seconds: float
+
+
+class Stopwatch:
+    """Measures from its making on."""
+
+    def __init__(self) -> None:
+        self._began = perf_counter(), process_time()
+
+    def took(self) -> Took:
+        wall, processor = self._began
+        return Took(perf_counter() - wall, process_time() - processor)
+
+
+class Pushed(msgspec.Struct):
+    """What one round found."""
+
+    bare: Took
+    bare_kept_alive: Took
+    push: Took
+    backlog: Took
+    memory_bytes: int
+    applied: int
+    applied_of_backlog: int
+
+
+def command(number: int) -> NewCommand:
+    """Return an adjustment of a product of its own."""
+    product = f"prod_{number}"
+    return NewCommand(f"{number:032x}", "adjust", product, product, PAYLOAD)
+
+
+async def plan(store: SqliteStore, count: int) -> None:
+    """Plan so many commands, each in a lane of its own."""
+    for start in range(0, count, BATCH):
+        numbers = range(start, min(start + BATCH, count))
+        records = [NewRecord(str(n), b"null", "", "", "") for n in numbers]
+        await store.records.accept("bench", STORE, records, None, _matched)
+
+
+def _matched(record: WaitingRecord, _: MatchReader) -> Matched:
+    return Matched(command(int(record.key)))
+
+
+async def dispatch(url: str, path: Path, planned: int, wanted: int) -> tuple[Took, int]:
+    """Return how long the first `wanted` commands took, and how many were applied."""
+    store = open_store(path, CLOCK)
+    store.start()
+    await plan(store, planned)
+    transport = Transport(url, KEY, Limits(5.0, 30.0, 5_000_000), CLOCK)
+    client = ShopClient(transport)
+    dispatcher = Dispatcher(
+        STORE,
+        store.commands,
+        client,
+        transport,
+        KEY,
+        Dialect(),
+        Push(),
+        CLOCK,
+        lambda: 0.5,
+    )
+    done = "SELECT count(*) FROM commands WHERE effect_id IS NOT NULL"
+    watch = Stopwatch()
+    sending = asyncio.ensure_future(dispatcher.run())
+    await until(lambda: rows(path, done)[0][0] >= wanted, "they are applied", 600)
+    took = watch.took()
+    dispatcher.stop()
+    await sending
+    await transport.close()
+    await store.stop()
+    return took, rows(path, done)[0][0]
+
+
+async def post(url: str, count: int, limits: httpx.Limits) -> Took:
+    """Post the same bodies with the same concurrency; return how long that took."""
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    bodies = iter([_body(number) for number in range(count)])
+    async with httpx.AsyncClient(headers=headers, limits=limits) as client:
+
+        async def send() -> None:
+            for body in bodies:
+                answer = await client.post(
+                    f"{url}/api/v1/inventory/adjust", content=body
+                )
+                answer.raise_for_status()
+
+        watch = Stopwatch()
+        await asyncio.gather(*(send() for _ in range(Push().concurrency)))
+        return watch.took()
+
+
+def _body(number: int) -> bytes:
+    new = command(number)
+    asked = Command(
+        seq=number,
+        id=new.id,
+        store=STORE,
+        kind=new.kind,
+        target=new.target,
+        lane=new.lane,
+        state=State.PLANNED,
+        payload=new.payload,
+        attempts=0,
+        failures=0,
+        instance="bench",
+    )
+    return requests.body(asked, Dialect())
+
+
+async def measure(url: str, directory: str, commands: int, backlog: int) -> Pushed:
+    bare = await post(url, commands, CLOSING)
+    kept_alive = await post(url, commands, httpx.Limits())
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        push, applied = await dispatch(url, Path(folder, "p.db"), commands, commands)
+        waiting, of_backlog = await dispatch(
+            url, Path(folder, "b.db"), backlog, commands
+        )
+    memory = memory_bytes(os.getpid(), "VmHWM")
+    return Pushed(bare, kept_alive, push, waiting, memory, applied, of_backlog)
+
+
+def main(
+    url: str,
+    directory: str,
+    commands: int,
+    backlog: int,
+    core: Annotated[int | None, typer.Option()] = None,
+) -> None:
+    """Post, then dispatch; print JSON."""
+    machine.pin(core)
+    logger.remove()
+    found = uvloop.run(measure(url, directory, commands, backlog))
+    typer.echo(msgspec.json.encode(found).decode())
+
+
+if __name__ == "__main__":
+    typer.run(main)

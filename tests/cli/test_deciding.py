@@ -1,0 +1,265 @@
+"""`backhaul commands`: a person finds, understands and settles what is parked."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.cli.changing import change
+from backhaul.errors import BackhaulError
+from support.daemon import connected_process, in_process
+from support.databases import rows
+from support.mirrored import fill, lone_office, orders
+from support.shopping import buy, order_of
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+HEADER = "order,tracking_company,tracking_number"
+FAULTS = "/stores/demo/faults"
+PARK = {
+    "BACKHAUL_PUSH__LOOKS": "0s",
+    "BACKHAUL_PUSH__ON_ABSENT": "park",
+    "BACKHAUL_STORES__MAIN__IDEMPOTENCY": "false",
+}
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def office(platform: ReferenceProcess) -> Iterator[Office]:
+    """A running daemon that looks once and leaves what it does not find to people."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in PARK.items():
+            patch.setenv(name, value)
+        with connected_process(platform) as started:
+            yield started.office
+
+
+class Case:
+    """A parcel whose command was answered 500 and did not take effect."""
+
+    def __init__(self, platform: ReferenceProcess, office: Office) -> None:
+        self.platform = platform
+        self.office = office
+        self.number = f"P-{next(_NUMBERS)}"
+        self.order = buy(platform)
+        name, query = self.order["number"], "SELECT 1 FROM orders WHERE number = ?"
+        await_true(lambda: rows(office.database, query, name), "the order")
+        self._arm({"fault": "5xx", "status": 500, "method": "POST", "count": 1})
+        office.put(
+            f"fulfillments-{self.number}.csv", HEADER, f"{name},DHL,{self.number}"
+        )
+        self.await_state("parked")
+        self._arm()
+
+    def _arm(self, *faults: dict[str, Any]) -> None:
+        body = {"seed": 1, "http": list(faults), "webhooks": []}
+        assert self.platform.control("PUT", FAULTS, body).status == 200
+
+    def _column(self, name: str) -> Any:
+        query = f"SELECT {name} FROM commands WHERE target = ?"  # noqa: S608 - ours
+        found = rows(self.office.database, query, self.order["id"])
+        return found[0][0] if found else None
+
+    @property
+    def id(self) -> str:
+        return str(self._column("id"))
+
+    @property
+    def state(self) -> str:
+        return str(self._column("state"))
+
+    def await_state(self, state: str) -> None:
+        await_true(lambda: self.state == state, f"it is {state}")
+
+    def parcels(self) -> list[str]:
+        shown = order_of(self.platform, self.order["id"])["shipments"]
+        return [parcel["trackingNumber"] for parcel in shown]
+
+    def say(self, verb: str, *more: str) -> Any:
+        words = ("commands", verb, self.id[:8], *more)
+        return in_process(*words, config=self.office.config)
+
+    def show(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.say("show", "--json").json()
+        return found
+
+    def audit(self) -> list[tuple[Any, ...]]:
+        return rows(
+            self.office.database,
+            "SELECT who, action, detail, state_before, state_after FROM audit"
+            " WHERE command_id = ? ORDER BY id",
+            self.id,
+        )
+
+
+ME = f"{getpass.getuser()} (uid {os.getuid()})"
+
+
+@pytest.fixture
+def case(platform: ReferenceProcess, office: Office) -> Case:
+    return Case(platform, office)
+
+
+def test_all_that_is_known_is_on_one_screen(case: Case) -> None:
+    told = case.say("show")
+    assert told.code == 0
+    text = " ".join(told.out.split())
+    assert f"fulfill {case.order['name']} ({case.order['id']}) of store main" in text
+    assert f"fulfillments-{case.number}.csv:2 (connector courier)" in text
+    assert "nothing is done until a person decides" in text
+    assert f'"trackingNumber":"{case.number}"' in text
+    assert "the order does not show the parcel" in text
+    assert f"backhaul commands settle {case.id[:8]}" in text
+    assert f'backhaul commands resend {case.id[:8]} --reason "…"' in text
+    assert "commands park" not in text
+    found = case.show()
+    assert [(a["status"], a["outcome"]) for a in found["attempts"]] == [
+        (500, "uncertain")
+    ]
+    assert [look["found"] for look in found["looks"]] == ["absent"]
+    assert found["record"]["locator"] == f"fulfillments-{case.number}.csv:2"
+    assert (found["by_hand"], len(found["next"])) == ([], 4)
+
+
+def test_a_fresh_look_finds_what_a_person_did_on_the_platform(case: Case) -> None:
+    body = {"trackingCompany": "DHL", "trackingNumber": case.number}
+    path = f"/orders/{case.order['id']}/fulfill"
+    assert case.platform.v1("POST", path, body).status == 200
+    assert "is uncertain now" in case.say("settle").out
+    case.await_state("applied")
+    assert case.parcels() == [case.number]
+    assert case.audit() == [(ME, "commands settle", "", "parked", "uncertain")]
+    assert [look["found"] for look in case.show()["looks"]] == ["absent", "applied"]
+
+
+def test_a_person_knows_that_it_took_effect(case: Case) -> None:
+    done = case.say("settle", "--applied", "--reason", "the courier has it", "--json")
+    assert done.json() == {"command": case.id, "state": "applied"}
+    kept = (ME, "commands settle --applied", "the courier has it", "parked", "applied")
+    assert case.audit() == [kept]
+    refused = case.say("settle", "--applied", "--reason", "again")
+    assert refused.code == 1
+    assert "is applied, so settle --applied cannot be done" in refused.err
+    assert "what can: nothing" in refused.err
+    assert case.parcels() == []
+
+
+def test_what_is_dropped_is_rejected_and_can_be_sent_after_all(case: Case) -> None:
+    assert case.say("drop", "--reason", "sent by mail").code == 0
+    assert case.state == "rejected"
+    assert case.say("resend", "--yes", "--reason", "it was not").code == 0
+    case.await_state("applied")
+    assert case.parcels() == [case.number]
+    assert case.audit() == [
+        (ME, "commands drop", "sent by mail", "parked", "rejected"),
+        (ME, "commands resend", "it was not", "rejected", "planned"),
+    ]
+
+
+@pytest.mark.parametrize(("answer", "parcels"), [(b"y\n", 1), (b"n\n", 0), (b"\n", 0)])
+def test_a_person_sees_what_is_sent_and_is_asked(
+    answer: bytes, parcels: int, case: Case
+) -> None:
+    words = ("commands", "resend", case.id, "--reason", "x")
+    code, told = at_a_terminal(case.office.config, answer, *words)
+    shown = " ".join(told.split())
+    assert f"POST /orders/{case.order['id']}/fulfill" in shown
+    assert f'"trackingNumber":"{case.number}"' in shown
+    assert "the order does not show the parcel" in shown
+    assert "Send it? [y/N]" in shown
+    assert (code == 0) == bool(parcels)
+    if parcels:
+        case.await_state("applied")
+    assert case.state == ("applied" if parcels else "parked")
+    assert case.parcels() == [case.number] * parcels
+    assert len(case.audit()) == parcels
+
+
+def at_a_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
+    """Run the program where somebody types; return its exit code and what it said."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    done = subprocess.run(
+        [sys.executable, "-m", "backhaul", *arguments, "--config", config],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=40,
+    )
+    for end in (ours, theirs):
+        os.close(end)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("resend", "--reason", "x"), "nobody is there to be asked; say --yes"),
+        (("resend", "--yes"), "Missing option '--reason'"),
+        (("resend", "--yes", "--reason", " "), "say why"),
+        (("drop",), "Missing option '--reason'"),
+        (("park",), "Missing option '--reason'"),
+        (("settle", "--applied"), "--applied needs --reason"),
+    ],
+)
+def test_what_is_said_by_halves_is_a_mistake(
+    words: tuple[str, ...], why: str, case: Case
+) -> None:
+    said = case.say(*words)
+    assert said.code == 2
+    assert why in " ".join(said.err.replace("│", " ").split())
+    assert (case.state, case.audit()) == ("parked", [])
+
+
+def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
+    later = Case(case.platform, case.office)
+    assert later.say("drop", "--reason", "newer, yet settled").code == 0
+    words = ("commands", "list", "-n", "1", "--store", "main", "--kind", "fulfill")
+    (first,) = in_process(*words, "--json", config=case.office.config).json()
+    assert (first["id"], first["state"]) == (case.id, "parked")
+    ((total,),) = rows(case.office.database, "SELECT count(*) FROM commands")
+    told = in_process(*words, config=case.office.config)
+    assert f"and {total - 1} more; see --limit" in told.err
+    none = in_process("commands", "list", "--store", "other", config=case.office.config)
+    assert "no commands" in none.out
+
+
+def test_another_body_than_the_one_that_was_shown_is_not_sent(case: Case) -> None:
+    asked = {"command": case.id, "verb": "resend", "who": ME, "reason": "x"}
+    with pytest.raises(BackhaulError, match="is different by now; look again"):
+        change(case.office.config, "commands/decide", {**asked, "body": "{}"})
+    assert (case.state, case.audit()) == ("parked", [])
+
+
+def test_without_a_daemon_it_is_done_all_the_same() -> None:
+    with lone_office() as office:
+        asyncio.run(fill(office, *orders(1)))
+        with closing(sqlite3.connect(office.database)) as connection, connection:
+            connection.execute(
+                "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
+                " cause, instance, created_at, due_at) VALUES ('beef', 'main',"
+                " 'cancel', 'ord_1001', 'order:ord_1001', 'parked', '{}', '', '',"
+                " '', '')"
+            )
+        words = ("commands", "drop", "beef", "--reason", "x")
+        assert in_process(*words, config=office.config).code == 0
+        query = "SELECT state_after FROM audit WHERE command_id = 'beef'"
+        assert rows(office.database, query) == [("rejected",)]

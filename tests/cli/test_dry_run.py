@@ -1,0 +1,94 @@
+"""A dry run of the whole program: said loudly, planned, and nothing is sent."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.identity import fingerprint
+from support.daemon import connected_process, daemon_process, in_process
+from support.databases import rows
+from support.shopping import buy, order_of
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+    from support.shopping import Document
+
+REHEARSED = "SELECT 1 FROM commands WHERE reason = 'dry run: not sent'"
+HEADER = "order,tracking_company,tracking_number"
+VARIABLES = {
+    "BACKHAUL_PUSH__DRY_RUN": "[push] dry_run",
+    "BACKHAUL_CONNECTORS__COURIER__DRY_RUN": "[connectors.courier] dry_run",
+}
+
+
+def planned(platform: ReferenceProcess, office: Office) -> Document:
+    """Return an order of which a parcel was told, and what comes of it held back."""
+    order = buy(platform)
+    name, query = order["number"], "SELECT 1 FROM orders WHERE number = ?"
+    await_true(lambda: rows(office.database, query, name), "the order")
+    office.put("fulfillments-1.csv", HEADER, f"{name},DHL,D-1")
+    await_true(lambda: rows(office.database, REHEARSED), "the rehearsal")
+    return order
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_it_is_planned_and_leaves_when_the_dry_run_is_over(
+    variable: str, platform: ReferenceProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "true")
+    with connected_process(platform) as started:
+        office = started.office
+        order = planned(platform, office)
+        told = in_process("status", config=office.config).out
+        assert "DRY RUN" in told
+        assert VARIABLES[variable] in told
+        plan = ("commands", "list", "--plan")
+        (row,) = in_process(*plan, "--json", config=office.config).json()
+        assert (row["method"], row["connector"]) == ("POST", "courier")
+        assert row["path"] == f"/orders/{order['id']}/fulfill"
+        said = in_process(*plan, config=office.config).out
+        assert f"{row['id'][:8]}  POST {row['path']}  (dry run: not sent)" in said
+        assert row["body"] in said
+        assert order_of(platform, order["id"])["shipments"] == []
+        assert rows(office.database, "SELECT count(*) FROM attempts") == [(0,)]
+        assert started.log.read_text().count('"push.rehearsed"') == 1
+        assert started.terminate() == 0
+        monkeypatch.delenv(variable)
+        with daemon_process(office):
+            query = "SELECT request FROM commands WHERE state = 'applied'"
+            await_true(lambda: rows(office.database, query), "it is sent")
+            assert "DRY RUN" not in in_process("status", config=office.config).out
+        assert rows(office.database, query) == [(row["body"].encode(),)]
+        assert len(order_of(platform, order["id"])["shipments"]) == 1
+
+
+def test_a_command_in_doubt_is_looked_for_and_not_sent_under_its_key(
+    platform: ReferenceProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This platform takes each key once, so that the daemon would send it again."""
+    monkeypatch.setenv("BACKHAUL_PUSH__DRY_RUN", "true")
+    monkeypatch.setenv("BACKHAUL_PUSH__LOOKS", "0s")
+    with connected_process(platform) as started:
+        office = started.office
+        order = planned(platform, office)
+        assert started.terminate() == 0
+        body = in_process(
+            "commands", "list", "--plan", "--json", config=office.config
+        ).json()[0]["body"]
+        with closing(sqlite3.connect(office.database)) as connection, connection:
+            connection.execute(
+                "UPDATE commands SET state = 'uncertain', attempts = 1, request = ?,"
+                " baseline = '{}', key_fingerprint = ?, due_at = created_at,"
+                " sent_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+                (body.encode(), fingerprint(office.api_key)),
+            )
+        with daemon_process(office):
+            await_true(lambda: rows(office.database, "SELECT 1 FROM looks"), "a look")
+            await_true(lambda: rows(office.database, REHEARSED), "the rehearsal")
+        assert order_of(platform, order["id"])["shipments"] == []

@@ -1,0 +1,128 @@
+"""`backhaul jobs` beside a real daemon, and without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.daemon import backhaul, daemon_process, in_process, office_of
+from support.databases import rows
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+STRICT = """
+[jobs.push_fulfillments]
+trigger = "cron"
+cron = "0 0 1 1 *"
+jitter = "30s"
+quiet = ["22:00-06:00", "12:00-13:00"]
+[stores.main.jobs.reconcile_full]
+enabled = false
+"""
+
+
+@pytest.fixture
+def office(platform: ReferenceProcess) -> Iterator[Office]:
+    with office_of(platform, STRICT) as office:
+        office.write(**{"[push]": "[push]\neager = false"})
+        yield office
+
+
+def listed(office: Office) -> dict[str, dict[str, Any]]:
+    found = in_process("jobs", "list", "--json", config=office.config).json()
+    return {row["job"]: row for row in found}
+
+
+def test_a_person_runs_pauses_and_resumes_jobs(office: Office) -> None:
+    with daemon_process(office) as started:
+        jobs = listed(office)
+        assert len(jobs) == 6
+        sending = jobs["push_fulfillments"]
+        assert sending["when"] == (
+            "cron 0 0 1 1 *, up to 30s later, not 22:00-06:00, 12:00-13:00"
+        )
+        assert (sending["store"], sending["last_run_at"]) == ("main", None)
+        assert "-01-01T" in sending["next_run_at"]
+        assert jobs["push_cancellations"]["when"] == "every 5s"
+        assert jobs["reconcile_full"]["when"] == "never: enabled = false"
+        assert jobs["reconcile_full"]["next_run_at"] is None
+        assert jobs["prune"]["store"] == ""
+
+        ran = backhaul("jobs", "run", "push_fulfillments", config=office.config)
+        assert ran.code == 0, ran.err
+        assert "let out 0" in ran.out
+        sending = listed(office)["push_fulfillments"]
+        assert (sending["trigger"], sending["outcome"]) == ("person", "done")
+
+        paused = backhaul("jobs", "pause", "push_fulfillments", config=office.config)
+        assert paused.code == 0, paused.err
+        sending = listed(office)["push_fulfillments"]
+        assert sending["paused_at"] is not None
+        assert sending["next_run_at"] is None
+        started.terminate()
+    with daemon_process(office) as started:
+        assert listed(office)["push_fulfillments"]["next_run_at"] is None
+        store = ("--store", "main")
+        resumed = backhaul(
+            "jobs", "resume", "push_fulfillments", *store, config=office.config
+        )
+        assert resumed.code == 0, resumed.err
+        sending = listed(office)["push_fulfillments"]
+        assert sending["paused_at"] is None
+        assert "-01-01T" in sending["next_run_at"]
+        started.terminate()
+
+
+def test_without_a_daemon_a_job_can_be_paused_but_not_run(office: Office) -> None:
+    none = in_process("jobs", "list", config=office.config)
+    assert none.code == 1
+    assert "start the daemon once" in none.err
+    paused = in_process("jobs", "pause", "prune", config=office.config)
+    assert paused.code == 0, paused.err
+    assert listed(office)["prune"]["paused_at"] is not None
+    run = in_process("jobs", "run", "prune", config=office.config)
+    assert run.code == 1
+    assert "backhaul run" in run.err
+    with daemon_process(office) as started:
+        assert listed(office)["prune"]["next_run_at"] is None
+        started.terminate()
+    shown = in_process("jobs", "list", config=office.config)
+    assert "No daemon runs" in shown.out
+    assert in_process("jobs", "resume", "prune", config=office.config).code == 0
+    assert listed(office)["prune"]["paused_at"] is None
+
+
+def test_what_is_called_wrong_is_told_what_there_is(office: Office) -> None:
+    with daemon_process(office) as started:
+        said = in_process("jobs", "pause", "push_orders", config=office.config)
+        assert said.code == 1
+        assert "known: prune, push_fulfillments, push_cancellations" in said.err
+        said = in_process(
+            "jobs", "run", "prune", "--store", "main", config=office.config
+        )
+        assert said.code == 1
+        assert "leave --store out" in said.err
+        started.terminate()
+
+
+def test_the_end_of_reading_is_written_down(office: Office) -> None:
+    with daemon_process(office) as started:
+        run = in_process("jobs", "run", "reconcile_incremental", config=office.config)
+        assert run.code == 0, run.err
+        run = in_process("jobs", "run", "prune", config=office.config)
+        assert run.code == 0, run.err
+        query = "SELECT job, outcome, detail FROM job_runs WHERE trigger = 'person'"
+        expected = [
+            ("prune", "done", "erased 0"),
+            ("reconcile_incremental", "done", "read 4 of 4 lists"),
+        ]
+        await_true(
+            lambda: sorted(rows(office.database, query)) == expected, "both ended"
+        )
+        started.terminate()

@@ -1,0 +1,61 @@
+"""Commands and the platform's budget: all of it is used, and never more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.databases import rows
+from support.push_scene import applied
+from support.push_server import Connection, Request, problem
+
+if TYPE_CHECKING:
+    from support.clock import VirtualClock
+    from support.push_scene import Scene
+
+from support.push_scene import working
+
+PER_SECOND, BURST = 4, 40
+COMMANDS = 160
+
+
+class Bucket:
+    """Takes so many requests a second, and says what is left."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._left, self._at = float(BURST), 0.0
+        self.taken: list[float] = []
+        self.refused = 0
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        now = self._clock.monotonic()
+        self._left = min(self._left + (now - self._at) * PER_SECOND, BURST)
+        self._at = now
+        if self._left < 1 - 1e-6:
+            self.refused += 1
+            await connection.send(problem(429, "RATE_LIMITED"))
+            return
+        self._left -= 1
+        self.taken.append(now)
+        full = (BURST - self._left) / PER_SECOND
+        told = f'RateLimit-Policy: "key";q={PER_SECOND * 60};w=60\r\n'
+        told += f'RateLimit: "key";r={int(self._left)};t={full:.0f}\r\n'
+        head, _, body = applied(request).partition(b"\r\n\r\n")
+        await connection.send(head + b"\r\n" + told.encode() + b"\r\n" + body)
+
+
+async def test_the_budget_is_used_and_never_exceeded(stage: Scene) -> None:
+    bucket = Bucket(stage.clock)
+    stage.platform.says("/inventory/adjust", bucket)
+    for number in range(COMMANDS):
+        await stage.plan("adjust", f"prod_{number}")
+    open_commands = "SELECT count(*) FROM commands WHERE state != 'applied'"
+    async with working(stage):
+        while rows(stage.path, open_commands) != [(0,)]:
+            await stage.pass_time(0.25)
+            await stage.quiet()
+    assert bucket.refused == 0
+    assert len(bucket.taken) == COMMANDS
+    # After the burst, whatever comes in is used.
+    seconds = bucket.taken[-1]
+    assert 0.95 * seconds * PER_SECOND <= COMMANDS - BURST

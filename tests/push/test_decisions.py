@@ -1,0 +1,238 @@
+"""What people decide about a command: what moves, what is kept, who wins a race."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.lifecycle import TRANSITIONS, Cause, State
+from backhaul.errors import BackhaulError
+from backhaul.settings import Push
+from backhaul.store.deciding import VERBS, Decision
+from support import payloads
+from support.databases import rows
+from support.push_scene import scene, working
+from support.push_server import document, message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.push_scene import Scene
+    from support.push_server import Connection, Request
+
+HISTORY = "/inventory/history"
+NOTHING = document({"data": [], "meta": {"hasMore": False}})
+WHO = "ann (uid 7)"
+
+
+async def decide(
+    stage: Scene, verb: str, command: str, reason: str = "because", **more: Any
+) -> str:
+    decided = Decision(command, verb, WHO, reason)
+    return (await stage.store.decisions.decide(decided, **more)).state
+
+
+def audit(stage: Scene) -> list[tuple[Any, ...]]:
+    return rows(
+        stage.path,
+        "SELECT who, action, detail, command_id, state_before, state_after FROM audit",
+    )
+
+
+def stand(stage: Scene, command: str, state: str) -> None:
+    """Put a command where a test wants it, as if it had been sent once."""
+    with closing(sqlite3.connect(stage.path)) as connection, connection:
+        connection.execute(
+            "UPDATE commands SET state = ?, attempts = 1, looks = 2, failures = 3,"
+            " sent_at = '2026-03-01T12:00:00.000Z', request = '{}' WHERE id = ?",
+            (state, command),
+        )
+
+
+PAIRS = [(state, verb) for state in State for verb in VERBS]
+
+
+@pytest.mark.parametrize(("state", "verb"), PAIRS, ids=lambda word: word)
+async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
+    state: State, verb: str, stage: Scene
+) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    stand(stage, command, state)
+    after = TRANSITIONS.get((state, VERBS[verb]))
+    if after is None:
+        with pytest.raises(BackhaulError, match=f"is {state}, so {verb} cannot"):
+            await decide(stage, verb, command)
+        assert (stage.state(command), audit(stage)) == (state, [])
+        return
+    assert await decide(stage, verb, command) == after
+    kept = (WHO, f"commands {verb}", "because", command, state, after)
+    assert (stage.state(command), audit(stage)) == (after, [kept])
+    assert stage.reason(command) == f"{verb} by {WHO}: because"
+
+
+async def test_a_refusal_says_what_is_possible(stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    stand(stage, command, "parked")
+    with pytest.raises(BackhaulError, match="settle, settle --applied, resend, drop"):
+        await decide(stage, "park", command)
+    with pytest.raises(BackhaulError, match="there is no command beef"):
+        await decide(stage, "park", "beef")
+
+
+async def test_what_was_never_sent_is_not_looked_for(stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    await decide(stage, "park", command)
+    with pytest.raises(BackhaulError, match="was not sent"):
+        await decide(stage, "settle", command)
+    assert stage.state(command) == "parked"
+    assert [row[1] for row in audit(stage)] == ["commands park"]
+
+
+async def test_what_was_seen_has_to_hold_still(stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    stand(stage, command, "parked")
+    await decide(stage, "drop", command)
+    with pytest.raises(BackhaulError, match="was parked and is rejected by now"):
+        await decide(stage, "resend", command, shown=State.PARKED)
+    assert stage.state(command) == "rejected"
+
+
+@pytest.mark.parametrize("verb", ["settle", "resend"])
+async def test_asking_again_brings_the_last_look_no_nearer(
+    verb: str, stage: Scene
+) -> None:
+    """Only the last look may say that there was no effect; it comes after minutes."""
+    command = await stage.plan("adjust", "prod_1")
+    stand(stage, command, "parked")
+    await decide(stage, verb, command)
+    assert (stage.column("looks", command), stage.column("failures", command)) == (0, 0)
+
+
+async def parked(stage: Scene) -> str:
+    """Return an adjustment that was answered 500 and that no look can prove."""
+    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.says(HISTORY, document({"code": "NOT_FOUND"}, 404))
+    command = await stage.plan("adjust", "prod_1")
+    await stage.reaches(command, "parked")
+    return command
+
+
+async def test_a_fresh_look_finds_what_was_there_all_along(stage: Scene) -> None:
+    async with working(stage):
+        command = await parked(stage)
+        there = document({"data": [_row(command)], "meta": {"hasMore": False}})
+        stage.platform.says(HISTORY, there)
+        assert await decide(stage, "settle", command, "") == "uncertain"
+        stage.settler.wake()
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+    assert stage.column("effect_id", command) == "adj_1"
+
+
+def _row(command: str) -> dict[str, Any]:
+    return {
+        "id": "inv_1",
+        "adjustmentId": "adj_1",
+        "productId": "prod_1",
+        "variantId": "var_1",
+        "adjustment": -2,
+        "stockAfter": 1,
+        "reason": "DAMAGED",
+        "note": f"bh:{command}",
+        "source": {"type": "API_KEY", "id": "key_1"},
+        "createdAt": payloads.instant(1),
+    }
+
+
+async def test_what_is_sent_again_is_what_was_asked(stage: Scene) -> None:
+    async with working(stage):
+        command = await parked(stage)
+        stage.platform.said.pop("/inventory/adjust")
+        assert await decide(stage, "resend", command) == "planned"
+        stage.dispatcher.wake()
+        await stage.reaches(command, "applied")
+    first, second = stage.bodies()
+    assert first == second
+    assert [row[0] for row in stage.attempts(command)] == [1, 2]
+
+
+@pytest.mark.parametrize("verb", ["settle --applied", "drop", "park"])
+async def test_what_was_given_up_is_not_sent(verb: str, stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    await decide(stage, "park", command)
+    if verb != "park":
+        await decide(stage, verb, command)
+    async with working(stage):
+        await stage.quiet()
+    assert stage.server.commands == []
+
+
+class Slow:
+    """A history that is read for as long as a test likes."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.answer = asyncio.Event()
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        self.asked.set()
+        await self.answer.wait()
+        await connection.send(NOTHING)
+
+
+async def test_a_person_overtakes_a_look_that_is_under_way(stage: Scene) -> None:
+    slow = Slow()
+    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.says(HISTORY, slow)
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await slow.asked.wait()
+        await decide(stage, "park", command)
+        slow.answer.set()
+        await stage.quiet()
+        assert stage.state(command) == "parked"
+    assert stage.reason(command) == f"park by {WHO}: because"
+
+
+async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
+    tmp_path: Path,
+) -> None:
+    """A person parked and sent again while the settler was still reading."""
+    only = Push.model_validate({"looks": ["0s"], "on_absent": "park"})
+    async with scene(tmp_path / "b.db", only) as stage, working(stage):
+        slow = Slow()
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, slow)
+        command = await stage.plan("adjust", "prod_1")
+        await slow.asked.wait()
+        await decide(stage, "park", command)
+        await decide(stage, "resend", command)
+        stage.dispatcher.wake()
+        await stage.reaches(command, "uncertain")
+        slow.answer.set()
+        await stage.reaches(command, "parked")
+        query = "SELECT found FROM looks WHERE command_id = ?"
+        assert rows(stage.path, query, command) == [("absent",), ("absent",)]
+
+
+async def test_many_people_at_once_move_it_once(stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    stand(stage, command, "parked")
+    verbs = ["drop", "settle --applied", "settle"] * 4
+    said = await asyncio.gather(
+        *(decide(stage, verb, command) for verb in verbs), return_exceptions=True
+    )
+    done = [word for word in said if isinstance(word, str)]
+    assert len(audit(stage)) == len(done)
+    assert done[0] == "rejected"
+    assert stage.state(command) == "rejected"
+    assert len(done) == 1
+
+
+def test_every_move_of_a_person_has_its_word() -> None:
+    moves = {cause for cause in Cause if cause.value.startswith("person_")}
+    assert set(VERBS.values()) == moves

@@ -1,0 +1,75 @@
+"""A dry run: what is planned stays, is told once, and leaves when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.store.contract import Matched, NewCommand, NewRecord
+from support.push_scene import PAYLOADS, scene, working
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.push_scene import Scene
+
+REASON = "dry run: not sent"
+
+
+async def plan_by(stage: Scene, connector: str, id_: str) -> str:
+    """Plan a cancellation of order 1, asked for by a connector."""
+    command = NewCommand(id_, "cancel", "ord_1", "order:ord_1", PAYLOADS["cancel"])
+    record = NewRecord(f"key-{id_}", b"null", "raw", "", f"file:{id_}")
+    await stage.store.records.accept(
+        connector, "main", [record], None, lambda *_: Matched(command)
+    )
+    return id_
+
+
+@pytest.mark.parametrize("held_back", ["*", "courier"])
+async def test_nothing_is_sent_and_each_is_told_once(
+    held_back: str, tmp_path: Path
+) -> None:
+    async with scene(tmp_path / "b.db", rehearsed=(held_back,)) as stage:
+        commands = [await stage.plan(kind, kind) for kind in PAYLOADS]
+        async with working(stage):
+            await stage.quiet()
+            await stage.pass_time(60)
+            await stage.quiet()
+        assert stage.server.requests == []
+        for command in commands:
+            assert (stage.state(command), stage.reason(command)) == ("planned", REASON)
+            assert stage.attempts(command) == []
+        told = stage.told("push.rehearsed")
+        assert len(told) == len(commands)
+        (cancel,) = (line for line in told if "cancel" in line)
+        assert 'POST /orders/cancel/cancel {"restock":true,"reason":"STAFF"' in cancel
+
+
+async def test_what_was_rehearsed_leaves_once_the_dry_run_is_over(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path / "b.db", rehearsed=("*",)) as stage:
+        command = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            await stage.quiet()
+        body = stage.told("push.rehearsed")[0].split("/orders/ord_1/cancel ")[1]
+    async with scene(tmp_path / "b.db") as stage:
+        async with working(stage):
+            await stage.reaches(command, "applied")
+        (sent,) = stage.server.commands
+        assert sent.body.decode() == body
+
+
+async def test_one_connector_is_held_back_and_no_other(tmp_path: Path) -> None:
+    async with scene(tmp_path / "b.db", rehearsed=("bench",)) as stage:
+        first = await plan_by(stage, "bench", "a" * 32)
+        second = await plan_by(stage, "erp", "b" * 32)
+        third = await plan_by(stage, "bench_2", "c" * 32)
+        async with working(stage):
+            await stage.reaches(second, "applied")
+            await stage.reaches(third, "applied")
+            await stage.quiet()
+        assert stage.state(first) == "planned"
+        assert len(stage.server.commands) == 2

@@ -1,0 +1,294 @@
+"""Jobs over restarts: what was missed is made up for once, what is paused stays so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import to_text
+from backhaul.errors import BackhaulError
+from backhaul.jobs import Jobs
+from backhaul.schedule import Schedule
+from backhaul.store.job_runs import JobRun, Trigger
+from support.clock import VirtualClock, settle_down
+from support.databases import count, rows, started_store
+from support.planned_jobs import program, settings_of
+from support.push_scene import scene, working
+from support.push_server import message
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.planned_jobs import Program
+    from support.push_scene import Scene
+
+HOUR = timedelta(hours=1)
+POLL = ("reconcile_incremental", "main")
+EACH_HOUR = settings_of({"reconcile_incremental": {"every": "1h"}})
+AT_SIX = {"trigger": "cron", "cron": "0 6 * * *"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "backhaul.db"
+
+
+async def settled(life: Program) -> None:
+    """Let what is due be run and written down."""
+    for _ in range(3):
+        await life.store.marks.get("whatever")
+        await settle_down()
+
+
+@pytest.mark.parametrize("job", [{"every": "1h"}, AT_SIX], ids=str)
+async def test_what_was_missed_is_made_up_for_once(
+    path: Path, job: dict[str, str]
+) -> None:
+    settings = settings_of({"reconcile_incremental": job})
+    async with program(path, settings, -100 * HOUR):
+        pass
+    async with program(path, settings) as life:
+        await until(life.runs, "the run is written down")
+        await settled(life)
+        assert len(life.polled) == 1
+        assert life.runs() == [(POLL[0], "catch_up", "running", "")]
+        next_run = life.schedule.next_runs()["reconcile_incremental:main"]
+        assert next_run is not None
+        assert next_run > life.clock.now()
+        await life.jobs._ended(POLL, to_text(life.clock.now()), "all read")
+    async with program(path, settings) as life:
+        await settled(life)
+        assert life.polled == []
+
+
+async def test_an_interval_goes_on_where_the_last_program_ended(path: Path) -> None:
+    """Or else a program restarted every half hour would never do hourly work."""
+    async with program(path, EACH_HOUR, -HOUR / 2):
+        pass
+    async with program(path, EACH_HOUR) as life:
+        next_run = life.schedule.next_runs()["reconcile_incremental:main"]
+        assert next_run is not None
+        assert abs(next_run - life.clock.now() - HOUR / 2) < timedelta(seconds=9)
+        await settled(life)
+        assert life.polled == []
+
+
+async def test_what_was_cut_off_runs_again(path: Path) -> None:
+    async with program(path, EACH_HOUR) as life:
+        await life.jobs.run("reconcile_incremental", None)
+        assert len(life.polled) == 1
+    async with program(path, EACH_HOUR) as life:
+        await until(lambda: life.polled, "it is begun again")
+        await settled(life)
+        assert [run[1:3] for run in life.runs()] == [
+            ("person", "interrupted"),
+            ("schedule", "running"),
+        ]
+
+
+async def test_a_run_that_ended_is_not_begun_again(path: Path) -> None:
+    async with program(path, EACH_HOUR) as life:
+        await life.jobs.run("reconcile_incremental", None)
+        await life.jobs._ended(POLL, to_text(life.clock.now()), "read 4 of 4 lists")
+        expected = [(POLL[0], "person", "done", "read 4 of 4 lists")]
+        await until(lambda: life.runs() == expected, "its end is written down")
+    async with program(path, EACH_HOUR) as life:
+        await settled(life)
+        assert life.polled == []
+
+
+async def test_the_end_of_earlier_work_is_not_the_end_of_a_run(path: Path) -> None:
+    async with program(path, EACH_HOUR) as life:
+        earlier = to_text(life.clock.now() - timedelta(seconds=1))
+        await life.jobs.run("reconcile_incremental", None)
+        await life.jobs._ended(POLL, earlier, "begun before")
+        await settled(life)
+        assert life.runs() == [(POLL[0], "person", "running", "")]
+
+
+async def test_a_changed_time_owes_nothing(path: Path) -> None:
+    async with program(path, EACH_HOUR, -100 * HOUR):
+        pass
+    changed = settings_of({"reconcile_incremental": {"every": "2h"}})
+    async with program(path, changed) as life:
+        await settled(life)
+        assert life.polled == []
+
+
+async def test_pause_outlives_the_program(path: Path) -> None:
+    async with program(path, EACH_HOUR, -100 * HOUR) as life:
+        await life.jobs.pause("reconcile_incremental", None)
+        assert life.schedule.next_runs() == {}
+    async with program(path, EACH_HOUR) as life:
+        await settled(life)
+        assert life.polled == []
+        assert life.schedule.next_runs() == {}
+        await life.jobs.resume("reconcile_incremental", None)
+        assert list(life.schedule.next_runs()) == ["reconcile_incremental:main"]
+        await settled(life)
+        assert life.polled == []
+    async with program(path, EACH_HOUR) as life:
+        await settled(life)
+        assert life.polled == [], "what was missed in a pause is not owed"
+
+
+async def test_a_resume_without_a_pause_puts_nothing_off(path: Path) -> None:
+    async with program(path, EACH_HOUR, -HOUR / 2):
+        pass
+    async with program(path, EACH_HOUR) as life:
+        before = life.schedule.next_runs()
+        await life.jobs.resume("reconcile_incremental", None)
+        assert life.schedule.next_runs() == before
+
+
+async def test_what_is_called_wrong_is_told_what_there_is(path: Path) -> None:
+    settings = settings_of(stores=("main", "other"))
+    async with program(path, settings) as life:
+        with pytest.raises(BackhaulError, match="known: prune, push_fulfillments"):
+            await life.jobs.run("push_orders", None)
+        with pytest.raises(BackhaulError, match="no store 'x'; known: main, other"):
+            await life.jobs.pause("push_fulfillments", "x")
+        with pytest.raises(BackhaulError, match="none, leave --store out"):
+            await life.jobs.resume("prune", "main")
+        done = await life.jobs.pause("reconcile_incremental", "other")
+        assert done == [
+            {"job": "reconcile_incremental", "store": "other", "done": "paused"}
+        ]
+        assert list(life.schedule.next_runs()) == ["reconcile_incremental:main"]
+
+
+async def gated(stage: Scene, *, eager: bool = False) -> Jobs:
+    """Let the jobs open the gates of a dispatcher, as the daemon does at its start."""
+    jobs = Jobs(settings_of(eager=eager), stage.store.job_runs, stage.clock)
+    jobs.sends("main", stage.dispatcher)
+    await jobs.load()
+    return jobs
+
+
+STRICT = settings_of().push
+
+
+async def test_a_retry_after_a_restart_waits_for_no_trigger(path: Path) -> None:
+    async with scene(path, STRICT) as stage:
+        jobs = await gated(stage)
+        stage.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
+        retried = await stage.plan("fulfill", "ord_1")
+        async with working(stage):
+            await jobs.run("push_fulfillments", None)
+            await stage.arrive(1)
+            await until(lambda: stage.state(retried) == "planned", "it waits")
+            await stage.pass_time(1)
+        later = await stage.plan("fulfill", "ord_2")
+    async with scene(path, STRICT) as stage:
+        await gated(stage)
+        async with working(stage):
+            await stage.pass_time(61)
+            await stage.reaches(retried, "applied")
+            await stage.arrive(1)
+            assert stage.state(later) == "planned", "its gate was not opened yet"
+
+
+@pytest.mark.parametrize("eager", [True, False])
+async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
+    path: Path, eager: bool
+) -> None:
+    push = settings_of(eager=eager).push
+    async with scene(path, push) as stage:
+        jobs = await gated(stage, eager=eager)
+        await jobs.pause("push_cancellations", None)
+    async with scene(path, push) as stage:
+        jobs = await gated(stage, eager=eager)
+        await stage.pass_time(1)
+        paused = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            await stage.arrive(0)
+            await stage.pass_time(1)
+            assert await jobs.run("push_cancellations", "main") == [
+                {"job": "push_cancellations", "store": "main", "done": "let out 1"}
+            ]
+            await stage.reaches(paused, "applied")
+            await stage.pass_time(1)
+            after = await stage.plan("cancel", "ord_2")
+            await stage.pass_time(60)
+            await stage.arrive(1)
+            await jobs.resume("push_cancellations", None)
+            if not eager:
+                await stage.arrive(1)
+                stage.open("cancel")
+            await stage.reaches(after, "applied")
+
+
+async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
+    async with scene(path) as stage:
+        schedule = Schedule(stage.clock, lambda: 0.0)
+        noon = stage.clock.now().astimezone(schedule.zone)
+        hours = [f"{noon + timedelta(minutes=later):%H:%M}" for later in (5, 60)]
+        settings = settings_of(
+            {"push_fulfillments": {"quiet": "-".join(hours)}}, eager=True
+        )
+        jobs = Jobs(settings, stage.store.job_runs, stage.clock, schedule)
+        jobs.sends("main", stage.dispatcher)
+        await jobs.load()
+        async with working(stage):
+            early = await stage.plan("fulfill", "ord_1")
+            stage.dispatcher.wake()
+            await stage.reaches(early, "applied")
+            await stage.pass_time(6 * 60)
+            late = await stage.plan("fulfill", "ord_2")
+            urgent = await stage.plan("cancel", "ord_3")
+            stage.dispatcher.wake()
+            await stage.reaches(urgent, "applied")
+            await stage.arrive(2)
+            await stage.pass_time(54 * 60)
+            await stage.reaches(late, "applied")
+
+
+async def test_gates_that_let_out_nothing_are_worth_no_row(path: Path) -> None:
+    """Or else a job of every 5 s would write 17,280 rows a day."""
+    clock = VirtualClock()
+    async with started_store(path, clock) as store:
+        key = ("push_fulfillments", "main")
+        await store.job_runs.know({key: "every 5s"})
+        written = set()
+        for _ in range(60):
+            await clock.advance(5)
+            at = to_text(clock.now())
+            run = JobRun(key, Trigger.SCHEDULE, at, at, "fulfill")
+            assert await store.job_runs.begin(run) == 0
+            written.add(rows(path, "SELECT started_at FROM job_state")[0][0])
+    assert count(path, "job_runs") == 0
+    assert len(written) == 5
+
+
+async def test_each_gate_lets_out_what_is_new(path: Path) -> None:
+    async with scene(path, STRICT) as stage:
+        jobs = await gated(stage)
+        let_out = []
+        for number in (0, 2, 1):
+            for order in range(number):
+                await stage.plan("fulfill", f"ord_{number}{order}")
+            await stage.pass_time(1)
+            await jobs._due(("push_fulfillments", "main"), stage.clock.now())
+            let_out.append(rows(path, "SELECT count(*) FROM job_runs")[0][0])
+        assert let_out == [0, 1, 2]
+        details = rows(path, "SELECT trigger, detail FROM job_runs ORDER BY id")
+        assert details == [("schedule", "let out 2"), ("schedule", "let out 1")]
+
+
+async def test_runs_go_with_age(path: Path) -> None:
+    clock = VirtualClock()
+    async with started_store(path, clock) as store:
+        key = ("prune", "")
+        await store.job_runs.know({key: "every 1h"})
+        for _ in range(200):
+            await clock.advance(3_600)
+            at = to_text(clock.now())
+            await store.job_runs.begin(JobRun(key, Trigger.SCHEDULE, at, at))
+        before = to_text(clock.now() - 50 * HOUR)
+        while (await store.retention.prune(before, 0.001)).more:
+            pass
+    kept = rows(path, "SELECT min(started_at) >= ?, count(*) FROM job_runs", before)
+    assert kept == [(1, 51)]
