@@ -51,8 +51,10 @@ class Door:
 
     def reasons(self) -> dict[str, str]:
         """Return what is stopped, and why."""
-        fence = {ALL: self._fence} if self._fence else {}
-        return dict(self._closed) | fence
+        if not self._fence:
+            return dict(self._closed)
+        both = [self._closed[ALL]] if ALL in self._closed else []
+        return self._closed | {ALL: "; ".join([*both, self._fence])}
 
     def fence(self, reason: str) -> None:
         """Send nothing until `lift`: what was sent before is not known yet."""
