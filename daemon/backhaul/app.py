@@ -108,6 +108,7 @@ class Daemon:
         self._http = transport
         self._stopping = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
+        self._hide = hide
         self._keyrings = build_keyrings(settings, hide)
         self._shops: dict[str, _Shop] = {}
         self._hosts: list[Host] = []
@@ -173,6 +174,7 @@ class Daemon:
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store, drain)
         self._signers = Signers(store.webhook_secrets, self._clock)
+        await store.commands.begin_epoch()
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
                 "command {} was being sent when the program died: in doubt", command
@@ -215,6 +217,7 @@ class Daemon:
             self._clock,
             self._chance,
             self._facts,
+            self._hide,
         )
         free = guard_identity(
             self._settings, name, transport, store.marks, sender.dispatcher.stop_sending
@@ -333,6 +336,8 @@ class Daemon:
             jobs.sends(name, shop.sender.dispatcher)
             reading.looked = jobs.does("reconcile_incremental", name, reading.poll)
             reading.walked = jobs.does("reconcile_full", name, reading.sweep)
+            auditor = shop.sender.auditor
+            auditor.audited = jobs.does("audit", name, auditor.wake)
         return jobs
 
     @contextlib.asynccontextmanager
@@ -349,6 +354,7 @@ class Daemon:
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
         loops += [shop.sender.settler.run for shop in self._shops.values()]
+        loops += [shop.sender.auditor.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
             senders = [

@@ -8,7 +8,7 @@ BackhaulError
 │   ├── OtherStore            78  the API is another store's than the mirror
 │   ├── CorruptData           65  the database fails its own checks
 │   ├── WriterFailed          70  what writes the database ended by itself
-│   └── AlreadyRunning        75  another daemon holds the lock
+│   └── AlreadyRunning        75  another daemon holds the lock, or came after this one
 ├── Busy                      try again soon (answered 503 with Retry-After)
 └── Unusable                  this one row or body is set aside, the rest goes on
 """
@@ -100,7 +100,7 @@ class WriterFailed(Fatal):
 
 
 class AlreadyRunning(Fatal):
-    """Another daemon works on this database."""
+    """Another daemon works on this database, or has begun to."""
 
     exit_code = 75
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
 from backhaul.push.rehearsing import Rehearsal
@@ -15,6 +16,7 @@ from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
 from backhaul.shop.client import ShopClient, StoreFacts
+from backhaul.shop.key_file import KeyFile
 from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 
@@ -61,11 +63,12 @@ def _tracking(settings: Settings, name: str) -> Tracking:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What sends one store's commands, and what settles those in doubt."""
+    """What sends one store's commands, settles those in doubt, and audits them."""
 
     dispatcher: Dispatcher
     settler: Settler
     dialect: Dialect
+    auditor: Auditor
 
 
 def build_dialect(settings: Settings, name: str) -> Dialect:
@@ -87,17 +90,19 @@ def build_sender(
     clock: Clock,
     chance: Callable[[], float],
     known: Mapping[str, StoreFacts],
+    hide: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> Sender:
     """Build what sends one store's commands."""
     shop, push = settings.stores[name], settings.push
-    key = shop.api_key.get_secret_value()
     dialect = build_dialect(settings, name)
     rehearsed = settings.rehearsed
     rehearsal = Rehearsal(store.commands, rehearsed, dialect)
     commands = rehearsal if rehearsed else store.commands
     dispatcher = Dispatcher(
-        name, commands, client, transport, key, dialect, push, clock, chance
+        name, commands, client, transport, dialect, push, clock, chance
     )
+    if (file := settings.key_files.get(name)) is not None:
+        dispatcher.door.renew = KeyFile(name, file, transport, hide).renew
 
     def takes_keys_once() -> bool:
         if rehearsed:
@@ -106,13 +111,30 @@ def build_sender(
             return shop.idempotency
         return KEYED_ONCE in known.get(name, StoreFacts()).features
 
-    replay = Replay(transport, client, dispatcher.door, key, takes_keys_once)
+    replay = Replay(transport, client, dispatcher.door, takes_keys_once)
     prover = Prover(name, client, store.doubts, store.marks)
     settler = Settler(
         name, store.doubts, prover, replay, push, clock, chance, dispatcher.wake
     )
     dispatcher.doubted = settler.wake
-    return Sender(dispatcher, settler, dialect)
+
+    def landed() -> None:
+        settler.wake()
+        dispatcher.wake()
+
+    auditor = Auditor(
+        name,
+        client,
+        store.tags,
+        store.marks,
+        prover,
+        dispatcher.door,
+        clock,
+        chance,
+        landed,
+    )
+    auditor.fence()
+    return Sender(dispatcher, settler, dialect, auditor)
 
 
 def guard_identity(

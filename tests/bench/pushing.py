@@ -102,7 +102,6 @@ async def dispatch(url: str, path: Path, planned: int, wanted: int) -> tuple[Too
         store.commands,
         client,
         transport,
-        KEY,
         Dialect(),
         Push(),
         CLOCK,

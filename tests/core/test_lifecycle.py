@@ -28,6 +28,7 @@ LEGAL = {
     ("planned", "proved_applied"): "applied",
     ("parked", "proved_applied"): "applied",
     ("rejected", "proved_applied"): "applied",
+    ("superseded", "proved_applied"): "applied",
     ("uncertain", "person_asks"): "uncertain",
     ("parked", "person_asks"): "uncertain",
     ("parked", "person_resends"): "planned",

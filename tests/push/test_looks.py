@@ -14,6 +14,7 @@ from backhaul.settings import Push
 from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows, take
+from support.push_history import HISTORY, history, move
 from support.push_scene import Scene, applied, scene, working
 from support.push_server import Connection, Request, document, message, problem
 from support.waiting import until
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-HISTORY = "/inventory/history"
 FAILED = message(500)
 MOST_SECONDS = 60
 """By then what is in doubt is looked for again; after many failures it took 300."""
@@ -38,26 +38,6 @@ async def parking(tmp_path: Path) -> AsyncIterator[Scene]:
 async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
     async with scene(tmp_path / "b.db", keyed=True) as made:
         yield made
-
-
-def move(number: int, command: str, **members: Any) -> dict[str, Any]:
-    return {
-        "id": f"inv_{number}",
-        "adjustmentId": f"adj_{number}",
-        "productId": "prod_1",
-        "variantId": "var_1",
-        "adjustment": -2,
-        "stockAfter": 1,
-        "reason": "DAMAGED",
-        "note": f"bh:{command}",
-        "source": {"type": "API_KEY", "id": "key_1"},
-        "createdAt": payloads.instant(number),
-        **members,
-    }
-
-
-def history(*moves: dict[str, Any]) -> bytes:
-    return document({"data": list(moves), "meta": {"hasMore": False}})
 
 
 def looks(stage: Scene, command: str) -> list[tuple[Any, ...]]:

@@ -210,6 +210,23 @@ async def test_nothing_leaves_for_another_store(place: Place) -> None:
     await transport.close()
 
 
+async def test_each_other_key_is_asked_where_it_leads(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    transport, _, told = guarded(place)
+    await leaves(transport)
+    place.platform.says("/store", OTHER)
+    transport.use_key("svc_live_of_another_store")
+    with pytest.raises(NotSent, match="sto_2"):
+        await transport.get("/orders", {})
+    place.platform.says("/store", STORE)
+    transport.use_key("svc_live_b")
+    await leaves(transport)
+    assert place.server.requests[-1].headers["authorization"] == "Bearer svc_live_b"
+    assert len(told) == 1
+    await transport.close()
+
+
 UNTOLD = {"away": message(503), "failing": problem(500, "OOPS")}
 
 

@@ -59,8 +59,8 @@ AFTER_A_STORE = {
     '[database]\nurl = "sqlite:///"': "6: database.url: names no file",
     '[jobs.push_orders]\nevery = "5s"': (
         "5: jobs.push_orders: unknown setting "
-        "(known: prune, push_adjustments, push_cancellations, push_fulfillments, "
-        "reconcile_full, reconcile_incremental)"
+        "(known: audit, prune, push_adjustments, push_cancellations, "
+        "push_fulfillments, reconcile_full, reconcile_incremental)"
     ),
     "[jobs.push_fulfilments]": (
         "5: jobs.push_fulfilments: unknown setting (did you mean push_fulfillments?)"
@@ -107,8 +107,8 @@ AFTER_A_STORE = {
     ),
     '[stores.main.jobs.prune]\nevery = "1h"': (
         '5: stores.main.jobs.prune: must be "push_fulfillments", '
-        '"push_cancellations", "push_adjustments", "reconcile_incremental" or '
-        '"reconcile_full"'
+        '"push_cancellations", "push_adjustments", "reconcile_incremental", '
+        '"reconcile_full" or "audit"'
     ),
     '[stores.main.jobs.reconcile_full]\ncron = "0 3 * * *"': (
         '5: stores.main.jobs.reconcile_full: has cron, unused with trigger = "interval"'

@@ -26,6 +26,10 @@ class VirtualClock:
     def now(self) -> datetime:
         return self._start + timedelta(seconds=self._seconds)
 
+    def set_back(self, seconds: float) -> None:
+        """Set the wall clock back, as a person or a time server does."""
+        self._start -= timedelta(seconds=seconds)
+
     def monotonic(self) -> float:
         return self._seconds
 

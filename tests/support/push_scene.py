@@ -13,6 +13,7 @@ from loguru import logger
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
+from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
 from backhaul.push.rehearsing import Rehearsal
@@ -110,16 +111,20 @@ class Scene:
     platform: Platform
     dispatcher: Dispatcher
     settler: Settler
+    auditor: Auditor
     dialect: Dialect
     log: list[tuple[str, str]]
 
     async def plan(self, kind: str, target: str, **members: Any) -> str:
         """Plan a command as a connector's record does; return its id."""
-        number = next(_KEYS)
+        return await self.plan_as(f"{next(_KEYS):032x}", kind, target, **members)
+
+    async def plan_as(self, id_: str, kind: str, target: str, **members: Any) -> str:
+        """Plan a command with an id of the test's own."""
         lane = f"{'product' if kind == 'adjust' else 'order'}:{target}"
         payload = PAYLOADS[kind] | members
-        command = NewCommand(f"{number:032x}", kind, target, lane, payload)
-        record = NewRecord(f"key-{number}", b"null", "raw", "", f"file:{number}")
+        command = NewCommand(id_, kind, target, lane, payload)
+        record = NewRecord(f"key-{id_}", b"null", "raw", "", f"file:{id_}")
         await self.store.records.accept(
             "courier", "main", [record], None, lambda *_: Matched(command)
         )
@@ -227,13 +232,12 @@ async def scene(
             rehearsal if rehearsed else store.commands,
             client,
             transport,
-            API_KEY,
             dialect,
             push or Push(),
             clock,
             lambda: 0.5,
         )
-        replay = Replay(transport, client, dispatcher.door, API_KEY, lambda: keyed)
+        replay = Replay(transport, client, dispatcher.door, lambda: keyed)
         prover = Prover("main", client, store.doubts, store.marks)
         settler = Settler(
             "main",
@@ -246,8 +250,28 @@ async def scene(
             dispatcher.wake,
         )
         dispatcher.doubted = settler.wake
+        auditor = Auditor(
+            "main",
+            client,
+            store.tags,
+            store.marks,
+            prover,
+            dispatcher.door,
+            clock,
+            lambda: 0.5,
+            settler.wake,
+        )
         yield Scene(
-            path, store, clock, server, platform, dispatcher, settler, dialect, log
+            path,
+            store,
+            clock,
+            server,
+            platform,
+            dispatcher,
+            settler,
+            auditor,
+            dialect,
+            log,
         )
         await transport.close()
     logger.remove(sink)
@@ -281,6 +305,18 @@ async def _kept(run: Callable[[], Awaitable[None]]) -> None:
         with suppress(Busy):
             await run()
         await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def audited(stage: Scene) -> AsyncIterator[None]:
+    """Run the auditor beside the dispatcher, behind the fence of a start."""
+    stage.auditor.fence()
+    auditing = asyncio.ensure_future(stage.auditor.run())
+    try:
+        async with working(stage):
+            yield
+    finally:
+        await killed(auditing)
 
 
 async def killed(task: asyncio.Future[None]) -> None:

@@ -18,12 +18,15 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     rehearsed = live["dry_run"] if live else settings.rehearsed
     with explainer(config) as known:
         counts, consistency = known.counts(), known.consistency()
+        confirmed = known.confirmations()
     if as_json:
-        showing.json({"daemon": live, **counts, "consistency": consistency})
+        found = {**counts, "consistency": consistency, "confirmations": confirmed}
+        showing.json({"daemon": live, **found})
         return
     dry = [("DRY RUN", _held_back(name)) for name in rehearsed]
+    work = [*_work(counts), ("confirmations", _times(confirmed))]
     daemon = _daemon(live, silence)
-    showing.record([*dry, *daemon, *_work(counts), *_equal(consistency)])
+    showing.record([*dry, *daemon, *work, *_equal(consistency)])
 
 
 def _held_back(name: str) -> str:
@@ -72,6 +75,15 @@ def _work(counts: dict[str, Any]) -> list[tuple[str, object]]:
         ("waiting records", counts["waiting_records"]),
         ("in quarantine", counts["quarantined"]),
     ]
+
+
+def _times(confirmed: dict[str, Any]) -> str:
+    """Say how long effects took to come back to us, from the send to the fold."""
+    if not confirmed["number"]:
+        return "none in the last hour"
+    median, p99 = confirmed["median_seconds"], confirmed["p99_seconds"]
+    number = confirmed["number"]
+    return f"{number} in the last hour, median {median:.2f} s, p99 {p99:.2f} s"
 
 
 def _equal(consistency: dict[str, Any]) -> list[tuple[str, object]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 
 TAG_PREFIX = "bh:"
+_TAG = re.compile(r"bh:([0-9a-f]{32})")
 
 
 def command_id(store: str, instance: str, record_key: str, kind: str) -> str:
@@ -20,6 +22,17 @@ def command_id(store: str, instance: str, record_key: str, kind: str) -> str:
 def tag(command: str) -> str:
     """Return the `note` by which the platform's history can be matched to us."""
     return TAG_PREFIX + command
+
+
+def tagged(note: str | None) -> str | None:
+    """Return the command whose tag a note is, None of any other note."""
+    found = _TAG.fullmatch(note or "")
+    return found[1] if found else None
+
+
+def cancellation(order_id: str, cancelled_at: str) -> str:
+    """Return what a cancellation is known by: the platform gives it no id."""
+    return f"{order_id}@{cancelled_at}"
 
 
 def idempotency_key(command: str) -> str:

@@ -59,6 +59,7 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.PLANNED, Cause.UNKNOWN): State.UNCERTAIN,
     (State.PARKED, Cause.PROVED_APPLIED): State.APPLIED,
     (State.REJECTED, Cause.PROVED_APPLIED): State.APPLIED,
+    (State.SUPERSEDED, Cause.PROVED_APPLIED): State.APPLIED,
     (State.PARKED, Cause.PERSON_ASKS): State.UNCERTAIN,
     (State.PARKED, Cause.PERSON_RESENDS): State.PLANNED,
     (State.PARKED, Cause.PERSON_CONFIRMS): State.APPLIED,

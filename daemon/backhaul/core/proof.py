@@ -36,6 +36,8 @@ class Move:
     delta: int
     note: str | None
     source_id: str | None
+    at: str = ""
+    """When it was, in the platform's time."""
 
 
 @dataclass(frozen=True, slots=True)

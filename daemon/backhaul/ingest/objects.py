@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core import standing
 from backhaul.core.fold import Judgement, Version, join, judge, supersedes
+from backhaul.core.identity import cancellation
 from backhaul.core.resources import Deletion
 from backhaul.shop import wire
 from backhaul.store.contract import Folded
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul.core.envelope import Envelope
+    from backhaul.core.resources import Order
     from backhaul.store.contract import MirrorWriter, StoredEvent
 
 _STATES = {
@@ -125,8 +127,17 @@ def order(fold: Fold) -> Folded:
     version = fold.version(found.updated_at, found.document, standing.of_order(found))
     held = mirror.held("order", store, found.id)
     put = partial(mirror.put_order, store, found)
+    mirror.hear(store, f"order:{found.id}", _effects(found), fold.event.id)
     judgement = decide(fold, ("order", found.id), held, version, put)
     return fold.conclude("order", found.id, judgement)
+
+
+def _effects(order: Order) -> list[str]:
+    """Return the identities of what commands do to an order."""
+    effects = [parcel.id for parcel in order.shipments]
+    if order.cancelled_at is not None:
+        effects.append(cancellation(order.id, order.cancelled_at))
+    return effects
 
 
 def customer(fold: Fold) -> Folded:

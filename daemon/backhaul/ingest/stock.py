@@ -50,6 +50,10 @@ def stock_change(fold: Fold) -> Folded:
     """Fold a change of stock into the levels, and its moves into the ledger."""
     change = wire.stock_change(fold.envelope.data)
     is_news = fold.mirror.add_moves(fold.event.store, change)
+    if change.adjustment_id and not change.order_id:
+        lane = f"product:{change.product_id}"
+        effects = [change.adjustment_id]
+        fold.mirror.hear(fold.event.store, lane, effects, fold.event.id)
     judgements = {_level(fold, m.level, change.updated_at) for m in change.moves}
     judgement = _strongest(judgements)
     if judgement is Judgement.SAME and is_news:

@@ -10,7 +10,7 @@ from loguru import logger
 
 from backhaul.core.budget import Priority
 from backhaul.core.clock import from_text, rest, to_text
-from backhaul.core.identity import fingerprint, idempotency_key
+from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.outcome import Outcome, Verdict
 from backhaul.errors import Busy
@@ -48,7 +48,6 @@ class Dispatcher:
         commands: Commands,
         client: ShopClient,
         transport: Transport,
-        api_key: str,
         dialect: Dialect,
         push: Push,
         clock: Clock,
@@ -58,7 +57,6 @@ class Dispatcher:
         self._commands = commands
         self._client = client
         self._transport = transport
-        self._key = fingerprint(api_key)
         self._dialect = dialect
         self._push = push
         self._clock = clock
@@ -66,6 +64,7 @@ class Dispatcher:
         self.gates = Gates(push.eager, clock)
         self.doubted: Callable[[], None] = lambda: None
         self.door = Door(store, client, clock, self._reopened)
+        transport.refused = self.door.refuse
         self._wake = asyncio.Event()
         self._flying = 0
         self._looked_at = ""
@@ -197,7 +196,9 @@ class Dispatcher:
                 refused = Settlement(causes=(Cause.REFUSED,), reason=reason)
                 self._unsent.append((command, refused))
                 return refused
-        return Sendable(requests.body(command, self._dialect), self._key)
+        return Sendable(
+            requests.body(command, self._dialect), self._transport.key_fingerprint
+        )
 
     async def _deliver(self, command: Command, sendable: Sendable) -> None:
         try:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from backhaul.shop.client import ShopClient
 
 PROBE_SECONDS = 30.0
+KEY_SECONDS = 2.0
+"""How often the key's file is looked at while the door is closed."""
 ALL = "everything"
 FAILING = "the platform keeps failing"
 
@@ -25,7 +27,8 @@ class Door:
 
     A probe is a read, never a command. The person hears of it once when it closes and
     once when a command has been taken again: a read may work while the write does not.
-    A fence is closed by us, until we lift it.
+    A fence is closed by us, until we lift it. `renew` looks for another key, and tells
+    whether there is one to be tried.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Door:
         self._fence = ""
         self._probe_seconds = PROBE_SECONDS
         self._changed = asyncio.Event()
+        self.renew: Callable[[], bool] | None = None
 
     def lets_out(self, kind: str) -> bool:
         """Tell whether commands of this kind may be sent now."""
@@ -47,8 +51,10 @@ class Door:
 
     def reasons(self) -> dict[str, str]:
         """Return what is stopped, and why."""
-        fence = {ALL: self._fence} if self._fence else {}
-        return dict(self._closed) | fence
+        if not self._fence:
+            return dict(self._closed)
+        both = [self._closed[ALL]] if ALL in self._closed else []
+        return self._closed | {ALL: "; ".join([*both, self._fence])}
 
     def fence(self, reason: str) -> None:
         """Send nothing until `lift`: what was sent before is not known yet."""
@@ -58,6 +64,11 @@ class Door:
         """Let the fence down."""
         self._fence = ""
         self._opened()
+
+    def refuse(self, reason: str) -> None:
+        """Stop sending: the key is refused, be it at a read."""
+        if ALL not in self._closed:
+            self.close(ALL, reason)
 
     @property
     def failing(self) -> bool:
@@ -94,7 +105,16 @@ class Door:
             await self._changed.wait()
             self._changed.clear()
             while self._closed:
-                await self._clock.sleep(self._probe_seconds)
+                await self._pause()
                 if await self._client.probe():
                     self._closed.clear()
                     self._opened()
+
+    async def _pause(self) -> None:
+        """Rest until the next probe is due, or there is another key to be tried."""
+        if self.renew is None:
+            await self._clock.sleep(self._probe_seconds)
+            return
+        ends = self._clock.monotonic() + self._probe_seconds
+        while not self.renew() and self._clock.monotonic() < ends:
+            await self._clock.sleep(KEY_SECONDS)

@@ -130,8 +130,7 @@ class Prover:
                 past = await history.of_product(self._client, product, None)
                 learnt = await self._learn(learnt, past.moves)
         if learnt != known:
-            text = msgspec.json.encode(learnt).decode()
-            await self._marks.put(self._mark, text)
+            await self._remember(learnt)
         return learnt
 
     async def _learn(self, known: Habits, moves: Sequence[Move]) -> Habits:
@@ -139,6 +138,17 @@ class Prover:
             self._store, [move.adjustment_id for move in moves]
         )
         return known.learn(moves, {id_: sent for id_, (_, sent) in owners.items()})
+
+    async def observe(self, moves: Sequence[Move]) -> Habits:
+        """Return what is known with these moves, and keep it; read nothing more."""
+        known = await self._known_habits()
+        learnt = await self._learn(known, moves)
+        if learnt != known:
+            await self._remember(learnt)
+        return learnt
+
+    async def _remember(self, habits: Habits) -> None:
+        await self._marks.put(self._mark, msgspec.json.encode(habits).decode())
 
     async def _known_habits(self) -> Habits:
         text = await self._marks.get(self._mark)
@@ -156,7 +166,9 @@ def _cancelled(command: Command, order: Order, data: Mapping[str, Any]) -> Proof
     if not requests.shows(command, order, data):
         reason = "the order is cancelled, without the restock that was asked for"
         return Proof(Found.UNDECIDABLE, reason, read, final=True)
-    return Proof(Found.APPLIED, "the order is cancelled", read, read)
+    evidence = read | requests.cancelled(order)
+    own = requests.effect_id(evidence)
+    return Proof(Found.APPLIED, "the order is cancelled", read, evidence, own)
 
 
 def _fulfilled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
@@ -165,6 +177,9 @@ def _fulfilled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
     shown = requests.parcels_of(command, order, data)
     new = [parcel for parcel in shown if parcel not in before]
     tracked = command.payload["tracking_number"] is not None
+    if new and not tracked and not doubt.baseline:
+        reason = "the order shows such a parcel, perhaps since before the command"
+        return Proof(Found.UNDECIDABLE, reason, read)
     if new and (tracked or len(new) == 1):
         evidence = read | {"shipment": new[0]}
         reason = "the order shows the parcel"
@@ -194,7 +209,8 @@ def _wanted(doubt: Doubt) -> Wanted:
         product_id=command.target,
         variant_id=command.payload["variant_id"],
         delta=command.payload["delta"],
-        tag=own if own.encode() in doubt.request else None,
+        # What no request is kept of was sent, if at all, in a life that is forgotten.
+        tag=own if not doubt.request or own.encode() in doubt.request else None,
     )
 
 

@@ -15,7 +15,7 @@ from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import from_text, rest, to_text
-from backhaul.core.identity import fingerprint, idempotency_key
+from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.outcome import Outcome
 from backhaul.core.proof import Found
@@ -52,7 +52,6 @@ class Replay:
     transport: Transport
     client: ShopClient
     door: Door
-    api_key: str
     allowed: Callable[[], bool]
 
 
@@ -74,7 +73,6 @@ class Settler:
         self._doubts = doubts
         self._prover = prover
         self._replay = replay
-        self._key = fingerprint(replay.api_key)
         self._push = push
         self._clock = clock
         self._chance = chance
@@ -146,7 +144,7 @@ class Settler:
         age = self._clock.now() - from_text(doubt.sent_at)
         return (
             self._replay.allowed()
-            and doubt.key_fingerprint == self._key
+            and doubt.key_fingerprint == self._replay.transport.key_fingerprint
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
         )
 
@@ -180,7 +178,7 @@ class Settler:
                 effect_id=proof.effect_id,
             )
         looks = doubt.looks + 1
-        if looks < len(self._push.looks) and not proof.final:
+        if looks < len(self._push.looks) and not (proof.final or self._is_old(doubt)):
             wait = self._push.looks[looks] - self._push.looks[looks - 1]
             due_at = to_text(self._clock.now() + timedelta(seconds=wait))
             return Settlement((Cause.UNKNOWN,), proof.reason, due_at=due_at)
@@ -189,6 +187,14 @@ class Settler:
             return Settlement((Cause.PROVED_ABSENT,), proof.reason, due_at=due_at)
         evidence = {"read": proof.read} if proof.read else {}
         return Settlement((Cause.UNDECIDABLE,), proof.reason, evidence=evidence)
+
+    def _is_old(self, doubt: Doubt) -> bool:
+        """Tell whether the last time it may have been sent lies before every look.
+
+        So it is with what was planned after a restore, and never sent in this life.
+        """
+        age = self._clock.now() - from_text(doubt.sent_at)
+        return not doubt.request and age >= timedelta(seconds=self._push.looks[-1])
 
     async def _again(self, doubt: Doubt, at: str, error: str) -> None:
         """The platform could not be read: that tells nothing, and counts as no look."""

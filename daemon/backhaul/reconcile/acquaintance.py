@@ -103,7 +103,7 @@ def require_same(
 class Identity:
     """Requires of a transport that it leads to the store which the mirror is of.
 
-    Asked for once, before anything else leaves: base URL and key stay while we run.
+    Asked for once, before anything else leaves, and again with each other API key.
     """
 
     def __init__(
@@ -124,10 +124,13 @@ class Identity:
         self._asking = asyncio.Lock()
         self._is_same = False
         self._refusal = ""
+        self._asked_with = ""
 
     async def require(self) -> None:
         """Raise NotSent unless this is the store; each call asks until one is told."""
         async with self._asking:
+            if self._asked_with != self._client.key_fingerprint:
+                self._is_same, self._refusal = False, ""
             if not (self._is_same or self._refusal):
                 await self._ask()
         if self._refusal:
@@ -135,6 +138,7 @@ class Identity:
 
     async def _ask(self) -> None:
         known = await known_facts(self._name, self._marks)
+        self._asked_with = self._client.key_fingerprint
         try:
             told = StoreFacts()
             if known is not None and known.store_id:

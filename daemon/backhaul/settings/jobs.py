@@ -145,6 +145,7 @@ StoreJobName: TypeAlias = Literal[
     "push_adjustments",
     "reconcile_incremental",
     "reconcile_full",
+    "audit",
 ]
 
 
@@ -195,6 +196,11 @@ class Jobs(Section):
     reconcile_full: SweepJob = Field(
         default=SweepJob(),
         description="Holds every row of the platform against the mirror.",
+    )
+    audit: PollJob = Field(
+        default=PollJob(),
+        description="Looks for our own tags in the platform's stock history: what "
+        "landed late or twice, and another daemon that sends under this name.",
     )
     prune: HourlyJob = Field(
         default=HourlyJob(),

@@ -36,6 +36,8 @@ class Layer:
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[Path, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    files: dict[Path, str] = field(default_factory=dict)
+    """Secrets that stand in a file of their own."""
 
     def put(self, path: Path, value: object, source: str) -> None:
         """Set a value; a finding where a table and a plain value collide."""

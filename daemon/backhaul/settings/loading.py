@@ -63,6 +63,7 @@ def load_settings(
     found = [*read_errors, *(_located(finding, layers) for finding in findings)]
     if found or settings is None:
         raise ConfigurationError(list(dict.fromkeys(found)))
+    settings.key_files.update(_key_files(settings, layers))
     return settings
 
 
@@ -128,6 +129,17 @@ def _validated(values: dict[str, Any]) -> tuple[Settings | None, list[Finding]]:
         return Settings(**public), findings
     except ValidationError as error:
         return None, findings + explain(error, Settings)
+
+
+def _key_files(settings: Settings, layers: Sequence[Layer]) -> dict[str, Path]:
+    """Return the file of each store's API key, of those that stand in one."""
+    found: dict[str, Path] = {}
+    for name in settings.stores:
+        path = ("stores", name, "api_key")
+        giving = [layer for layer in layers if layer.depth(path) == len(path)]
+        if path in giving[0].files:
+            found[name] = Path(giving[0].files[path])
+    return found
 
 
 def _connector_findings(

@@ -3,7 +3,13 @@
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -241,6 +247,7 @@ class Settings(BaseSettings):
     connect: Connect = Field(default=Connect(), description="All connectors.")
     reconcile: Reconcile = Field(default=Reconcile(), description="Reading back.")
     log: Log = Field(default=Log(), description="The log.")
+    _key_files: dict[str, Path] = PrivateAttr(default_factory=dict)
 
     @field_validator("connectors")
     @classmethod
@@ -286,6 +293,11 @@ class Settings(BaseSettings):
         if not url:
             return self.state_dir / "backhaul.db"
         return Path(url.removeprefix(DATABASE_PREFIX))
+
+    @property
+    def key_files(self) -> dict[str, Path]:
+        """The files that API keys stand in, by store; filled in by `load_settings`."""
+        return self._key_files
 
     @classmethod
     def settings_customise_sources(

@@ -92,6 +92,7 @@ def _read_named_file(layer: Layer, path: fields.Path, given: object) -> None:
         layer.findings.append(Finding(source, key, error.problem, error.hint))
         value = _stand_in(path)
     layer.put(path, value, str(given))
+    layer.files[path] = str(given)
 
 
 def credentials_layer(

@@ -57,6 +57,11 @@ class ShopClient:
         self._transport = transport
         self.tracking = tracking
 
+    @property
+    def key_fingerprint(self) -> str:
+        """A mark of the API key in use."""
+        return self._transport.key_fingerprint
+
     async def facts(self) -> StoreFacts:
         """Read the store's own record; platforms without one say nothing."""
         answer = await self.answer_of("/store")

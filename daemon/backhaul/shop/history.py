@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from backhaul.core import strict_json
@@ -11,7 +12,7 @@ from backhaul.core.proof import Move
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from backhaul.shop.client import ShopClient
 
@@ -49,9 +50,21 @@ async def of_product(client: ShopClient, product_id: str, since: str | None) -> 
     return History(tuple(kept), history.complete)
 
 
-async def newest(client: ShopClient, known: Callable[[str], bool]) -> History:
-    """Read the store's moves back to one that is known by its adjustment id."""
-    return await _read(client, {}, lambda move, _: known(move.adjustment_id))
+async def back_to(client: ShopClient, since: str) -> AsyncIterator[list[Move]]:
+    """Yield the store's moves of that time and later, page by page, newest first.
+
+    What comes meanwhile pushes rows onto the next page: none is missed, or told twice.
+    """
+    seen: set[str] = set()
+    for number in count(1):
+        listing = await client.page(PATH, number, Priority.PROOF)
+        rows = [wire.entry(strict_json.decode_object(row)) for row in listing.rows]
+        fresh = [row for row in rows if row.id not in seen]
+        seen |= {row.id for row in fresh}
+        yield [_move(row) for row in fresh if row.created_at >= since]
+        ends = listing.has_more is False or not fresh
+        if ends or min(row.created_at for row in rows) < since:
+            return
 
 
 async def _read(
@@ -83,4 +96,5 @@ def _move(entry: wire.Entry) -> Move:
         delta=entry.adjustment or 0,
         note=entry.note,
         source_id=entry.source.id if entry.source else None,
+        at=entry.created_at,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.core.identity import tag
+from backhaul.core.identity import cancellation, tag
 from backhaul.errors import Unusable
 from backhaul.shop import wire
 
@@ -101,13 +101,13 @@ def evidence(
     if command.kind == "fulfill":
         parcel = parcels_of(command, order, data)[-1]
         return order_evidence(order) | {"shipment": parcel}
-    return order_evidence(order)
+    return order_evidence(order) | cancelled(order)
 
 
 def effect_id(evidence: Mapping[str, Any]) -> str | None:
-    """Return the adjustment or parcel that is a command's own, by its evidence."""
-    own: str | None = evidence.get("adjustment_id") or evidence.get("shipment")
-    return own
+    """Return the adjustment, parcel or cancellation that is a command's own."""
+    names = ("adjustment_id", "shipment", "cancellation")
+    return next((evidence[name] for name in names if evidence.get(name)), None)
 
 
 def order_evidence(order: Order) -> dict[str, Any]:
@@ -117,6 +117,13 @@ def order_evidence(order: Order) -> dict[str, Any]:
         "cancelled_at": order.cancelled_at,
         "updated_at": order.updated_at,
     }
+
+
+def cancelled(order: Order) -> dict[str, str]:
+    """Return what a cancellation is known by, as evidence."""
+    if order.cancelled_at is None:
+        return {}
+    return {"cancellation": cancellation(order.id, order.cancelled_at)}
 
 
 def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:

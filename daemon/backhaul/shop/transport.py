@@ -27,6 +27,7 @@ from tenacity import (
 from backhaul.core import strict_json
 from backhaul.core.budget import Budget, Priority
 from backhaul.core.circuit import Circuit
+from backhaul.core.identity import fingerprint
 from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 
@@ -115,7 +116,8 @@ class Transport:
     """The one place where httpx is used.
 
     `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
-    so nothing is read from, or sent to, a store that is not the mirror's.
+    so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
+    told of each 401.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Transport:
         self.budget = Budget()
         self.circuit = Circuit()
         self.require: Callable[[], Awaitable[None]] = _let_through
+        self.refused: Callable[[str], None] = lambda _: None
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -147,6 +150,16 @@ class Transport:
         self._commands = httpx.AsyncClient(
             **options, limits=httpx.Limits(max_keepalive_connections=0)
         )
+
+    @property
+    def key_fingerprint(self) -> str:
+        """A mark of the API key in use that does not give it away."""
+        return fingerprint(self._reads.headers["Authorization"].removeprefix("Bearer "))
+
+    def use_key(self, api_key: str) -> None:
+        """Send this API key from now on."""
+        for client in (self._reads, self._commands):
+            client.headers["Authorization"] = f"Bearer {api_key}"
 
     def unguarded(self) -> Transport:
         """Return the same way without `require`, for who finds out where it leads."""
@@ -266,6 +279,8 @@ class Transport:
         if answer.status == 429:
             wait = answer.retry_after_seconds()
             self.budget.throttled(self._clock.monotonic(), wait)
+        if answer.status == 401:
+            self.refused(answer.said())
         return answer
 
     def _learn(self, headers: Mapping[str, str]) -> None:

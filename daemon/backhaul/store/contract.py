@@ -150,7 +150,14 @@ class MirrorWriter(Protocol):
     def note_change(
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:
-        """Add a row to the change feed."""
+        """Add a row to the change feed, with the instance that caused the change."""
+        ...
+
+    def hear(self, store: str, lane: str, effects: Sequence[str], event: int) -> None:
+        """Note that an event shows effects; the first to show our own is its echo.
+
+        An effect is an adjustment's id, a parcel's, or a cancellation's identity.
+        """
         ...
 
     def ask(

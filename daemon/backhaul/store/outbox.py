@@ -92,7 +92,8 @@ class Commands(Protocol):
 
         `gates` says, in order of priority, which kinds may leave and up to which time
         of planning. `prepare` gives the exact bytes to be sent, or
-        settles the command unsent.
+        settles the command unsent. Raises AlreadyRunning once another daemon has begun
+        an epoch.
         """
         ...
 

@@ -8,8 +8,11 @@ import msgspec
 
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
+from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable
+from backhaul.store.sqlite import echoes
+from backhaul.store.sqlite.adoption import beginning
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 
@@ -54,6 +57,11 @@ REHEARSED = "dry run: not sent"
 """The reason of a planned command that would have left but for a dry run."""
 
 
+_EPOCH = "epoch"
+_NEXT_EPOCH = """
+    INSERT INTO marks (name, value) VALUES (?, '1')
+    ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value
+"""
 _NEXT_DUE = """
     SELECT min(due_at) FROM commands
     WHERE state = 'planned' AND held = 0 AND store = ? AND kind = ? AND due_at > ?
@@ -69,11 +77,13 @@ def plan(
     now: str,
 ) -> None:
     """Write a new command; one that is known stays as it is."""
+    begins = beginning(connection, store, command, now)
     connection.execute(
         """
         INSERT OR IGNORE INTO commands (id, store, kind, target, lane, state, payload,
-                                        cause, instance, created_at, due_at)
-        VALUES (?, ?, ?, ?, ?, 'planned', ?, ?, ?, ?, ?)
+                                        cause, instance, created_at, due_at, reason,
+                                        settled_at, sent_at, effect_id, evidence)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
             command.id,
@@ -81,11 +91,17 @@ def plan(
             command.kind,
             command.target,
             command.lane,
+            begins.state,
             msgspec.json.encode(command.payload).decode(),
             cause,
             instance,
             now,
             now,
+            begins.reason,
+            begins.settled_at,
+            begins.sent_at,
+            begins.effect_id,
+            begins.evidence,
         ),
     )
 
@@ -96,6 +112,20 @@ class SqliteCommands:
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
+        self._epoch: int | None = None
+
+    async def begin_epoch(self) -> None:
+        """Make this the one that may send from the database; who came before may not.
+
+        The lock file keeps two from one machine apart, but not where two machines see
+        the folder and not each other's locks.
+        """
+
+        def unit(connection: sqlite3.Connection) -> int:
+            (epoch,) = connection.execute(_NEXT_EPOCH, (_EPOCH,)).fetchone()
+            return int(epoch)
+
+        self._epoch = await self._writer.urgent(unit)
 
     async def claim(
         self,
@@ -110,10 +140,12 @@ class SqliteCommands:
         `gates` says, in order of priority, which kinds may leave and up to which time
         of planning. `prepare` gives the exact bytes to be sent, or
         settles the command unsent. What the connectors in `rehearsed` ask for stays;
-        `*` stands for all of them.
+        `*` stands for all of them. Raises AlreadyRunning
+        once another daemon has begun an epoch.
         """
 
         def unit(connection: sqlite3.Connection) -> list[tuple[Command, Sendable]]:
+            self._require_epoch(connection)
             now = to_text(self._clock.now())
             mirror = MirrorReader(connection)
             claimed = []
@@ -128,6 +160,19 @@ class SqliteCommands:
             return claimed
 
         return await self._writer.urgent(unit)
+
+    def _require_epoch(self, connection: sqlite3.Connection) -> None:
+        if self._epoch is None:
+            return
+        row = connection.execute(
+            "SELECT value + 0 FROM marks WHERE name = ?", (_EPOCH,)
+        ).fetchone()
+        if row is None or row[0] != self._epoch:
+            raise AlreadyRunning(
+                "another Backhaul has begun to work on this database, on a machine that"
+                " does not see this one's lock; keep the state_dir on a disk of one"
+                " machine, and run one daemon"
+            )
 
     async def rehearse(
         self, store: str, gates: Mapping[str, str], limit: int, rehearsed: Sequence[str]
@@ -282,6 +327,9 @@ def move_on(
     )
     if settlement.effect_id is not None:
         _link(connection, command, settlement.effect_id)
+        echoes.recognize(connection, command, settlement.effect_id)
+    if state not in {State.SENDING, State.UNCERTAIN}:
+        echoes.forget_unclaimed(connection, command)
     return state
 
 

@@ -19,6 +19,7 @@ from backhaul.store.sqlite.rereads import SqliteRereads
 from backhaul.store.sqlite.retention import SqliteRetention
 from backhaul.store.sqlite.search import SqliteSearch
 from backhaul.store.sqlite.sweeps import SqliteSweeps
+from backhaul.store.sqlite.tags import SqliteTags
 from backhaul.store.sqlite.webhook_secrets import SqliteWebhookSecrets
 from backhaul.store.sqlite.writer import Writer
 
@@ -44,6 +45,7 @@ class SqliteStore:
         self.records = SqliteRecords(self._writer, clock)
         self.commands = SqliteCommands(self._writer, clock)
         self.doubts = SqliteDoubts(self._writer, clock)
+        self.tags = SqliteTags(self._writer, clock)
         self.decisions = SqliteDecisions(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)

@@ -136,6 +136,18 @@ class Explainer:
         commands = {r["state"]: r["n"] for r in self._rows(states, ())}
         return {**row, "commands": commands}
 
+    def confirmations(self) -> Row:
+        """Return how long effects took to come back, sent to echo, in the last hour."""
+        rows = self._rows(_CONFIRMATIONS, ())
+        seconds = [round(row["seconds"], 3) for row in rows]
+        if not seconds:
+            return {"number": 0, "median_seconds": None, "p99_seconds": None}
+        return {
+            "number": len(seconds),
+            "median_seconds": seconds[(len(seconds) - 1) // 2],
+            "p99_seconds": seconds[(len(seconds) - 1) * 99 // 100],
+        }
+
     def webhook_secrets(self) -> list[Row]:
         """Return what is known of each webhook secret, never the secret itself."""
         return self._rows(_WEBHOOK_SECRETS, ())
@@ -176,6 +188,12 @@ _MIRRORED = """
 _UNINDEXED = """
     SELECT count(*) AS n FROM changes
     WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
+"""
+_CONFIRMATIONS = """
+    SELECT (julianday(e.at) - julianday(c.sent_at)) * 86400 AS seconds
+    FROM echoes e JOIN commands c ON c.id = e.command_id
+    WHERE e.command_id IS NOT NULL AND c.sent_at IS NOT NULL
+      AND e.at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour') ORDER BY seconds
 """
 _LISTS = 4
 _WALKED = """

@@ -93,6 +93,12 @@ _WORK = f"""
            coalesce(a.reason, 'the program stopped while this was being sent'), NULL, 3
     FROM attempts a JOIN commands c ON c.id = a.command_id WHERE {_COMMAND}
     UNION ALL
+    SELECT e.at, 'echo', 'of ' || substr(c.id, 1, 8), 'confirmed',
+           'by event ' || e.event_id || iif(c.sent_at IS NULL, '',
+             printf(', %.2f s after it was sent',
+                    (julianday(e.at) - julianday(c.sent_at)) * 86400)), NULL, 4
+    FROM echoes e JOIN commands c ON c.id = e.command_id WHERE {_COMMAND}
+    UNION ALL
     SELECT l.at, 'look ' || l.number, 'for ' || substr(l.command_id, 1, 8), l.found,
            l.reason, NULL, 3
     FROM looks l JOIN commands c ON c.id = l.command_id WHERE {_COMMAND}

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
 from backhaul.core.fold import Version
+from backhaul.store.sqlite import echoes
 from backhaul.store.sqlite.mirror_rows import table
 from backhaul.store.sqlite.rereads import Doubt, ask
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.core.resources import (
@@ -87,6 +89,7 @@ class MirrorTransaction:
         self.now = to_text(self._moment)
         self.doubts = 0
         self._forgets_anyone: bool | None = None
+        self._heard: dict[int, dict[str, str | None]] = {}
         # Nearly always there is none, and most objects are new: looked up only then.
         (self._has_tombstones,) = connection.execute(
             "SELECT EXISTS (SELECT 1 FROM tombstones)"
@@ -367,11 +370,27 @@ class MirrorTransaction:
         self, store: str, kind: str, object_id: str, change: str, event: int
     ) -> None:
         """Add a row to the change feed."""
-        self._connection.execute(
-            "INSERT INTO changes (store, kind, object_id, change, at, event)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (store, kind, object_id, change, self.now, event),
+        heard = self._heard.pop(event, {})
+        # Two that caused one change would each miss what the other one did.
+        causes = set(heard.values())
+        cause = causes.pop() if len(causes) == 1 else None
+        added = self._connection.execute(
+            "INSERT INTO changes (store, kind, object_id, change, at, event, instance)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (store, kind, object_id, change, self.now, event, cause),
         )
+        if heard:
+            echoes.fed(self._connection, store, [*heard], added.lastrowid or 0)
+
+    def hear(self, store: str, lane: str, effects: Sequence[str], event: int) -> None:
+        """Note that an event shows effects; the first to show our own is its echo."""
+        heard = {}
+        for effect in effects:
+            place = (store, lane, effect, event)
+            is_first, instance = echoes.hear(self._connection, *place, self.now)
+            if is_first:
+                heard[effect] = instance
+        self._heard = {event: heard}
 
     def ask(
         self,

@@ -81,3 +81,47 @@ def add_job_runs(db: Database) -> None:
     db.execute(
         "CREATE INDEX job_runs_open ON job_runs(job, store) WHERE ended_at IS NULL"
     )
+
+
+def add_adopted(db: Database) -> None:
+    """Adjustments with our tag that this database knows no command of."""
+    # After a restore: the command is born applied when its record comes in again.
+    db.execute(
+        """
+        CREATE TABLE adopted (
+            store TEXT NOT NULL, adjustment_id TEXT NOT NULL, command_id TEXT NOT NULL,
+            evidence TEXT NOT NULL, at TEXT NOT NULL,
+            PRIMARY KEY (store, adjustment_id)) WITHOUT ROWID
+        """
+    )
+    db.table("adopted").create_index(["command_id"])
+
+
+_FEED = """
+    SELECT c.id, c.store, c.kind, c.object_id, c.change, c.at, c.event, c.instance,
+           EXISTS (SELECT 1 FROM commands o WHERE o.store = c.store
+                   AND o.lane = CASE c.kind WHEN 'order' THEN 'order:'
+                                ELSE 'product:' END || c.object_id
+                   AND o.state IN ('planned', 'sending', 'uncertain')
+                   AND o.state != 'planned') AS waits
+    FROM changes c
+"""
+
+
+def add_echoes(db: Database) -> None:
+    """The event by which each effect of our own came back, and whose it was."""
+    db.execute(
+        """
+        CREATE TABLE echoes (
+            store TEXT NOT NULL, effect TEXT NOT NULL, lane TEXT NOT NULL,
+            event_id INTEGER NOT NULL, at TEXT NOT NULL, change_id INTEGER,
+            command_id TEXT, PRIMARY KEY (store, effect)) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX echoes_at ON echoes(at) WHERE command_id IS NOT NULL")
+    db.execute("CREATE INDEX echoes_command ON echoes(command_id)")
+    db.execute(
+        "CREATE INDEX echoes_unclaimed ON echoes(store, lane) WHERE command_id IS NULL"
+    )
+    db.execute("ALTER TABLE changes ADD COLUMN instance TEXT")
+    db.execute(f"CREATE VIEW feed AS {_FEED}")

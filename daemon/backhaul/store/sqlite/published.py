@@ -27,6 +27,8 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = {
     "records": ("id",),
     "quarantine": ("id",),
     "changes": ("id",),
+    "feed": ("id",),
+    "echoes": ("store", "effect"),
     "forgotten": ("store", "customer_id"),
     "audit": ("id",),
 }

@@ -1,0 +1,294 @@
+"""The auditor of one store: holds the platform's history against our own tags.
+
+At every start, before anything is sent, it reads back to where it was last: an own tag
+without a command tells that the database was restored, or copied. While the program
+runs it finds what landed late or twice, and a stranger that sends under our name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.backoff import delay_seconds
+from backhaul.core.clock import from_text, rest, to_text
+from backhaul.core.identity import tag, tagged
+from backhaul.core.landing import FOREIGN, LANDS, Meaning
+from backhaul.errors import Unusable
+from backhaul.push.proving import NOT_OFFERED
+from backhaul.push.settler import tell_doubled
+from backhaul.shop import history
+from backhaul.shop.client import ReadRefused
+from backhaul.shop.transport import InDoubt, NotSent
+from backhaul.store.tagging import Tagged
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from backhaul.core.clock import Clock
+    from backhaul.core.proof import Move
+    from backhaul.push.door import Door
+    from backhaul.push.proving import Prover
+    from backhaul.shop.client import ShopClient
+    from backhaul.store.contract import Marks
+    from backhaul.store.tagging import Tags
+
+OVERLAP = timedelta(minutes=1)
+"""Read again each time: a platform may show a change a moment after its time."""
+MOST_STRANGE_PAGES = 50
+"""Pages without a tag that is news, after which a history never read before ends."""
+CLOCK_SECONDS = 30.0
+"""How often the wall clock is compared with the monotonic one."""
+STEP_BACK_SECONDS = 2.0
+RETRY_BASE_SECONDS = 1.0
+RETRY_CAP_SECONDS = 60.0
+OPENING = "the platform's history has not been read since the start"
+RESTORED = (
+    "reconcile_only: the database is older than what was sent from it (restored, or"
+    " copied); the platform's history is being matched"
+)
+WOUND_BACK = "the clock went back; what was sent is looked at again"
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one reading of the history came to."""
+
+    newest: str = ""
+    open_since: str = ""
+    strangers: list[str] = field(default_factory=list)
+
+    def note(self, move: Move) -> None:
+        self.newest = max(self.newest, move.at)
+
+    def hold_back(self, at: str) -> None:
+        self.open_since = min(self.open_since or at, at)
+
+    @property
+    def settled_to(self) -> str:
+        """Up to when everything is understood."""
+        return min(self.newest, self.open_since or self.newest)
+
+
+class Auditor:
+    """Owns the fence of the store's door."""
+
+    def __init__(
+        self,
+        store: str,
+        client: ShopClient,
+        tags: Tags,
+        marks: Marks,
+        prover: Prover,
+        door: Door,
+        clock: Clock,
+        chance: Callable[[], float],
+        settled: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._tags = tags
+        self._marks = marks
+        self._prover = prover
+        self._door = door
+        self._clock = clock
+        self._chance = chance
+        self._settled = settled
+        self._wake = asyncio.Event()
+        self._stranger = ""
+        self._told: set[str] = set()
+        self.audited: Callable[[str, str], Awaitable[None]] | None = None
+        self._offset = self._wall_offset()
+
+    def wake(self) -> None:
+        """Ask for an audit; called by the scheduled job."""
+        self._wake.set()
+
+    def fence(self) -> None:
+        """Let nothing out until `run` has read the history."""
+        self._door.fence(OPENING)
+
+    async def run(self) -> None:
+        """Match the history, lift the fence, and audit whenever asked. Never ends."""
+        self.fence()
+        await self._insist(starting=True)
+        while True:
+            await rest(self._wake, CLOCK_SECONDS, self._clock)
+            if back := self._wound_back():
+                await self._start_over(back)
+            elif self._wake.is_set():
+                await self._run_job()
+
+    async def _run_job(self) -> None:
+        """Audit once; one that fails is told of, and not as done."""
+        self._wake.clear()
+        began = to_text(self._clock.now())
+        done = await self._try(starting=False)
+        if done and self.audited is not None:
+            await self.audited(began, self._stranger or "the history was read")
+
+    def _wall_offset(self) -> float:
+        return self._clock.now().timestamp() - self._clock.monotonic()
+
+    def _wound_back(self) -> float:
+        """Return by how much the wall clock went back since the last call."""
+        before, self._offset = self._offset, self._wall_offset()
+        back = before - self._offset
+        return back if back > STEP_BACK_SECONDS else 0.0
+
+    async def _start_over(self, back_seconds: float) -> None:
+        self._door.fence(WOUND_BACK)
+        logger.bind(action="audit.clock", store=self._store).warning(
+            "store {}: the clock went back by {:.0f} s; nothing is sent until the"
+            " platform's history is read",
+            self._store,
+            back_seconds,
+        )
+        await self._tags.shift(self._store, back_seconds)
+        self._settled()
+        await self._insist(starting=False)
+
+    async def _insist(self, *, starting: bool) -> None:
+        """Audit until it succeeds, and let the fence down unless a stranger sends."""
+        failures = 0
+        while not await self._try(starting=starting):
+            failures += 1
+            wait = delay_seconds(
+                failures,
+                base_seconds=RETRY_BASE_SECONDS,
+                cap_seconds=RETRY_CAP_SECONDS,
+                chance=self._chance(),
+            )
+            await rest(self._wake, wait, self._clock)
+            self._wake.clear()
+        if not self._stranger:
+            self._door.lift()
+
+    async def _try(self, *, starting: bool) -> bool:
+        """Audit once; return whether the history could be read, or there is none."""
+        try:
+            await self.audit_now(starting=starting)
+        except ReadRefused as error:
+            if error.status in NOT_OFFERED and await self._client.opens():
+                self._tell_blind("history", f"there is no history to be read ({error})")
+                return True
+            return self._tell_failed(error)
+        except (NotSent, InDoubt, Unusable) as error:
+            return self._tell_failed(error)
+        self._told.discard("failed")
+        return True
+
+    async def audit_now(self, *, starting: bool = False) -> None:
+        """Read the history back to the last audit, and take in what it tells."""
+        known = await self._marks.get(self._mark)
+        since = to_text(from_text(known) - OVERLAP) if known else ""
+        reading = _Reading(newest=known or "")
+        strange_pages = 0
+        async for moves in history.back_to(self._client, since):
+            adopted = await self._take_in(moves, reading, starting=starting)
+            strange_pages = 0 if adopted else strange_pages + 1
+            if not known and strange_pages >= MOST_STRANGE_PAGES:
+                break
+        if reading.strangers:
+            self._stop(reading.strangers)
+        elif reading.settled_to:
+            await self._marks.put(self._mark, reading.settled_to)
+
+    async def _take_in(
+        self, moves: list[Move], reading: _Reading, *, starting: bool
+    ) -> bool:
+        """Take in a page; return whether something on it was adopted."""
+        found = _by_tag(moves)
+        meanings = await self._tags.sighted(self._store, found, adopt=starting)
+        for move in moves:
+            reading.note(move)
+        for each, meant in zip(found, meanings, strict=True):
+            if meant is Meaning.OPEN:
+                reading.hold_back(each.moves[0].at)
+            elif meant in FOREIGN and not starting:
+                reading.strangers.append(each.command)
+            self._tell(each, meant)
+        adopted = starting and bool(FOREIGN & set(meanings))
+        if adopted:
+            self._tell_restored()
+        if adopted or LANDS & set(meanings):
+            self._settled()
+        if (await self._prover.observe(moves)).keeps_notes is False:
+            self._tell_blind("notes", "the platform keeps no notes")
+        return adopted
+
+    def _stop(self, strangers: list[str]) -> None:
+        """Another daemon sends under this name: two would do everything twice."""
+        self._stranger = (
+            f"the platform's history shows {tag(strangers[0])}, which was not sent from"
+            f" this database: another Backhaul works for store {self._store}, on a copy"
+            " of it. Stop the other one, then restart this one"
+        )
+        self._door.fence(self._stranger)
+        if "foreign" not in self._told:
+            self._told.add("foreign")
+            logger.bind(action="audit.foreign", store=self._store).error(
+                "store {}: sending stopped: {}", self._store, self._stranger
+            )
+
+    def _tell(self, found: Tagged, meant: Meaning) -> None:
+        if meant is Meaning.LATE:
+            logger.bind(
+                action="audit.late_landing", store=self._store, command=found.command
+            ).warning(
+                "command {} had been given up, and landed after all as {}: applied",
+                found.command,
+                found.adjustment_id,
+            )
+        elif meant is Meaning.DOUBLED:
+            tell_doubled(self._store, found.command, (found.adjustment_id,))
+
+    def _tell_restored(self) -> None:
+        self._door.fence(RESTORED)
+        if "restored" not in self._told:
+            self._told.add("restored")
+            logger.bind(action="audit.restored", store=self._store).error(
+                "store {}: the platform's history shows our tags that this database"
+                " does not know: it was restored, or copied. What they tell of counts"
+                " as done; every open command is looked for before it is sent",
+                self._store,
+            )
+
+    def _tell_blind(self, what: str, why: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            logger.bind(action="audit.blind", store=self._store).warning(
+                "store {}: {}: late or double landings, a restored database and a"
+                " second daemon cannot be seen",
+                self._store,
+                why,
+            )
+
+    def _tell_failed(self, error: Exception) -> bool:
+        if "failed" not in self._told:
+            self._told.add("failed")
+            logger.bind(action="audit.failed", store=self._store).warning(
+                "store {}: the platform's history cannot be read: {}; tried until it"
+                " works",
+                self._store,
+                error,
+            )
+        return False
+
+    @property
+    def _mark(self) -> str:
+        return f"audited:{self._store}"
+
+
+def _by_tag(moves: Iterable[Move]) -> list[Tagged]:
+    """Return the adjustments with a tag of ours, each with its moves."""
+    found: dict[tuple[str, str], list[Move]] = {}
+    for move in moves:
+        command = tagged(move.note)
+        if command is not None and move.adjustment_id:
+            found.setdefault((command, move.adjustment_id), []).append(move)
+    return [Tagged(*key, tuple(parts)) for key, parts in found.items()]

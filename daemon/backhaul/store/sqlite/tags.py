@@ -1,0 +1,154 @@
+"""What the platform's history tells of commands, by the tags they were sent with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul.core.clock import to_text
+from backhaul.core.landing import FOREIGN, LANDS, Known, Meaning, meaning
+from backhaul.core.lifecycle import Cause, State
+from backhaul.store.outbox import Settlement
+from backhaul.store.sqlite import adoption
+from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+    from backhaul.store.tagging import Tagged
+
+RESTORED = "the database was restored: it may have been sent in a life it forgot"
+_LATE = "the platform's history shows our tag: it landed after all"
+_OPEN = f"SELECT {COLUMNS} FROM commands WHERE store = ? AND state = 'planned'"  # noqa: S608 - constants
+# A look at what is in doubt since before the restore tells of that life only.
+_ANEW = """
+    UPDATE commands SET looks = 0, due_at = :now,
+           sent_at = iif(request IS NULL, :now, coalesce(sent_at, :now))
+    WHERE store = :store AND state = 'uncertain'
+"""
+_SHIFT = """
+    UPDATE commands SET due_at = strftime('%Y-%m-%dT%H:%M:%fZ', due_at, :back),
+           sent_at = strftime('%Y-%m-%dT%H:%M:%fZ', sent_at, :back)
+    WHERE store = :store AND state IN ('planned', 'sending', 'uncertain')
+"""
+
+
+class SqliteTags:
+    """Each verb is one transaction."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def sighted(
+        self, store: str, found: Sequence[Tagged], *, adopt: bool
+    ) -> list[Meaning]:
+        """Take in, in one transaction, what adjustments with our tags mean.
+
+        What landed is applied, what is too much is kept with its command. `adopt`
+        takes what is foreign for our own from before a restore: it is kept, and all
+        that is open is put in doubt. Otherwise what is foreign changes nothing.
+        """
+
+        def unit(connection: sqlite3.Connection) -> list[Meaning]:
+            now = to_text(self._clock.now())
+            meanings = []
+            for tagged in found:
+                known = _known(connection, store, tagged.command)
+                meant = meaning(known, tagged.adjustment_id)
+                if adopt or meant not in FOREIGN:
+                    _take_in(connection, store, tagged, meant, now)
+                meanings.append(meant)
+            if adopt and FOREIGN & set(meanings):
+                adoption.remember_restore(connection, store, now)
+                _doubt_all(connection, store, now)
+            return meanings
+
+        return await self._writer.urgent(unit)
+
+    async def shift(self, store: str, seconds: float) -> None:
+        """Move the times of open commands back by as much as the clock went back."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            values = {"store": store, "back": f"-{seconds:.3f} seconds"}
+            connection.execute(_SHIFT, values)
+
+        await self._writer.urgent(unit)
+
+
+def _known(connection: sqlite3.Connection, store: str, command: str) -> Known | None:
+    row = connection.execute(
+        "SELECT kind, state, attempts, effect_id, evidence FROM commands"
+        " WHERE id = ? AND store = ?",
+        (command, store),
+    ).fetchone()
+    if row is not None:
+        kind, state, attempts, effect_id, text = row
+        evidence = msgspec.json.decode(text) if text else {}
+        doubled = tuple(evidence.get("doubled", ()))
+        return Known(kind, State(state), attempts, effect_id, doubled)
+    evidence = adoption.adopted(connection, store, command)
+    if evidence is None:
+        return None
+    effect, doubled = evidence["adjustment_id"], tuple(evidence.get("doubled", ()))
+    return Known("adjust", State.APPLIED, 1, effect, doubled)
+
+
+def _take_in(
+    connection: sqlite3.Connection,
+    store: str,
+    tagged: Tagged,
+    meant: Meaning,
+    now: str,
+) -> None:
+    if meant in LANDS:
+        _land(connection, store, tagged, now)
+    elif meant is Meaning.DOUBLED:
+        _keep_double(connection, store, tagged, now)
+    elif meant is Meaning.UNKNOWN:
+        evidence = adoption.landed(tagged.adjustment_id, tagged.moves)
+        adoption.adopt(connection, store, tagged.command, evidence, now)
+
+
+def _land(connection: sqlite3.Connection, store: str, tagged: Tagged, now: str) -> None:
+    row = connection.execute(
+        f"SELECT {COLUMNS} FROM commands WHERE id = ? AND store = ?",  # noqa: S608 - constants
+        (tagged.command, store),
+    ).fetchone()
+    command = to_command(row)
+    confirmed = command.state is State.APPLIED
+    step = Settlement(
+        causes=() if confirmed else (Cause.PROVED_APPLIED,),
+        reason=_LATE,
+        evidence=adoption.landed(tagged.adjustment_id, tagged.moves),
+        effect_id=tagged.adjustment_id,
+    )
+    move_on(connection, command, command.state, step, now)
+
+
+def _keep_double(
+    connection: sqlite3.Connection, store: str, tagged: Tagged, now: str
+) -> None:
+    changed = connection.execute(
+        """
+        UPDATE commands SET evidence = json_set(coalesce(evidence, '{}'), '$.doubled',
+          json_insert(coalesce(json_extract(evidence, '$.doubled'), '[]'), '$[#]', ?))
+        WHERE id = ? AND store = ?
+        """,
+        (tagged.adjustment_id, tagged.command, store),
+    )
+    if not changed.rowcount:
+        evidence = adoption.landed(tagged.adjustment_id, tagged.moves)
+        adoption.adopt(connection, store, tagged.command, evidence, now)
+
+
+def _doubt_all(connection: sqlite3.Connection, store: str, now: str) -> None:
+    """Put all that is open in doubt: it may have been sent meanwhile."""
+    step = Settlement((Cause.UNKNOWN,), RESTORED, due_at=now)
+    for row in connection.execute(_OPEN, (store,)).fetchall():
+        move_on(connection, to_command(row), State.PLANNED, step, now)
+    connection.execute(_ANEW, {"store": store, "now": now})

@@ -1,0 +1,40 @@
+"""What the audit of the platform's history asks of a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.core.landing import Meaning
+    from backhaul.core.proof import Move
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """An adjustment on the platform that bears a command's tag; `moves` as read."""
+
+    command: str
+    adjustment_id: str
+    moves: tuple[Move, ...]
+
+
+class Tags(Protocol):
+    """What the platform's history tells of commands, by their tags."""
+
+    async def sighted(
+        self, store: str, found: Sequence[Tagged], *, adopt: bool
+    ) -> list[Meaning]:
+        """Take in, in one transaction, what adjustments with our tags mean.
+
+        What landed is applied, what is too much is kept with its command. `adopt`
+        takes what is foreign for our own from before a restore: it is kept, and all
+        that is open is put in doubt. Otherwise what is foreign changes nothing.
+        """
+        ...
+
+    async def shift(self, store: str, seconds: float) -> None:
+        """Move the times of open commands back by as much as the clock went back."""
+        ...

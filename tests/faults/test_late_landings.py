@@ -1,0 +1,70 @@
+"""The platform applies a command long after it was given up on (virtual time)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.push_history import HISTORY, history, move
+from support.push_scene import Scene, applied, audited, scene
+from support.push_server import message
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.push_server import Connection, Request
+
+LAST_LOOK = 600
+PERIOD = 300
+"""Seconds between two runs of the job `audit`, as it is set without settings."""
+END = 1_500
+STEP = 60
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("delay", [5, 60, 119, 300, 599, 750, 900])
+async def test_every_double_landing_is_told_within_a_period(
+    delay: int, tmp_path: Path
+) -> None:
+    """F17: before the last look nothing is doubled; after it each doubling is told."""
+    async with scene(tmp_path / "b.db") as stage:
+        landed_at = await _play(stage, delay)
+    doubled = delay > LAST_LOOK
+    assert len(stage.server.commands) == (2 if doubled else 1)
+    assert len(stage.told("command.doubled")) == doubled
+    if doubled:
+        assert landed_at <= delay + PERIOD + STEP
+
+
+async def _play(stage: Scene, delay: int) -> int:
+    """Let time pass, the first try landing after `delay`; return when it was told."""
+    again: list[bool] = []
+
+    async def taken(request: Request, connection: Connection) -> None:
+        again.append(True)
+        await connection.send(applied(request))
+
+    stage.platform.says("/inventory/adjust", message(500), taken)
+    stage.platform.says(HISTORY, history())
+    command = await stage.plan("adjust", "prod_1")
+    second = move(LAST_LOOK, command, adjustmentId="adj_1")
+    first = move(delay, command, adjustmentId="adj_late")
+    told_at = END
+    async with audited(stage):
+        await until(lambda: stage.column("looks", command) == 1, "the first look")
+        for seconds in range(STEP, END, STEP):
+            shown = [first] if seconds >= delay else []
+            shown += [second] if again else []
+            shown.sort(key=lambda row: str(row["createdAt"]), reverse=True)
+            stage.platform.says(HISTORY, history(*shown))
+            if seconds % PERIOD == 0:
+                stage.auditor.wake()
+            await stage.pass_time(STEP)
+            await stage.quiet()
+            await stage.quiet()
+            if stage.told("command.doubled"):
+                told_at = min(told_at, seconds)
+        await stage.reaches(command, "applied")
+    return told_at

@@ -1,0 +1,218 @@
+"""A restored database, a copied one, a replaced key: nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.identity import tagged
+from support.daemon import Office, connected_process, daemon_process, office_of
+from support.databases import rows
+from support.reference import reference
+from support.shopping import buy, key_with, order_of
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.reference import ReferenceProcess
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+AUDIT = """
+[jobs.audit]
+every = "1s"
+"""
+DELTAS, PARCELS = 20, 3
+OPEN = "SELECT 1 FROM commands WHERE state IN ('planned', 'sending', 'uncertain')"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[ReferenceProcess]:
+    """A platform of this test's own: what was sent to it is counted."""
+    with reference(tmp_path / "platform") as running:
+        yield running
+
+
+def moves(shop: ReferenceProcess) -> Counter[str]:
+    """Return how often each of our tags is in the platform's history."""
+    page = shop.v1("GET", "/inventory/history?limit=100").data()
+    notes = [tagged(row["note"]) for row in page]
+    return Counter(note for note in notes if note)
+
+
+def sku(shop: ReferenceProcess) -> str:
+    return str(shop.v1("GET", "/products?limit=1").data()[0]["variants"][0]["sku"])
+
+
+def drop_deltas(office: Office, name: str, count: int, article: str) -> None:
+    office.put(
+        f"stock-deltas-{name}.csv",
+        "sku,adjustment,reason",
+        *(
+            f"{article},{int(name) * 100 + number},CORRECTION"
+            for number in range(count)
+        ),
+    )
+
+
+def drop_parcels(office: Office, name: str, orders: list[dict[str, Any]]) -> None:
+    """Drop one parcel of each order that leaves a unit of it behind."""
+    office.put(
+        f"fulfillments-{name}.csv",
+        "order,tracking_company,tracking_number,sku,quantity",
+        *(
+            f"{order['number']},DHL,T{order['number']},{order['items'][0]['sku']},1"
+            for order in orders
+        ),
+    )
+
+
+def applied(office: Office) -> int:
+    query = "SELECT count(*) FROM commands WHERE state = 'applied'"
+    return int(rows(office.database, query)[0][0])
+
+
+def reach(office: Office, number: int) -> None:
+    await_true(lambda: applied(office) == number, f"{number} are applied", 60)
+
+
+def snapshot(database: Path, copy: Path) -> None:
+    """Back the database up, as sqlite3's .backup does."""
+    with (
+        closing(sqlite3.connect(database)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+
+
+def restore(office: Office, copy: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        office.database.with_name(office.database.name + suffix).unlink(missing_ok=True)
+    shutil.copy(copy, office.database)
+
+
+def test_a_restored_database_sends_nothing_twice(
+    shop: ReferenceProcess, tmp_path: Path
+) -> None:
+    """F27: one delta before the snapshot; deltas and parcels after it, forgotten."""
+    article = sku(shop)
+    orders = [buy(shop, 2) for _ in range(PARCELS)]
+    copy = tmp_path / "backup.db"
+    with connected_process(shop, AUDIT) as first:
+        office = first.office
+        drop_deltas(office, "1", 1, article)
+        reach(office, 1)
+        snapshot(office.database, copy)
+        drop_deltas(office, "2", DELTAS, article)
+        drop_parcels(office, "1", orders)
+        reach(office, 1 + DELTAS + PARCELS)
+        first.terminate()
+        before = moves(shop)
+        restore(office, copy)
+        for name in ("stock-deltas-2.csv", "fulfillments-1.csv"):
+            (done,) = (office.folder / "drop").glob(f"**/{name}")
+            shutil.move(done, office.drop / name)
+        with daemon_process(office) as second:
+            reach(office, 1 + DELTAS + PARCELS)
+            await_true(lambda: not rows(office.database, OPEN), "nothing is open", 60)
+            assert "audit.restored" in second.log.read_text()
+            drop_deltas(office, "3", 1, article)
+            reach(office, 2 + DELTAS + PARCELS)
+    after = moves(shop)
+    assert set(after.values()) == {1}
+    assert len(after) == len(before) + 1 == DELTAS + 2
+    for order in orders:
+        assert len(order_of(shop, order["id"])["shipments"]) == 1
+
+
+def test_two_daemons_on_copies_find_each_other(
+    shop: ReferenceProcess,
+) -> None:
+    """F28: the copy, and what it was copied from, stop sending within an audit."""
+    article = sku(shop)
+    with connected_process(shop, AUDIT) as first, office_of(shop, AUDIT) as twin:
+        office = first.office
+        drop_deltas(office, "1", 1, article)
+        reach(office, 1)
+        twin.database.parent.mkdir()
+        snapshot(office.database, twin.database)
+        with daemon_process(twin) as second:
+            await_true(lambda: _stopped(twin) == "", "the copy has read the history")
+            drop_deltas(office, "2", 1, article)
+            reach(office, 2)
+            await_true(lambda: "another Backhaul" in _stopped(twin), "it stops", 30)
+            drop_deltas(twin, "9", 2, article)
+            query = "SELECT count(*) FROM commands WHERE state = 'planned'"
+            await_true(lambda: rows(twin.database, query) == [(2,)], "they wait")
+            assert "audit.foreign" in second.log.read_text()
+        assert _stopped(office) == ""
+    assert len(moves(shop)) == 2
+
+
+def test_a_newer_epoch_ends_the_daemon(shop: ReferenceProcess) -> None:
+    """F28: the same folder, seen by a machine that does not see the lock."""
+    with connected_process(shop, AUDIT) as first:
+        office = first.office
+        with closing(sqlite3.connect(office.database)) as other:
+            other.execute("UPDATE marks SET value = value + 1 WHERE name = 'epoch'")
+            other.commit()
+        drop_deltas(office, "1", 1, sku(shop))
+        assert first.process.wait(30) == 75
+    assert moves(shop) == Counter()
+
+
+def test_a_key_replaced_in_its_file_is_used_without_a_restart(
+    shop: ReferenceProcess, tmp_path: Path
+) -> None:
+    """F26: revoked in mid-run; stopped within a request, and on again by itself."""
+    file = tmp_path / "key"
+    article = sku(shop)
+    made = shop.control("POST", "/stores/demo/keys", {}).data()
+    _write_key(file, made["key"])
+    with office_of(shop, AUDIT) as office:
+        office.write(**{f'api_key = "{office.api_key}"': f'api_key_file = "{file}"'})
+        with daemon_process(office) as running:
+            drop_deltas(office, "1", 1, article)
+            reach(office, 1)
+            shop.control("DELETE", f"/stores/demo/keys/{made['id']}")
+            drop_deltas(office, "2", 5, article)
+            await_true(lambda: "401" in _stopped(office), "it stops", 30)
+            sent = "SELECT count(*) FROM attempts WHERE status = 401"
+            assert rows(office.database, sent)[0][0] <= 1
+            _write_key(file, key_with(shop, *SCOPES))
+            reach(office, 6)
+            keys = "SELECT DISTINCT key_fingerprint FROM commands"
+            assert len(rows(office.database, keys)) == 2
+            told = running.log.read_text()
+    assert told.count('"push.stopped"') == 1
+    assert "store.key_replaced" in told
+    assert set(moves(shop).values()) == {1}
+    assert len(moves(shop)) == 6
+
+
+SCOPES = (
+    "orders:read",
+    "orders:write",
+    "products:read",
+    "inventory:read",
+    "inventory:write",
+    "customers:read",
+)
+
+
+def _write_key(file: Path, key: str) -> None:
+    file.touch(0o600)
+    file.write_text(key + "\n")
+    os.utime(file)
+
+
+def _stopped(office: Office) -> str:
+    live = office.live() or {"stores": {"main": {"stopped": {}}}}
+    return " ".join(live["stores"]["main"]["stopped"].values())

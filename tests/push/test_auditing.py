@@ -1,0 +1,319 @@
+"""The platform's history against our tags: restored, doubled, late, or a stranger's."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core.identity import command_id
+from backhaul.push.auditing import CLOCK_SECONDS, OPENING
+from backhaul.settings import Push
+from support import payloads
+from support.databases import rows
+from support.push_history import HISTORY, history, move
+from support.push_scene import Scene, audited, scene, working
+from support.push_server import document, message, problem
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STRANGE = command_id("main", "courier", "another life", "adjust")
+ALL = "everything"
+
+
+def stopped(stage: Scene) -> Any:
+    return stage.dispatcher.door.reasons()
+
+
+async def lifted(stage: Scene) -> None:
+    await until(lambda: stopped(stage) == {}, "the fence is down")
+    await stage.quiet()
+
+
+async def audit(stage: Scene) -> None:
+    """Let one more audit pass, from its first read to its end."""
+    before = len(stage.server.of("GET", HISTORY))
+    stage.auditor.wake()
+    await until(lambda: len(stage.server.of("GET", HISTORY)) > before, "a read")
+    await stage.clock.asleep(CLOCK_SECONDS)
+    await stage.quiet()
+
+
+def evidence(stage: Scene, command: str) -> Any:
+    return json.loads(stage.column("evidence", command) or "{}")
+
+
+async def parked(stage: Scene) -> str:
+    """Return an adjustment that a person is to decide on."""
+    stage.platform.says("/inventory/adjust", message(500))
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.parks(command)
+    stage.platform.said.clear()
+    return command
+
+
+async def test_what_was_given_up_and_lands_is_applied(tmp_path: Path) -> None:
+    async with scene(tmp_path / "b.db", Push(on_absent="park")) as stage:
+        command = await parked(stage)
+        async with audited(stage):
+            await lifted(stage)
+            assert stage.state(command) == "parked"
+            stage.platform.says(HISTORY, history(move(1, command)))
+            await audit(stage)
+            await stage.reaches(command, "applied")
+        assert stage.column("effect_id", command) == "adj_1"
+        assert len(stage.told("audit.late_landing")) == 1
+        assert stage.told("command.doubled") == []
+
+
+async def test_what_lands_twice_is_told_once_and_kept(stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    async with audited(stage):
+        await stage.reaches(command, "applied")
+        first = move(1, command)
+        stage.platform.says(HISTORY, history(move(2, command), first))
+        for _ in range(3):
+            await audit(stage)
+        stage.platform.says(HISTORY, history(move(3, command), first))
+        await audit(stage)
+    assert stage.state(command) == "applied"
+    assert stage.column("effect_id", command) == "adj_1"
+    assert evidence(stage, command)["doubled"] == ["adj_2", "adj_3"]
+    told = stage.told("command.doubled")
+    assert [name in told[0] for name in ("adj_2", "adj_3")] == [True, False]
+    assert len(told) == 2
+
+
+async def test_a_tag_nobody_planned_here_stops_sending(stage: Scene) -> None:
+    async with audited(stage):
+        await lifted(stage)
+        stage.platform.says(HISTORY, history(move(1, STRANGE)))
+        await audit(stage)
+        command = await stage.plan("adjust", "prod_1")
+        for _ in range(2):
+            await audit(stage)
+        assert STRANGE in stopped(stage)[ALL]
+    assert stage.state(command) == "planned"
+    assert stage.server.commands == []
+    (told,) = stage.told("audit.foreign")
+    assert f"bh:{STRANGE}" in told
+    assert "restart" in told
+
+
+async def test_a_command_that_another_daemon_sends_first_stops_too(
+    stage: Scene,
+) -> None:
+    async with audited(stage):
+        await lifted(stage)
+        stage.dispatcher.door.fence("so that it stays planned")
+        command = await stage.plan("adjust", "prod_1")
+        stage.platform.says(HISTORY, history(move(1, command)))
+        await audit(stage)
+        assert command in stopped(stage)[ALL]
+    assert stage.server.commands == []
+
+
+async def test_nothing_is_sent_before_the_history_is_read(stage: Scene) -> None:
+    stage.platform.says(HISTORY, message(500))
+    command = await stage.plan("adjust", "prod_1")
+    async with audited(stage):
+        await until(lambda: stage.told("audit.failed"), "a read that fails")
+        await stage.quiet()
+        assert stopped(stage)[ALL] == OPENING
+        assert stage.server.commands == []
+        stage.platform.says(HISTORY, history())
+        while stage.state(command) != "applied":
+            await stage.pass_time(30)
+            await stage.quiet()
+    assert len(stage.told("audit.failed")) == 1
+
+
+async def test_after_a_restore_all_that_is_open_is_looked_for(stage: Scene) -> None:
+    """A stock change that the database forgot; a parcel that it forgot to have sent."""
+    parcel = payloads.shipment(trackingCompany="BlueDart", trackingNumber="BD1")
+    shown = payloads.order("ord_1", at=50, shipments=[parcel])
+    stage.platform.says("/orders/ord_1", document({"data": shown}))
+    open_ = document({"data": payloads.order("ord_2", at=50)})
+    stage.platform.says("/orders/ord_2", open_)
+    stage.platform.says(HISTORY, history(move(1, STRANGE)))
+    done = await stage.plan("fulfill", "ord_1")
+    owed = await stage.plan("fulfill", "ord_2")
+    async with audited(stage):
+        await stage.reaches(done, "applied")
+        await lifted(stage)
+        assert stage.state(owed) == "uncertain"
+        assert stage.server.commands == []
+        for _ in range(12):
+            await stage.pass_time(60)
+            await stage.quiet()
+        await stage.reaches(owed, "applied")
+    assert [request.path for request in stage.server.commands] == [
+        "/orders/ord_2/fulfill"
+    ]
+    assert len(stage.told("audit.restored")) == 1
+
+
+async def test_a_record_that_comes_in_again_is_born_applied(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history(move(1, STRANGE)))
+    async with audited(stage):
+        await lifted(stage)
+        await stage.plan_as(STRANGE, "adjust", "prod_1")
+        await stage.quiet()
+    assert stage.state(STRANGE) == "applied"
+    assert stage.column("effect_id", STRANGE) == "adj_1"
+    assert evidence(stage, STRANGE)["moves"][0]["note"] == f"bh:{STRANGE}"
+    assert stage.server.commands == []
+
+
+async def test_what_was_adopted_is_no_stranger_later(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history(move(1, STRANGE)))
+    async with audited(stage):
+        await lifted(stage)
+        await audit(stage)
+        assert stopped(stage) == {}
+        stage.platform.says(HISTORY, history(move(2, STRANGE), move(1, STRANGE)))
+        await audit(stage)
+        await audit(stage)
+        await stage.plan_as(STRANGE, "adjust", "prod_1")
+    assert len(stage.told("command.doubled")) == 1
+    assert evidence(stage, STRANGE)["doubled"] == ["adj_2"]
+
+
+async def test_planned_before_and_sent_after_the_snapshot_is_applied(
+    stage: Scene,
+) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    stage.platform.says(HISTORY, history(move(1, command)))
+    async with audited(stage):
+        await stage.reaches(command, "applied")
+        await lifted(stage)
+    assert stage.server.commands == []
+    assert len(stage.told("audit.restored")) == 1
+
+
+async def test_a_parcel_planned_after_a_restore_is_looked_for_once(
+    stage: Scene,
+) -> None:
+    parcel = payloads.shipment(trackingCompany="BlueDart", trackingNumber="BD1")
+    shown = payloads.order("ord_1", at=50, shipments=[parcel])
+    stage.platform.says("/orders/ord_1", document({"data": shown}))
+    stage.platform.says("/orders/ord_2", document({"data": payloads.order("ord_2")}))
+    stage.platform.says(HISTORY, history(move(1, STRANGE)))
+    async with audited(stage):
+        await lifted(stage)
+        await stage.pass_time(3600)
+        done = await stage.plan("fulfill", "ord_1")
+        owed = await stage.plan("fulfill", "ord_2")
+        stage.settler.wake()
+        await stage.reaches(done, "applied")
+        await stage.reaches(owed, "applied")
+    assert [request.path for request in stage.server.commands] == [
+        "/orders/ord_2/fulfill"
+    ]
+
+
+async def test_without_a_number_a_forgotten_parcel_is_left_to_a_person(
+    stage: Scene,
+) -> None:
+    parcel = payloads.shipment(trackingCompany=None, trackingNumber=None)
+    shown = payloads.order("ord_1", at=50, shipments=[parcel])
+    stage.platform.says("/orders/ord_1", document({"data": shown}))
+    stage.platform.says(HISTORY, history(move(1, STRANGE)))
+    async with audited(stage):
+        await lifted(stage)
+        await stage.pass_time(3600)
+        nameless = {"tracking_company": None, "tracking_number": None}
+        command = await stage.plan("fulfill", "ord_1", **nameless)
+        stage.settler.wake()
+        await stage.reaches(command, "parked")
+    assert stage.server.commands == []
+
+
+async def test_without_a_history_it_says_once_what_it_cannot_see(
+    stage: Scene,
+) -> None:
+    stage.platform.says(HISTORY, problem(404, "NOT_FOUND"))
+    command = await stage.plan("adjust", "prod_1")
+    async with audited(stage):
+        await stage.reaches(command, "applied")
+        await audit(stage)
+    assert len(stage.told("audit.blind")) == 1
+
+
+async def test_without_notes_it_says_so_once(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history())
+    command = await stage.plan("adjust", "prod_1")
+    async with audited(stage):
+        await stage.reaches(command, "applied")
+        stage.platform.says(HISTORY, history(move(1, command, note=None)))
+        await audit(stage)
+        await audit(stage)
+    (told,) = stage.told("audit.blind")
+    assert "notes" in told
+
+
+async def test_an_audit_reads_back_to_the_last_one_only(stage: Scene) -> None:
+    first = await stage.plan("adjust", "prod_1")
+    async with audited(stage):
+        await stage.reaches(first, "applied")
+        old = [move(number, "0", note=None) for number in range(3000, 2900, -1)]
+        page = document({"data": old, "meta": {"hasMore": True}})
+        stage.platform.says(HISTORY, page, history())
+        await audit(stage)
+        stage.platform.says(HISTORY, page)
+        before = len(stage.server.of("GET", HISTORY))
+        await audit(stage)
+        assert len(stage.server.of("GET", HISTORY)) == before + 1
+    mark = "SELECT value FROM marks WHERE name = 'audited:main'"
+    assert rows(stage.path, mark) == [(payloads.instant(3000),)]
+
+
+async def test_what_is_in_doubt_holds_the_audit_back(stage: Scene) -> None:
+    """Its tag may be one of two: the second is seen once the first is settled."""
+    command = await stage.plan("adjust", "prod_1")
+    other = [move(number, "0", note=None) for number in (3000, 2999)]
+    stage.platform.says("/inventory/adjust", message(500))
+    async with working(stage):
+        stage.platform.says(HISTORY, message(500))
+        await stage.reaches(command, "uncertain")
+    stage.platform.says(HISTORY, history(*other, move(10, command)))
+    await stage.auditor.audit_now()
+    mark = "SELECT value FROM marks WHERE name = 'audited:main'"
+    assert rows(stage.path, mark) == [(payloads.instant(10),)]
+
+
+async def test_a_clock_that_goes_back_stops_until_all_is_read(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        await lifted(stage)
+        stage.platform.says(HISTORY, message(500))
+        stage.clock.set_back(3600)
+        await stage.clock.asleep(CLOCK_SECONDS)
+        await stage.pass_time(CLOCK_SECONDS)
+        await until(lambda: stage.told("audit.clock"), "it is noticed")
+        await stage.quiet()
+        command = await stage.plan("adjust", "prod_1")
+        await stage.quiet()
+        assert "clock" in stopped(stage)[ALL]
+        stage.platform.says(HISTORY, history())
+        while stage.state(command) != "applied":
+            await stage.pass_time(10)
+            await stage.quiet()
+    assert len(stage.told("audit.clock")) == 1
+
+
+async def test_what_waits_waits_no_longer_for_a_clock_set_back(stage: Scene) -> None:
+    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.says(HISTORY, history())
+    command = await stage.plan("adjust", "prod_1")
+    async with audited(stage):
+        await until(lambda: stage.column("looks", command) == 1, "one look")
+        due = stage.column("due_at", command)
+        stage.clock.set_back(3600)
+        await stage.clock.asleep(CLOCK_SECONDS)
+        await stage.pass_time(CLOCK_SECONDS)
+        await until(lambda: stage.column("due_at", command) != due, "it is moved")
+    assert (due[11:13], stage.column("due_at", command)[11:13]) == ("12", "11")
+    assert due[13:] == stage.column("due_at", command)[13:]

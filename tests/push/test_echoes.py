@@ -1,0 +1,117 @@
+"""The echo of a command: known by its identity, before or after its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support import payloads
+from support.databases import rows, take
+from support.push_history import HISTORY, history, move
+from support.push_scene import Scene, applied, working
+from support.push_server import message
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from support.push_server import Connection, Request
+
+CHANGED = "inventory/level_update"
+
+
+def adjusted(adjustment_id: str = "adj_1", at: int = 1) -> bytes:
+    change = payloads.stock_change(at=at, adjustment_id=adjustment_id)
+    return payloads.envelope(CHANGED, change)
+
+
+def ordered(at: int, **members: Any) -> bytes:
+    order = payloads.order("ord_1", at=at, **members)
+    return payloads.envelope("orders/updated", order)
+
+
+def echoes(stage: Scene) -> list[tuple[Any, ...]]:
+    query = "SELECT command_id, event_id FROM echoes ORDER BY event_id"
+    return rows(stage.path, query)
+
+
+def feed(stage: Scene) -> list[tuple[Any, ...]]:
+    return rows(stage.path, "SELECT event, instance, waits FROM feed ORDER BY id")
+
+
+async def test_the_first_event_that_shows_the_effect_is_the_echo(
+    stage: Scene,
+) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert await take(stage.store, adjusted(), adjusted(at=2)) == []
+    assert echoes(stage) == [(command, 1)]
+    assert feed(stage)[0] == (1, "courier", 0)
+
+
+async def test_what_only_looks_the_same_is_no_echo(stage: Scene) -> None:
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert await take(stage.store, adjusted("adj_of_another")) == []
+    assert echoes(stage) == []
+    assert feed(stage) == [(1, None, 0)]
+
+
+async def test_an_echo_before_the_answer_is_linked_by_the_answer(
+    stage: Scene,
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    async def hear_first(request: Request, connection: Connection) -> None:
+        await take(stage.store, adjusted("adj_of_another"), adjusted(at=2))
+        seen.extend(feed(stage))
+        await connection.send(applied(request))
+
+    stage.platform.says("/inventory/adjust", hear_first)
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert seen == [(1, None, 1), (2, None, 1)]
+    assert echoes(stage) == [(command, 2)]
+    assert feed(stage) == [(1, None, 0), (2, "courier", 0)]
+
+
+async def test_a_parcel_is_known_by_its_id(stage: Scene) -> None:
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    parcel = {"trackingCompany": "BlueDart", "trackingNumber": "BD1"}
+    others = payloads.shipment("shp_9", **parcel)
+    assert await take(stage.store, ordered(50, shipments=[others])) == []
+    assert echoes(stage) == []
+    own = payloads.shipment(**parcel)
+    for at in (51, 52):
+        assert await take(stage.store, ordered(at, shipments=[others, own])) == []
+    assert echoes(stage) == [(command, 2)]
+    assert [row[:2] for row in feed(stage)] == [(1, None), (2, "courier"), (3, None)]
+
+
+async def test_a_cancellation_is_known_by_its_time(stage: Scene) -> None:
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    for at, found in ((49, []), (50, [(command, 2)])):
+        when = {"cancelledAt": payloads.instant(at), "restocked": True}
+        assert await take(stage.store, ordered(at + 1, cancellation=when)) == []
+        assert echoes(stage) == found
+
+
+async def test_an_effect_is_settled_by_proof_too(stage: Scene) -> None:
+    """The answer is lost, its echo comes, and reading back names the effect."""
+    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.says(HISTORY, message(503))
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(command, "uncertain")
+        assert await take(stage.store, adjusted()) == []
+        assert echoes(stage) == [(None, 1)]
+        stage.platform.says(HISTORY, history(move(1, command)))
+        while stage.state(command) != "applied":
+            await stage.pass_time(30)
+            await stage.quiet()
+    assert echoes(stage) == [(command, 1)]
+    await until(lambda: feed(stage) == [(1, "courier", 0)], "the feed knows")
