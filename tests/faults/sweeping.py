@@ -207,14 +207,20 @@ class Program:
     sender: Sender
     living: asyncio.Future[None] | None = None
 
-    async def run_out(self) -> None:
-        """Let time pass until nothing is open or on its way, or until death."""
+    async def run_out(self, wind_back_seconds: float = 0.0) -> None:
+        """Let time pass until nothing is open or on its way, or until death.
+
+        The wall clock may be set back soon after the start.
+        """
         if self.living is None:
             self.living = asyncio.ensure_future(self._live())
         clock, wire = self.on.clock, self.on.wire
         end = clock.monotonic() + FOREVER_SECONDS
         step = self.on.settings.push.looks[-1] / STEPS
         await self._calm()
+        if wind_back_seconds:
+            clock.set_back(wind_back_seconds)
+            await clock.advance(step)
         while (self.on.open() or wire.on_its_way) and not self.mortality.dead.is_set():
             assert not self.living.done(), self.living
             assert clock.monotonic() < end, f"still open: {self.on.open()}"
@@ -224,7 +230,10 @@ class Program:
     async def _live(self) -> None:
         commands = cast("SqliteStore", MortalStore(self.store, self.mortality)).commands
         await commands.doubt_interrupted(interrupted())
-        await asyncio.gather(self.sender.dispatcher.run(), self.sender.settler.run())
+        sender = self.sender
+        await asyncio.gather(
+            sender.dispatcher.run(), sender.settler.run(), sender.auditor.run()
+        )
 
     async def _calm(self) -> None:
         calm = 0

@@ -15,13 +15,14 @@ import httpx
 
 from backhaul.store.contract import Marks
 from backhaul.store.outbox import Commands, Doubts
+from backhaul.store.tagging import Tags
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from backhaul.store.sqlite.database import SqliteStore
 
-PARTS = {"commands": Commands, "doubts": Doubts, "marks": Marks}
+PARTS = {"commands": Commands, "doubts": Doubts, "marks": Marks, "tags": Tags}
 """What of the store a command's life is written by."""
 ON_THE_WIRE = ("POST:before", "POST:during", "POST:after", "GET:before", "GET:after")
 
