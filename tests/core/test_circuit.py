@@ -31,11 +31,11 @@ def test_only_failures_in_a_row_count() -> None:
 
 def test_a_probe_lets_one_command_try() -> None:
     circuit = failing()
-    circuit.probed()
+    circuit.probed(answered=True)
     assert standing(circuit) == (True, False)
     circuit.failed()
     assert standing(circuit) == (False, True)
-    circuit.probed()
+    circuit.probed(answered=True)
     circuit.answered()
     assert standing(circuit) == (False, False)
 
@@ -43,5 +43,23 @@ def test_a_probe_lets_one_command_try() -> None:
 def test_a_probe_of_what_does_not_fail_changes_nothing() -> None:
     circuit = Circuit()
     circuit.failed()
-    circuit.probed()
+    circuit.probed(answered=True)
     assert standing(circuit) == (False, False)
+
+
+def test_reads_that_fail_wait_only_where_commands_fail_too() -> None:
+    circuit = Circuit()
+    circuit.read(answered=False)
+    assert not circuit.reads_wait
+
+
+def test_reads_wait_for_a_probe_that_is_answered() -> None:
+    circuit = failing()
+    told = [circuit.reads_wait]
+    circuit.read(answered=False)
+    told.append(circuit.reads_wait)
+    circuit.probed(answered=False)
+    told.append(circuit.reads_wait)
+    circuit.probed(answered=True)
+    told.append(circuit.reads_wait)
+    assert told == [False, True, True, False]

@@ -1,7 +1,7 @@
 """Whether a platform that keeps failing commands is left alone for a while.
 
-Reads are not counted: each of their loops rests by itself, and where they work while
-writes do not, they are what settles a doubt.
+Reads do not open it: each of their loops rests by itself. Where they fail as well as
+the commands, they wait for a probe too; where they work, they are what settles a doubt.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ class Circuit:
     def __init__(self) -> None:
         self._failures = 0
         self._half_open = False
+        self._reads_fail = False
+
+    @property
+    def reads_wait(self) -> bool:
+        """Whether nothing but probes may be read."""
+        return self.open and self._reads_fail
 
     @property
     def open(self) -> bool:
@@ -41,6 +47,12 @@ class Circuit:
         self._failures = 0
         self._half_open = False
 
-    def probed(self) -> None:
-        """Note that a probe was answered: what commands meet is still to be seen."""
-        self._half_open = self._failures >= FAILURES_TO_OPEN
+    def read(self, *, answered: bool) -> None:
+        """Note how a read ended."""
+        self._reads_fail = not answered
+
+    def probed(self, *, answered: bool) -> None:
+        """Note how a probe ended: what commands meet is still to be seen."""
+        self.read(answered=answered)
+        if answered:
+            self._half_open = self._failures >= FAILURES_TO_OPEN

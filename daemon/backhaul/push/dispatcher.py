@@ -121,6 +121,9 @@ class Dispatcher:
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._looked_at = to_text(self._clock.now())
+        if self._transport.circuit.open and not self.door.failing:
+            # Not by a command of ours: all the same, only a probe finds it well again.
+            self.door.fail()
         gates = self.gates.passable()
         open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
         free = self._free() if open_gates else 0

@@ -199,9 +199,12 @@ class Transport:
         """Read once, whatever failed before. Raises NotSent or InDoubt."""
         await self.require()
         request = self._reads.build_request("GET", path, params=dict(params))
-        answer = await self._exchange(self._reads, request)
-        if answer.status < 500:
-            self.circuit.probed()
+        answered = False
+        try:
+            answer = await self._exchange(self._reads, request)
+            answered = answer.status < 500
+        finally:
+            self.circuit.probed(answered=answered)
         return answer
 
     async def _admitted(self, request: httpx.Request, priority: Priority) -> Answer:
@@ -210,7 +213,14 @@ class Transport:
         while True:
             while wait := self.budget.wait_seconds(priority, self._clock.monotonic()):
                 await self._clock.sleep(wait)
-            answer = await self._exchange(self._reads, request)
+            if self.circuit.reads_wait:
+                raise NotSent("the platform keeps failing; it is asked again soon")
+            answered = False
+            try:
+                answer = await self._exchange(self._reads, request)
+                answered = answer.status < 500
+            finally:
+                self.circuit.read(answered=answered)
             if answer.status != 429 or self._clock.monotonic() >= patience_ends:
                 return answer
 
