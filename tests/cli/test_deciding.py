@@ -37,6 +37,7 @@ PARK = {
     "BACKHAUL_PUSH__ON_ABSENT": "park",
     "BACKHAUL_STORES__MAIN__IDEMPOTENCY": "false",
 }
+FEWER_THAN_AN_OUTAGE = 4
 _NUMBERS = count(1)
 
 
@@ -66,6 +67,17 @@ class Case:
         )
         self.await_state("parked")
         self._arm()
+        if int(self.number[2:]) % FEWER_THAN_AN_OUTAGE == 0:
+            self._ship_another()
+
+    def _ship_another(self) -> None:
+        """Have a command taken: so many refused in a row would be an outage."""
+        name = buy(self.platform)["number"]
+        taken = "SELECT count(*) FROM commands WHERE state = 'applied'"
+        before = rows(self.office.database, taken)
+        file = f"fulfillments-after-{self.number}.csv"
+        self.office.put(file, HEADER, f"{name},DHL,after-{self.number}")
+        await_true(lambda: rows(self.office.database, taken) != before, "it is taken")
 
     def _arm(self, *faults: dict[str, Any]) -> None:
         body = {"seed": 1, "http": list(faults), "webhooks": []}

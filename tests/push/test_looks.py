@@ -154,10 +154,11 @@ async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
     stage: Scene,
 ) -> None:
     command = await doubt(stage)
-    stage.platform.says(HISTORY, message(503), message(503), message(503), history())
+    stage.platform.says(HISTORY, message(503))
     async with working(stage):
         await in_vain(stage, command)
         assert looks(stage, command) == []
+        stage.platform.says(HISTORY, history())
         await stage.pass_time(10)
         await looked(stage, command, 1)
     assert stage.state(command) == "uncertain"
