@@ -39,12 +39,11 @@ check: $(READY) ## format, lint, types, import contracts, and the docs held to t
 bench: $(READY) ## measure throughput and latency (BENCH=reference: some rows only)
 	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH)
 
-faults-short: $(READY) ## kill, cut and fill disks, the short form (seconds per suite)
+faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form (its seconds)
 	FAULTS=short $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
 
-faults: $(READY) ## the same in the long form, and long walks through the reference shop
+faults: $(READY) ## the same in the long form
 	FAULTS=long $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
-	FAULTS=long $(BIN)/pytest tests/reference_contract/test_walks.py
 
 lock: ## lock anew (needs uv; newest of all: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)

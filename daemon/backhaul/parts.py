@@ -132,6 +132,7 @@ def build_sender(
         clock,
         chance,
         landed,
+        max(push.looks[-1], push.retry_cap),
     )
     auditor.fence()
     return Sender(dispatcher, settler, dialect, auditor)

@@ -317,3 +317,21 @@ async def test_what_waits_waits_no_longer_for_a_clock_set_back(stage: Scene) -> 
         await until(lambda: stage.column("due_at", command) != due, "it is moved")
     assert (due[11:13], stage.column("due_at", command)[11:13]) == ("12", "11")
     assert due[13:] == stage.column("due_at", command)[13:]
+
+
+async def test_a_look_is_not_taken_early_for_a_clock_set_back(stage: Scene) -> None:
+    """The doubt may be younger than the clock that went back: it is left its time."""
+    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        await lifted(stage)
+        stage.clock.set_back(300)
+        command = await stage.plan("adjust", "prod_1")
+        stage.dispatcher.wake()
+        await until(lambda: stage.column("looks", command) == 1, "one look")
+        due = stage.column("due_at", command)
+        await stage.clock.asleep(CLOCK_SECONDS)
+        await stage.pass_time(CLOCK_SECONDS)
+        await until(lambda: stage.told("audit.clock"), "it is noticed")
+        await lifted(stage)
+        assert stage.column("due_at", command) == due

@@ -134,6 +134,7 @@ class ShopAndBooks(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(3600 if LONG else 60)
 def test_the_shop_agrees_with_its_books() -> None:
     run_state_machine_as_test(ShopAndBooks, settings=WALKS)
@@ -162,6 +163,7 @@ async def walked(folder: Path, seed: int) -> list[Any]:
         return canonical([*answers, state])
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_two_shops_answer_alike(tmp_path: Path, seed: int) -> None:
     first, second = [await walked(tmp_path / name, seed) for name in ("a", "b")]

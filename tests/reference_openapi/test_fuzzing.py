@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 LONG = os.environ.get("FAULTS") == "long"
 EXAMPLES = "300" if LONG else "5"
 SEED = () if LONG else ("--seed", "20260301")
-# The long form is a part of `make faults`, the short one of `make test`.
-pytestmark = [pytest.mark.timeout(3600 if LONG else 300)]
-if LONG:
-    pytestmark.append(pytest.mark.faults)
+pytestmark = [pytest.mark.timeout(3600 if LONG else 300), pytest.mark.faults]
 
 
 @pytest.mark.parametrize("phases", ["examples,coverage", "fuzzing", "stateful"])

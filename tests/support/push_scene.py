@@ -260,6 +260,7 @@ async def scene(
             clock,
             lambda: 0.5,
             settler.wake,
+            600.0,
         )
         yield Scene(
             path,

@@ -88,6 +88,7 @@ class Auditor:
         clock: Clock,
         chance: Callable[[], float],
         settled: Callable[[], None],
+        longest_seconds: float,
     ) -> None:
         self._store = store
         self._client = client
@@ -98,6 +99,7 @@ class Auditor:
         self._clock = clock
         self._chance = chance
         self._settled = settled
+        self._longest_seconds = longest_seconds
         self._wake = asyncio.Event()
         self._stranger = ""
         self._told: set[str] = set()
@@ -148,7 +150,7 @@ class Auditor:
             self._store,
             back_seconds,
         )
-        await self._tags.shift(self._store, back_seconds)
+        await self._tags.shift(self._store, back_seconds, self._longest_seconds)
         self._settled()
         await self._insist(starting=False)
 

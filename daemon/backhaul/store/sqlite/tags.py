@@ -30,11 +30,19 @@ _ANEW = """
            sent_at = iif(request IS NULL, :now, coalesce(sent_at, :now))
     WHERE store = :store AND state = 'uncertain'
 """
+# What may have been written since the clock went back stays: a look that is taken too
+# early would believe an absence too early, one that is taken too late does no harm.
 _SHIFT = """
-    UPDATE commands SET due_at = strftime('%Y-%m-%dT%H:%M:%fZ', due_at, :back),
-           sent_at = strftime('%Y-%m-%dT%H:%M:%fZ', sent_at, :back)
+    UPDATE commands SET
+      due_at = CASE WHEN due_at <= strftime(:form, :now, :longest) THEN due_at
+        ELSE max(:now, strftime(:form, due_at, :back)) END,
+      sent_at = CASE WHEN sent_at BETWEEN strftime(:form, :now, :noticed) AND :now
+        THEN sent_at ELSE strftime(:form, sent_at, :back) END
     WHERE store = :store AND state IN ('planned', 'sending', 'uncertain')
 """
+_FORM = "%Y-%m-%dT%H:%M:%fZ"
+NOTICED_SECONDS = 60.0
+"""Within this time a clock that went back is noticed."""
 
 
 class SqliteTags:
@@ -70,11 +78,21 @@ class SqliteTags:
 
         return await self._writer.urgent(unit)
 
-    async def shift(self, store: str, seconds: float) -> None:
-        """Move the times of open commands back by as much as the clock went back."""
+    async def shift(self, store: str, seconds: float, longest_seconds: float) -> None:
+        """Move the times of open commands back by as much as the clock went back.
+
+        What is due within `longest_seconds`, the longest wait there is, stays.
+        """
 
         def unit(connection: sqlite3.Connection) -> None:
-            values = {"store": store, "back": f"-{seconds:.3f} seconds"}
+            values = {
+                "store": store,
+                "form": _FORM,
+                "now": to_text(self._clock.now()),
+                "back": f"-{seconds:.3f} seconds",
+                "longest": f"+{longest_seconds:.3f} seconds",
+                "noticed": f"-{NOTICED_SECONDS:.3f} seconds",
+            }
             connection.execute(_SHIFT, values)
 
         await self._writer.urgent(unit)
