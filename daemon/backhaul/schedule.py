@@ -102,6 +102,7 @@ class Schedule:
     def __init__(self, clock: Clock, chance: Callable[[], float]) -> None:
         self._clock = clock
         self._chance = chance
+        self._last_offset = self._offset()
         # misfire_grace_time: by default a run that is a second late is dropped.
         self._scheduler = AsyncIOScheduler(
             job_defaults={
@@ -137,7 +138,7 @@ class Schedule:
         if first is not None and first <= now < (over := timetable.quiet.over(now)):
             first = over
         self._scheduler.add_job(
-            _Calls(timetable, call).fall_due,
+            _Calls(timetable, call, self._notice).fall_due,
             timetable,
             id=name,
             name=name,
@@ -161,11 +162,19 @@ class Schedule:
     async def watch(self) -> None:
         """Look whether somebody sets the machine's clock, for ever."""
         while True:
-            before = self._offset()
+            self._notice()
             await self._clock.sleep(WATCH_SECONDS)
-            jump = self._offset() - before
-            if abs(jump.total_seconds()) > JUMP_SECONDS:
-                self._jumped(jump)
+
+    def _notice(self) -> None:
+        """See whether the clock was set since the last call.
+
+        Each run of a job calls it too: one that runs on a clock which is set forth and
+        back again between two looks would be planned for the time it showed meanwhile.
+        """
+        offset = self._offset()
+        jump, self._last_offset = offset - self._last_offset, offset
+        if abs(jump.total_seconds()) > JUMP_SECONDS:
+            self._jumped(jump)
 
     def _offset(self) -> timedelta:
         """Return what only a clock that is set can change."""
@@ -194,10 +203,14 @@ class _Calls:
     """Calls one after the other; what falls due meanwhile is called once after it."""
 
     def __init__(
-        self, timetable: Timetable, call: Callable[[datetime], Awaitable[None]]
+        self,
+        timetable: Timetable,
+        call: Callable[[datetime], Awaitable[None]],
+        notice: Callable[[], None],
     ) -> None:
         self._timetable = timetable
         self._call = call
+        self._notice = notice
         self._owed: datetime | None = None
         self._calling = False
 
@@ -205,6 +218,7 @@ class _Calls:
         """Call now, or let the call under way be followed by another."""
         # A coroutine: APScheduler runs plain functions in threads of their own. And it
         # would drop what falls due while the last run of a job is still under way.
+        self._notice()
         self._owed = self._owed or self._timetable.due
         if self._calling:
             return
