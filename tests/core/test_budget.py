@@ -145,3 +145,24 @@ def test_words_that_say_nothing_set_no_limit(policy: str, limit: str) -> None:
     budget.spend(0.0)
     budget.answered(0.0, policy, limit)
     assert budget.per_second is None
+
+
+@pytest.mark.parametrize("per_minute", [6, 60, 240, 6_000])
+def test_what_waited_long_enough_finds_room(per_minute: int) -> None:
+    budget, now = Budget(), 0.1
+    budget.spend(now)
+    budget.answered(now, f'"key";q={per_minute};w=60', '"key";r=0;t=1')
+    for _ in range(100):
+        now += budget.wait_seconds(Priority.COMMAND, now)
+        assert budget.take(1, now) == 1
+        assert budget.take(1, now) == 0
+
+
+def test_a_second_try_takes_nobody_elses_room() -> None:
+    budget = told(10, 0)
+    assert budget.take(2, 0.0) == 2
+    budget.leave()
+    budget.spend(0.0)
+    budget.answered(0.0)
+    budget.answered(0.0, POLICY, '"key";r=8;t=1')
+    assert budget.take(99, 0.0) == 7

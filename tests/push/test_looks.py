@@ -284,6 +284,19 @@ async def test_under_its_key_it_is_sent_again_at_once(keyed: Scene) -> None:
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
+async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
+    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
+    command = await doubt(keyed)
+    keyed.platform.says("/inventory/adjust", message(500, b"", **room), _apply)
+    async with working(keyed):
+        await keyed.reaches(command, "uncertain")
+        await keyed.pass_time(59)
+        await keyed.arrive(1)
+        await keyed.pass_time(2)
+        await keyed.reaches(command, "applied")
+    assert len(keyed.server.commands) == 2
+
+
 async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
     command = await doubt(keyed)
     conflict = problem(409, "IDEMPOTENCY_IN_PROGRESS")

@@ -285,6 +285,23 @@ async def test_read_waits_for_room_and_a_command_does_not(
         assert clock.slept == [pytest.approx((40 * 0.35 + 1 - 4) / 4)]
 
 
+async def test_a_command_that_may_not_leave_gives_its_room_back(
+    connect: Connect,
+) -> None:
+    async def refuse() -> None:
+        raise NotSent("it is another store")
+
+    room = {"RateLimit_Policy": '"key";q=240;w=60', "RateLimit": '"key";r=1;t=9'}
+    async with serving(saying(message(200, b"{}", **room))) as server:
+        transport = connect(server.url)
+        await transport.get("/orders", {})
+        transport.require = refuse
+        for _ in range(3):
+            assert transport.budget.take(9, 0.0) == 1
+            with pytest.raises(NotSent):
+                await transport.send(PATH, BODY, "key-1", room_taken=True)
+
+
 @pytest.mark.parametrize("status", [200, 301, 401, 403, 404, 500])
 async def test_read_is_not_repeated_where_that_cannot_help(
     status: int, connect: Connect

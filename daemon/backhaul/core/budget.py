@@ -74,7 +74,7 @@ class Budget:
         if self._per_second is None:
             return most
         self._refill(now)
-        room = min(most, int(self._left + NO_WAIT_SECONDS))
+        room = min(most, int(self._left + NO_WAIT_SECONDS * self._per_second))
         self._left -= room
         self._taken += room
         return room

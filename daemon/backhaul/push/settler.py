@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
+from backhaul.core.budget import Priority
 from backhaul.core.clock import from_text, rest, to_text
 from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State
@@ -155,8 +156,12 @@ class Settler:
         refusal proves nothing of the first try, which may still be on its way.
         """
         command = doubt.command
+        await self._await_room()
         answer = await self._replay.transport.send(
-            requests.path(command), doubt.request, idempotency_key(command.id)
+            requests.path(command),
+            doubt.request,
+            idempotency_key(command.id),
+            room_taken=True,
         )
         judged = await judge(command, answer, self._replay.client)
         if judged.verdict.outcome is not Outcome.CONFIRMED:
@@ -165,6 +170,13 @@ class Settler:
         effect = requests.effect_id(judged.evidence)
         read = {"status": answer.status, "body": answer.body.decode(errors="replace")}
         return Proof(Found.APPLIED, reason, read, judged.evidence, effect)
+
+    async def _await_room(self) -> None:
+        """Take room in the platform's budget, as every command does."""
+        budget, clock = self._replay.transport.budget, self._clock
+        while not budget.take(1, clock.monotonic()):
+            wait = budget.wait_seconds(Priority.COMMAND, clock.monotonic())
+            await clock.sleep(wait)
 
     def _step(self, doubt: Doubt, proof: Proof) -> Settlement:
         if proof.found is Found.APPLIED:

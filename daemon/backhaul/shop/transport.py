@@ -235,11 +235,13 @@ class Transport:
     ) -> Answer:
         """Send a command. Raises NotSent (tried again already) or InDoubt (never).
 
-        `room_taken` tells that `budget.take` made room for it.
+        `room_taken` tells that `budget.take` made room for it, for one try.
         """
-        await self.require()
-        if not room_taken:
-            self.budget.take(1, self._clock.monotonic())
+        try:
+            await self.require()
+        except NotSent:
+            self.budget.give_back(int(room_taken))
+            raise
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(NotSent),
             stop=stop_after_attempt(_TRIES),
@@ -251,8 +253,14 @@ class Transport:
         request = self._commands.build_request(
             method, path, content=body, headers=headers
         )
+        rooms = iter([room_taken])
+
+        async def leave() -> Answer:
+            room = next(rooms, False)
+            return await self._exchange(self._commands, request, room_taken=room)
+
         try:
-            answer: Answer = await retrying(self._exchange, self._commands, request)
+            answer: Answer = await retrying(leave)
         except (NotSent, InDoubt):
             self.circuit.failed()
             raise
@@ -263,9 +271,13 @@ class Transport:
         return answer
 
     async def _exchange(
-        self, client: httpx.AsyncClient, request: httpx.Request
+        self,
+        client: httpx.AsyncClient,
+        request: httpx.Request,
+        *,
+        room_taken: bool = False,
     ) -> Answer:
-        if client is self._commands:
+        if room_taken:
             self.budget.leave()
         else:
             self.budget.spend(self._clock.monotonic())
