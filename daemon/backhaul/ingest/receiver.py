@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backhaul.ingest.signers import Signers
     from backhaul.store.contract import Inbox
 
+_encode = msgspec.json.Encoder().encode
 _KEPT_HEADERS = ("x-service-", "webhook-", "content-type", "user-agent")
 
 
@@ -44,32 +45,43 @@ class Receiver:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the public routes; the topic may also come from the path."""
+        # The address of a store that is known by now is found without a pattern.
+        known = [
+            web.post(f"/webhooks/{store}", partial(self._receive, store))
+            for store in self._signers.live()
+        ]
         return [
-            web.post("/webhooks/{store}", self.receive),
-            web.post("/webhooks/{store}/{resource}/{event}", self.receive),
+            *known,
+            web.post("/webhooks/{store}", self._receive_named),
+            web.post("/webhooks/{store}/{resource}/{event}", self._receive_named),
         ]
 
-    async def receive(self, request: web.Request) -> web.Response:
+    async def _receive_named(self, request: web.Request) -> web.Response:
+        return await self._receive(request.match_info["store"], request)
+
+    async def _receive(self, store: str, request: web.Request) -> web.Response:
         """Answer 200, 401, 413, 415 or 503. A wrong signature leaves no trace."""
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             return _answer(415, "send the body without Content-Encoding")
         body = await request.read()
-        store = request.match_info["store"]
-        if not self._signed(store, request.headers, body):
+        now = to_text(self._clock.now())
+        if not self._signed(store, request.headers, body, now):
             return _answer(401, "the signature does not match")
         try:
-            await self._inbox.append(_arrival(store, self._clock, request, body))
+            await self._inbox.append(_arrival(store, request, body, now))
         except Busy as error:
             return self._busy(error)
         self._refusals.kept()
         self._arrived()
         return web.Response(status=200)
 
-    def _signed(self, store: str, headers: CIMultiDictProxy[str], body: bytes) -> bool:
+    def _signed(
+        self, store: str, headers: CIMultiDictProxy[str], body: bytes, now: str
+    ) -> bool:
         """Check the signature; an unknown store or a doubled header is just wrong."""
         presented = headers.getall(signature.HEADER, [])
         text = presented[0] if len(presented) == 1 else ""
-        return self._signers.signed(store, body, text)
+        return self._signers.signed(store, body, text, now)
 
     def _busy(self, error: Busy) -> web.Response:
         self._refusals.refused(error)
@@ -80,15 +92,9 @@ class Receiver:
         )
 
 
-def _arrival(store: str, clock: Clock, request: web.Request, body: bytes) -> Arrival:
-    return Arrival(
-        store=store,
-        kind="delivery",
-        topic=_topic(request),
-        received_at=to_text(clock.now()),
-        headers=_kept(request.headers),
-        body=body,
-    )
+def _arrival(store: str, request: web.Request, body: bytes, now: str) -> Arrival:
+    headers = _kept(request.headers)
+    return Arrival(store, "delivery", _topic(request), now, headers, body)
 
 
 def _topic(request: web.Request) -> str:
@@ -101,10 +107,10 @@ def _topic(request: web.Request) -> str:
 def _kept(headers: CIMultiDictProxy[str]) -> bytes:
     kept = {name: value for name, value in headers.items() if _is_kept(name)}
     try:
-        return msgspec.json.encode(kept)
+        return _encode(kept)
     except UnicodeEncodeError:
         readable = {name: _readable(value) for name, value in kept.items()}
-        return msgspec.json.encode(readable)
+        return _encode(readable)
 
 
 @lru_cache(maxsize=256)

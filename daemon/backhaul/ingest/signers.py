@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core import signature
-from backhaul.core.clock import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import WebhookSecrets
@@ -47,7 +45,7 @@ class Signers:
         self._rings: dict[str, _Ring] = {}
         # A store that is not ours takes the same path as a wrong signature.
         self._nobody = _Ring(("",), (random_secrets.token_bytes(32),))
-        self._used: dict[tuple[str, str], datetime] = {}
+        self._used: dict[tuple[str, str], str] = {}
 
     async def load(self, configured: Mapping[str, Iterable[bytes]]) -> None:
         """Take the configured secrets, without those that a person dropped."""
@@ -80,13 +78,13 @@ class Signers:
         """Return the fingerprints that each store's deliveries may have."""
         return {store: ring.names for store, ring in self._rings.items()}
 
-    def signed(self, store: str, body: bytes, presented: str) -> bool:
-        """Tell whether a live secret of the store signed the body."""
+    def signed(self, store: str, body: bytes, presented: str, now: str) -> bool:
+        """Tell whether a live secret of the store signed the body, which came `now`."""
         ring = self._rings.get(store, self._nobody)
         signer = signature.verify(body, presented, ring.values)
         if signer is None or ring is self._nobody:
             return False
-        self._used[store, ring.names[signer]] = self._clock.now()
+        self._used[store, ring.names[signer]] = now
         return True
 
     async def save(self) -> None:
@@ -95,9 +93,7 @@ class Signers:
         if not used:
             return
         try:
-            await self._kept.used(
-                {secret: to_text(moment) for secret, moment in used.items()}
-            )
+            await self._kept.used(used)
         except BaseException:
             # The next save writes them down; what was used meanwhile is later.
             self._used = used | self._used

@@ -23,7 +23,7 @@ GRACE_SECONDS = 1.0
 """Younger requests are not called slow."""
 FAREWELL_SECONDS = 1.0
 SMALL_BYTES = 16 << 10
-"""A body that may stay with an idle connection; to copy its request would cost more."""
+"""A request that may stay with an idle connection; to copy it would cost more."""
 LOOKS = 20
 """Looks at the slow ones in the time that a request may take."""
 _TOO_SLOW = (
@@ -217,9 +217,14 @@ class Arrivals:
         async def guarded(request: web.Request) -> web.StreamResponse:
             connection = self.open[request.protocol]
             connection.serving = True
-            served = _own(request)
+            whole = request.content.is_eof()
+            served = request
+            if not whole or connection.bytes > SMALL_BYTES:
+                # aiohttp keeps the request, and all that was read of it, until the
+                # next comes on the same connection; a copy ends with the answer.
+                served = request.clone()
             try:
-                if not (connection.refused or request.content.is_eof()):
+                if not (whole or connection.refused):
                     await self._read(served, connection)
                 if connection.refused:
                     return _too_much()
@@ -237,12 +242,6 @@ class Arrivals:
 
         return guarded
 
-    async def unserved(self, request: web.Request, _: web.StreamResponse) -> None:
-        """Take note that a request which no route takes is over as well."""
-        connection = self.open.get(request.protocol)
-        if connection is not None and not connection.serving:
-            connection.answered(whole=True)
-
     async def _read(self, request: web.Request, connection: _Connection) -> None:
         if (request.content_length or 0) > request.client_max_size:
             raise _TooLarge
@@ -254,17 +253,6 @@ class Arrivals:
                 # Not as it is: its traceback would hold what was read of the body.
                 raise _TooLarge from None
         connection.deadline = None
-
-
-def _own(request: web.Request) -> web.Request:
-    """Return what may hold the body, and ends with the answer.
-
-    aiohttp keeps the request itself, and all that was read of it, until the next one
-    comes on the same connection.
-    """
-    length = request.content_length
-    small = length is not None and length <= SMALL_BYTES
-    return request if small else request.clone()
 
 
 def _too_much() -> web.Response:
