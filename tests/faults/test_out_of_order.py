@@ -58,7 +58,8 @@ class Size:
     orders: int
 
 
-LONG_RUN, SHORT_RUN = Size(10_000, 500, 100), Size(60, 12, 2)
+# Four orders under each of the thirty readings: over a hundred in all, in an hour.
+LONG_RUN, SHORT_RUN = Size(10_000, 500, 4), Size(60, 12, 2)
 SOME_ORDERS = Size(150, 24, 3)
 
 
