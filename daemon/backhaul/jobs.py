@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LATE = timedelta(minutes=1)
 """A run that begins later than this makes up for what was missed."""
-AT_ONCE = "at once, as push.eager says"
+AT_ONCE = "at once (push.eager)"
 
 Told: TypeAlias = Callable[[str, str], Awaitable[None]]
 """Tells that the work is done which began by a moment, and what was done."""

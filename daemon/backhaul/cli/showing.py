@@ -29,6 +29,9 @@ _COLORS = {
     "folded": "green",
     "confirmed": "green",
 }
+_USUAL_WIDTH = 80
+"""Columns of a terminal that nobody made smaller."""
+_NAMES = {"job", "store", "state", "kind", "topic", "fingerprint", "name"}
 
 
 def json(document: object) -> None:
@@ -37,19 +40,29 @@ def json(document: object) -> None:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
-    """Print rows as a table, or `none` in words where there are none."""
+    """Print rows as a table, or `none` in words where there are none.
+
+    A column that is empty in every row is left out: it would take room from the others.
+    """
     console = _console()
     if not rows:
         console.print(none)
         return
+    told = [c for c in columns if any(row[c] not in (None, "") for row in rows)]
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        heading = f"{column} (UTC)" if _is_time(column) else column
-        fixed = _is_time(column) or column == "id"
-        shown.add_column(heading.replace("_", " "), overflow="fold", no_wrap=fixed)
+    for column in told:
+        # A name broken into pieces can be neither read nor copied; prose gives way.
+        whole = console.width >= _USUAL_WIDTH and column in _NAMES
+        fixed = _is_time(column) or column == "id" or whole
+        shown.add_column(_heading(column), overflow="fold", no_wrap=fixed)
     for row in rows:
-        shown.add_row(*(_cell(_short(column, row[column])) for column in columns))
+        shown.add_row(*(_cell(_short(column, row[column])) for column in told))
     console.print(shown)
+
+
+def _heading(column: str) -> str:
+    name = column.replace("_", " ")
+    return f"{name.removesuffix(' at')} (UTC)" if _is_time(column) else name
 
 
 def grid(rows: Sequence[Sequence[Any]], columns: Sequence[str], none: str) -> None:
@@ -69,7 +82,7 @@ def grid(rows: Sequence[Sequence[Any]], columns: Sequence[str], none: str) -> No
 
 
 def _is_time(column: str) -> bool:
-    return column == "at" or column.endswith("_at")
+    return column == "at" or column.endswith(("_at", "_since"))
 
 
 def _short(column: str, value: object) -> object:
