@@ -230,6 +230,7 @@ async def scene(
         dispatcher = Dispatcher(
             "main",
             rehearsal if rehearsed else store.commands,
+            store.doubts,
             client,
             transport,
             dialect,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from backhaul.shop.requests import Dialect
     from backhaul.shop.transport import Transport
     from backhaul.store.contract import Command, MatchReader
-    from backhaul.store.outbox import Commands
+    from backhaul.store.outbox import Commands, Doubts
 
 REST_SECONDS = 0.5
 """Rest after the database refused to write."""
@@ -46,6 +46,7 @@ class Dispatcher:
         self,
         store: str,
         commands: Commands,
+        doubts: Doubts,
         client: ShopClient,
         transport: Transport,
         dialect: Dialect,
@@ -55,6 +56,7 @@ class Dispatcher:
     ) -> None:
         self._store = store
         self._commands = commands
+        self._doubts = doubts
         self._client = client
         self._transport = transport
         self._dialect = dialect
@@ -238,7 +240,7 @@ class Dispatcher:
             reason = f"failed while sending: {type(error).__name__}: {error}"
             return Judged(Verdict(Outcome.UNCERTAIN, reason)), None
         try:
-            judged = await judge(command, answer, self._client)
+            judged = await judge(command, answer, self._client, self._doubts)
         except Exception as error:  # noqa: BLE001 - unclassified: it did arrive
             reason = f"{answer.status}, not understood: {type(error).__name__}: {error}"
             return Judged(Verdict(Outcome.UNCERTAIN, reason)), answer

@@ -13,11 +13,12 @@ import msgspec
 
 from backhaul.core.identity import tag
 from backhaul.core.proof import Found, Habits, Wanted, find_adjustment
+from backhaul.push.judging import claimed
 from backhaul.shop import history, requests, wire
 from backhaul.shop.client import ReadRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from backhaul.core.proof import Finding, Move
     from backhaul.core.resources import Order
@@ -77,7 +78,9 @@ class Prover:
         order = wire.order(data, self._client.tracking)
         if command.kind == "cancel":
             return _cancelled(command, order, data)
-        return _fulfilled(doubt, order, data)
+        parcels = [parcel.id for parcel in order.shipments]
+        others = await claimed(self._doubts, command, parcels)
+        return _fulfilled(doubt, order, data, others)
 
     async def _adjustment(self, doubt: Doubt) -> Proof:
         command, since = doubt.command, doubt.baseline.get("adjustment_id")
@@ -88,11 +91,9 @@ class Prover:
                 raise
             reason = f"{error}: without a history nothing can be proved"
             return Proof(Found.UNDECIDABLE, reason, final=True)
-        owners = await self._doubts.owners(
-            self._store, [move.adjustment_id for move in found.moves]
-        )
+        moved = [move.adjustment_id for move in found.moves]
+        others = await claimed(self._doubts, command, moved)
         habits = await self.habits(found.moves)
-        others = {id_ for id_, (owner, _) in owners.items() if owner != command.id}
         finding = find_adjustment(_wanted(doubt), found.moves, others, habits)
         if not found.complete and finding.found is not Found.APPLIED:
             reason = f"{finding.reason}, as far as it was read; it is too long"
@@ -171,10 +172,12 @@ def _cancelled(command: Command, order: Order, data: Mapping[str, Any]) -> Proof
     return Proof(Found.APPLIED, "the order is cancelled", read, evidence, own)
 
 
-def _fulfilled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
+def _fulfilled(
+    doubt: Doubt, order: Order, data: Mapping[str, Any], others: Collection[str]
+) -> Proof:
     command, read = doubt.command, requests.order_evidence(order)
     before = set(doubt.baseline.get("shipments", ()))
-    shown = requests.parcels_of(command, order, data)
+    shown = requests.parcels_of(command, order, data, others)
     new = [parcel for parcel in shown if parcel not in before]
     tracked = command.payload["tracking_number"] is not None
     if new and not tracked and not doubt.baseline:
@@ -194,7 +197,7 @@ def _fulfilled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
     nameless = [
         parcel.id
         for parcel in order.shipments
-        if parcel.id not in before and parcel.tracking_number is None
+        if parcel.id not in before.union(others) and parcel.tracking_number is None
     ]
     if nameless:
         reason = f"a parcel without a number has come to the order: {nameless[0]}"

@@ -163,7 +163,7 @@ class Settler:
             idempotency_key(command.id),
             room_taken=True,
         )
-        judged = await judge(command, answer, self._replay.client)
+        judged = await judge(command, answer, self._replay.client, self._doubts)
         if judged.verdict.outcome is not Outcome.CONFIRMED:
             return None
         reason = f"the same Idempotency-Key again was answered {judged.verdict.reason}"
