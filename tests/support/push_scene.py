@@ -313,7 +313,7 @@ async def _kept(run: Callable[[], Awaitable[None]]) -> None:
 async def audited(stage: Scene) -> AsyncIterator[None]:
     """Run the auditor beside the dispatcher, behind the fence of a start."""
     stage.auditor.fence()
-    auditing = asyncio.ensure_future(stage.auditor.run())
+    auditing = asyncio.ensure_future(_kept(stage.auditor.run))
     try:
         async with working(stage):
             yield
