@@ -288,7 +288,7 @@ def _line(message: Any) -> tuple[str, str]:
 async def working(stage: Scene) -> AsyncIterator[None]:
     """Run the dispatcher; at the end it is stopped as a signal stops it."""
     task = asyncio.ensure_future(stage.dispatcher.run())
-    looking = asyncio.ensure_future(_kept(stage.settler.run))
+    looking = asyncio.ensure_future(kept(stage.settler.run))
     try:
         yield
     finally:
@@ -301,7 +301,7 @@ async def working(stage: Scene) -> AsyncIterator[None]:
         await task
 
 
-async def _kept(run: Callable[[], Awaitable[None]]) -> None:
+async def kept(run: Callable[[], Awaitable[None]]) -> None:
     """Run again what a locked database ended, as the daemon does."""
     while True:
         with suppress(Busy):
@@ -313,7 +313,7 @@ async def _kept(run: Callable[[], Awaitable[None]]) -> None:
 async def audited(stage: Scene) -> AsyncIterator[None]:
     """Run the auditor beside the dispatcher, behind the fence of a start."""
     stage.auditor.fence()
-    auditing = asyncio.ensure_future(_kept(stage.auditor.run))
+    auditing = asyncio.ensure_future(kept(stage.auditor.run))
     try:
         async with working(stage):
             yield

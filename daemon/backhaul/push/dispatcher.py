@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -17,6 +18,7 @@ from backhaul.errors import Busy
 from backhaul.push.door import ALL, Door
 from backhaul.push.gates import Gates
 from backhaul.push.judging import Judged, judge, refuse_unsent
+from backhaul.push.recording import REST_SECONDS, insist, tell_busy
 from backhaul.push.settling import settlement
 from backhaul.shop import requests
 from backhaul.shop.transport import Answer, InDoubt, NotSent
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Command, MatchReader
     from backhaul.store.outbox import Commands, Doubts
 
-REST_SECONDS = 0.5
-"""Rest after the database refused to write."""
 IDLE_SECONDS = 30.0
 """Longest sleep: a lost wake costs no more than this."""
 
@@ -156,7 +156,7 @@ class Dispatcher:
                 self._store, gates, room, self._prepare
             )
         except Busy as error:
-            self._tell_busy(error)
+            tell_busy(self._store, error)
             await self._clock.sleep(REST_SECONDS)
             self.wake()
             return []
@@ -185,7 +185,7 @@ class Dispatcher:
         try:
             due = await self._commands.next_due(self._store, self._looked_at)
         except Busy as error:
-            self._tell_busy(error)
+            tell_busy(self._store, error)
             return REST_SECONDS
         if due is None:
             return IDLE_SECONDS
@@ -269,19 +269,11 @@ class Dispatcher:
             response=answer.body if answer else None,
         )
         step = settlement(judged, command.failures, now, self._chance(), self._push)
-        while True:
-            try:
-                state = await self._commands.settle(command, attempt, step)
-                break
-            except Busy as error:
-                self._tell_busy(error)
-                await self._clock.sleep(REST_SECONDS)
+        write = partial(self._commands.settle, command, attempt, step)
+        state = await insist(write, self._store, self._clock)
         self._tell(command, state, judged.verdict.reason)
         if state is State.UNCERTAIN:
             self.doubted()
-
-    def _tell_busy(self, error: Busy) -> None:
-        logger.bind(action="push.busy", store=self._store).warning("{}", error)
 
     def _tell(self, command: Command, state: State, reason: str) -> None:
         level = "WARNING" if state in {State.PARKED, State.REJECTED} else "INFO"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -23,6 +24,7 @@ from backhaul.core.proof import Found
 from backhaul.errors import Unusable
 from backhaul.push.judging import judge
 from backhaul.push.proving import Proof
+from backhaul.push.recording import insist
 from backhaul.shop import requests
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
@@ -105,7 +107,9 @@ class Settler:
         if self._replay.door.failing:
             return 0
         due = await self._doubts.due(self._store, AT_ONCE)
-        await asyncio.gather(*(self._look(doubt) for doubt in due))
+        async with asyncio.TaskGroup() as group:
+            for doubt in due:
+                group.create_task(self._look(doubt))
         return len(due)
 
     async def _look(self, doubt: Doubt) -> None:
@@ -119,11 +123,15 @@ class Settler:
             await self._again(doubt, at, f"{type(error).__name__}: {error}")
             return
         look = Look(at, proof.found.value, proof.reason, proof.read)
-        state = await self._doubts.settle(doubt, look, self._step(doubt, proof))
+        state = await self._settle(doubt, look, self._step(doubt, proof))
         self._tell(doubt, state, proof.reason)
         if proof.doubled:
             tell_doubled(self._store, doubt.command.id, proof.doubled)
         self._settled()
+
+    async def _settle(self, doubt: Doubt, look: Look, step: Settlement) -> State:
+        write = partial(self._doubts.settle, doubt, look, step)
+        return await insist(write, self._store, self._clock)
 
     async def _prove(self, doubt: Doubt) -> Proof:
         """Ask under the same key where that is harmless, else read back.
@@ -224,7 +232,7 @@ class Settler:
             counts_as_failure=True,
         )
         look = Look(at, "unreadable", reason, counts=False)
-        await self._doubts.settle(doubt, look, step)
+        await self._settle(doubt, look, step)
 
     def _tell(self, doubt: Doubt, state: State, reason: str) -> None:
         level = "WARNING" if state is State.PARKED else "INFO"
