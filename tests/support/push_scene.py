@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import httpx
 from loguru import logger
 
 from backhaul.core.clock import to_text
@@ -32,8 +33,6 @@ from support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
-
-    import httpx
 
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -197,6 +196,17 @@ class Scene:
 
     def bodies(self) -> list[dict[str, Any]]:
         return [json.loads(request.body) for request in self.server.commands]
+
+
+class Broken(httpx.AsyncBaseTransport):
+    """Fails as no HTTP library should."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.asked = error, 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += request.method == "POST"
+        raise self.error
 
 
 PAYLOADS: dict[str, dict[str, Any]] = {

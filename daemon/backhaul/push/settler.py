@@ -21,7 +21,7 @@ from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.outcome import Outcome
 from backhaul.core.proof import Found
-from backhaul.errors import Unusable
+from backhaul.errors import Busy, Unusable
 from backhaul.push.judging import judge
 from backhaul.push.proving import Proof
 from backhaul.push.recording import insist
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 AT_ONCE = 4
 """Looks that are taken side by side."""
 IDLE_SECONDS = 30.0
+TOLD_AFTER = 3
+"""Looks in vain after which a person hears of it; fewer may be a blip."""
 SAME_KEY_HOURS = 23
 """Platforms remember an Idempotency-Key for a day; less, for the clocks' sake."""
 
@@ -80,6 +82,7 @@ class Settler:
         self._clock = clock
         self._chance = chance
         self._settled = settled
+        self._told: set[str] = set()
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -116,12 +119,13 @@ class Settler:
         at = to_text(self._clock.now())
         try:
             proof = await self._prove(doubt)
-        except (NotSent, InDoubt, ReadRefused, Unusable) as error:
+        except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
             await self._again(doubt, at, str(error))
             return
         except Exception as error:  # noqa: BLE001 - it must not stop all other looks
-            await self._again(doubt, at, f"{type(error).__name__}: {error}")
+            await self._again(doubt, at, f"{type(error).__name__}: {error}", error)
             return
+        self._told.discard(doubt.command.id)
         look = Look(at, proof.found.value, proof.reason, proof.read)
         state = await self._settle(doubt, look, self._step(doubt, proof))
         self._tell(doubt, state, proof.reason)
@@ -216,7 +220,9 @@ class Settler:
         age = self._clock.now() - from_text(doubt.sent_at)
         return not doubt.request and age >= timedelta(seconds=self._push.looks[-1])
 
-    async def _again(self, doubt: Doubt, at: str, error: str) -> None:
+    async def _again(
+        self, doubt: Doubt, at: str, error: str, bug: Exception | None = None
+    ) -> None:
         """The platform could not be read: that tells nothing, and counts as no look."""
         seconds = delay_seconds(
             doubt.command.failures + 1,
@@ -233,6 +239,27 @@ class Settler:
         )
         look = Look(at, "unreadable", reason, counts=False)
         await self._settle(doubt, look, step)
+        if bug is not None or doubt.command.failures + 1 >= TOLD_AFTER:
+            self._tell_in_vain(doubt, reason, bug)
+
+    def _tell_in_vain(self, doubt: Doubt, reason: str, bug: Exception | None) -> None:
+        """Say once of each command that its lane may stay blocked for good."""
+        command = doubt.command
+        if command.id in self._told:
+            return
+        self._told.add(command.id)
+        level = "WARNING" if bug is None else "ERROR"
+        logger.bind(action="look.in_vain", store=self._store, command=command.id).opt(
+            exception=bug
+        ).log(
+            level,
+            "{} {} is {}; what follows it waits. Tried until it works; to decide"
+            " yourself: backhaul commands park {}",
+            command.kind,
+            command.target,
+            reason,
+            command.id,
+        )
 
     def _tell(self, doubt: Doubt, state: State, reason: str) -> None:
         level = "WARNING" if state is State.PARKED else "INFO"
