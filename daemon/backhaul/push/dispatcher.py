@@ -67,6 +67,7 @@ class Dispatcher:
         self.doubted: Callable[[], None] = lambda: None
         self.door = Door(store, client, clock, self._reopened)
         transport.refused = self.door.refuse
+        transport.failing = self.door.fail
         self._wake = asyncio.Event()
         self._flying = 0
         self._looked_at = ""
@@ -123,9 +124,6 @@ class Dispatcher:
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._looked_at = to_text(self._clock.now())
-        if self._transport.circuit.open and not self.door.failing:
-            # Not by a command of ours: all the same, only a probe finds it well again.
-            self.door.fail()
         gates = self.gates.passable()
         open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
         free = self._free() if open_gates else 0
@@ -252,8 +250,6 @@ class Dispatcher:
             self.door.proved(command.kind)
         elif verdict.outcome is Outcome.STOPPED:
             self.door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
-        elif self._transport.circuit.open:
-            self.door.fail()
         elif verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from backhaul.store.outbox import Doubt, Doubts
 
 AT_ONCE = 4
-"""Looks that are taken side by side."""
+"""Looks that are taken side by side; one alone after a good probe."""
 IDLE_SECONDS = 30.0
 TOLD_AFTER = 3
 """Looks in vain after which a person hears of it; fewer may be a blip."""
@@ -109,7 +109,8 @@ class Settler:
         """
         if self._replay.door.failing:
             return 0
-        due = await self._doubts.due(self._store, AT_ONCE)
+        most = 1 if self._replay.transport.circuit.half_open else AT_ONCE
+        due = await self._doubts.due(self._store, most)
         async with asyncio.TaskGroup() as group:
             for doubt in due:
                 group.create_task(self._look(doubt))
