@@ -240,7 +240,7 @@ class Transport:
         """
         try:
             await self.require()
-        except NotSent:
+        except BaseException:
             self.budget.give_back(int(room_taken))
             raise
         retrying = AsyncRetrying(
