@@ -10,14 +10,17 @@ from backhaul.core import strict_json
 from backhaul.core.budget import Priority
 from backhaul.core.proof import Move
 from backhaul.shop import wire
+from backhaul.shop.client import PAGE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from backhaul.shop.client import ShopClient
+    from backhaul.shop.listing import Listing
 
 PATH = "/inventory/history"
 MOST_PAGES = 50
+"""Pages of one product, or in a row without a row that is news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,18 @@ async def back_to(client: ShopClient, since: str) -> AsyncIterator[list[Move]]:
     """Yield the store's moves of that time and later, page by page, newest first.
 
     What comes meanwhile pushes rows onto the next page: none is missed, or told twice.
+    Where more than a page has come, nothing on the next one is news.
     """
     seen: set[str] = set()
+    stale_pages = 0
     for number in count(1):
         listing = await client.page(PATH, number, Priority.PROOF)
         rows = [wire.entry(strict_json.decode_object(row)) for row in listing.rows]
         fresh = [row for row in rows if row.id not in seen]
         seen |= {row.id for row in fresh}
         yield [_move(row) for row in fresh if row.created_at >= since]
-        ends = listing.has_more is False or not fresh
+        stale_pages = 0 if fresh else stale_pages + 1
+        ends = _is_last(listing, news=bool(fresh)) or stale_pages >= MOST_PAGES
         if ends or min(row.created_at for row in rows) < since:
             return
 
@@ -82,9 +88,18 @@ async def _read(
             if enough(move, entry.created_at):
                 return History(tuple(found.values()), complete=True)
             found[entry.id] = move
-        if len(found) == before or listing.has_more is False:
-            return History(tuple(found.values()), complete=True)
+        if _is_last(listing, news=len(found) > before):
+            # Rows that all are known may be those of the page before, pushed here.
+            pushed = listing.has_more is None and len(listing.rows) >= PAGE_ROWS
+            return History(tuple(found.values()), complete=not pushed)
     return History(tuple(found.values()), complete=False)
+
+
+def _is_last(listing: Listing, *, news: bool) -> bool:
+    """Tell whether a page is the last one; where none says, it is one without news."""
+    if listing.has_more is None:
+        return not news
+    return not (listing.has_more and listing.rows)
 
 
 def _move(entry: wire.Entry) -> Move:
