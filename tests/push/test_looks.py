@@ -284,6 +284,17 @@ async def test_under_its_key_it_is_sent_again_at_once(keyed: Scene) -> None:
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
+async def test_of_what_was_answered_under_its_key_no_person_is_kept(
+    keyed: Scene,
+) -> None:
+    command = await doubt(keyed, "fulfill")
+    async with working(keyed):
+        await keyed.reaches(command, "applied")
+    ((read,),) = rows(keyed.path, "SELECT read FROM looks")
+    assert json.loads(read)["shipment"] == "shp_1"
+    assert "a@b.example" not in read
+
+
 async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
     room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
     command = await doubt(keyed)

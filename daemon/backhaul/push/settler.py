@@ -181,7 +181,8 @@ class Settler:
             return None
         reason = f"the same Idempotency-Key again was answered {judged.verdict.reason}"
         effect = requests.effect_id(judged.evidence)
-        read = {"status": answer.status, "body": answer.body.decode(errors="replace")}
+        # Not the body: an order tells of a person.
+        read = {"status": answer.status} | judged.evidence
         return Proof(Found.APPLIED, reason, read, judged.evidence, effect)
 
     async def _await_room(self) -> None:
