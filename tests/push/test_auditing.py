@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from backhaul.core.identity import command_id
 from backhaul.push.auditing import CLOCK_SECONDS, OPENING
 from backhaul.settings import Push
@@ -375,3 +377,39 @@ async def test_a_clock_set_back_under_a_lock_is_made_up_for(stage: Scene) -> Non
             await stage.pass_time(1)
             await stage.quiet()
     assert len(stage.told("audit.clock")) == 1
+
+
+STRANGERS = {
+    "time": {"createdAt": "soon"},
+    "delta": {"adjustment": 2.5},
+    "source": {"source": "key_9"},
+    "id": {"id": 7},
+}
+UNUSED: dict[str, Any] = {"orderId": 7, "reason": {}, "stockAfter": 2.5}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+async def test_a_stranger_s_row_of_any_shape_stops_nothing(
+    name: str, stage: Scene
+) -> None:
+    bad = move(3, "", note="stock take") | STRANGERS[name]
+    stage.platform.says(HISTORY, history(bad, move(2, STRANGE), bad))
+    async with audited(stage):
+        await until(lambda: stopped(stage) == {}, "the fence is down", 5)
+        await audit(stage)
+    assert len(stage.told("audit.restored")) == 1
+    assert len(stage.told("audit.passed_over")) == 1
+
+
+async def test_what_is_not_used_of_a_row_may_have_any_shape(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history(move(1, STRANGE, **UNUSED)))
+    async with audited(stage):
+        await lifted(stage)
+    assert len(stage.told("audit.restored")) == 1
+
+
+async def test_a_row_that_may_be_ours_is_not_passed_over(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history(move(1, STRANGE, adjustment=2.5)))
+    async with audited(stage):
+        await until(lambda: stage.told("audit.failed"), "it cannot be read")
+        assert stopped(stage)[ALL] == OPENING

@@ -366,6 +366,29 @@ async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
     assert len(keyed.server.commands) == sent
 
 
+BAD = move(3, "", note=None, adjustment=2.5)
+
+
+async def test_a_row_of_unknown_shape_hides_no_tag(stage: Scene) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(BAD, move(1, command)))
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+
+
+async def test_what_a_row_of_unknown_shape_may_be_is_for_a_person(
+    stage: Scene,
+) -> None:
+    """Where no notes are kept it may be the very adjustment."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(BAD))
+    async with working(stage):
+        await stage.parks(command)
+    assert len(stage.server.commands) == 1
+    assert "could be read" in stage.reason(command)
+
+
 async def test_only_the_newer_part_of_the_history_counts(stage: Scene) -> None:
     """What the mirror knew before the send is no proof of it, and ends the reading."""
     known = payloads.stock_change(at=1)

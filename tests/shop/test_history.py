@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qs
 
 import pytest
@@ -14,6 +14,9 @@ from backhaul.shop.client import PAGE_ROWS, ShopClient
 from backhaul.shop.transport import Transport
 from support.push_history import move
 from support.push_server import Connection, Request, document, serving
+
+if TYPE_CHECKING:
+    from backhaul.errors import Unusable
 
 Connect: TypeAlias = Callable[[str], Transport]
 KNOWN = 350
@@ -41,10 +44,14 @@ class Growing:
         await connection.send(document(said))
 
 
+def fail(error: Unusable) -> None:
+    raise error
+
+
 async def test_what_came_meanwhile_ends_no_reading_of_all(connect: Connect) -> None:
     async with serving(Growing()) as server:
         client = ShopClient(connect(server.url))
-        pages = [page async for page in history.back_to(client, "")]
+        pages = [page async for page in history.back_to(client, "", fail)]
     found = [each.adjustment_id for page in pages for each in page]
     assert found == [f"adj_{number}" for number in range(KNOWN, 0, -1)]
 
@@ -72,7 +79,7 @@ async def test_a_platform_that_shows_one_page_only_is_not_read_for_ever(
     platform = Growing(tells_more, ignores_page=True, shown=[2])
     async with serving(platform) as server:
         client = ShopClient(connect(server.url))
-        pages = [page async for page in history.back_to(client, "")]
+        pages = [page async for page in history.back_to(client, "", fail)]
         found = await history.of_product(client, "prod_1", None)
     assert sum(map(len, pages)) == len(found.moves) == PAGE_ROWS
     assert not found.complete

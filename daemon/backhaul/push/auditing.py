@@ -203,7 +203,7 @@ class Auditor:
         since = to_text(from_text(known) - OVERLAP) if known else ""
         reading = _Reading(newest=known or "")
         strange_pages = 0
-        async for moves in history.back_to(self._client, since):
+        async for moves in history.back_to(self._client, since, self._tell_passed_over):
             adopted = await self._take_in(moves, reading, starting=starting)
             strange_pages = 0 if adopted else strange_pages + 1
             if not known and strange_pages >= MOST_STRANGE_PAGES:
@@ -281,6 +281,16 @@ class Auditor:
                 " second daemon cannot be seen",
                 self._store,
                 why,
+            )
+
+    def _tell_passed_over(self, error: Unusable) -> None:
+        if "passed over" not in self._told:
+            self._told.add("passed over")
+            logger.bind(action="audit.passed_over", store=self._store).warning(
+                "store {}: a row of the platform's history bears no tag of ours and"
+                " cannot be read: {}; such rows are passed over",
+                self._store,
+                error,
             )
 
     def _tell_failed(self, error: Exception) -> bool:

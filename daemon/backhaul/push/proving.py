@@ -96,7 +96,7 @@ class Prover:
         habits = await self.habits(found.moves)
         finding = find_adjustment(_wanted(doubt), found.moves, others, habits)
         if not found.complete and finding.found is not Found.APPLIED:
-            reason = f"{finding.reason}, as far as it was read; it is too long"
+            reason = f"{finding.reason}, as far as it could be read"
             return Proof(Found.UNDECIDABLE, reason, _rows(found.moves))
         return await self._judged(doubt, finding, found.moves)
 
