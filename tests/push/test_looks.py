@@ -366,6 +366,37 @@ async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
     assert len(keyed.server.commands) == sent
 
 
+async def test_a_tag_is_believed_without_a_look_at_another_product(
+    stage: Scene,
+) -> None:
+    """Else a platform that names no source of a change would be asked at every look."""
+    before = await stage.plan("adjust", "prod_9")
+    async with working(stage):
+        await stage.reaches(before, "applied")
+        stage.platform.says(HISTORY, history())
+        command = await doubt(stage)
+        stage.dispatcher.wake()
+        await looked(stage, command, 1)
+        stage.platform.says(HISTORY, history(move(2, command, source=None)))
+        stage.server.requests.clear()
+        await stage.pass_time(120)
+        await stage.reaches(command, "applied")
+    (read,) = stage.server.of("GET", HISTORY)
+    assert "productId=prod_1" in read.query
+
+
+async def test_where_notes_are_kept_the_want_of_a_tag_is_enough(stage: Scene) -> None:
+    before = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(before, "applied")
+        stage.platform.says(HISTORY, history(move(1, before, source=None)))
+        command = await doubt(stage)
+        stage.dispatcher.wake()
+        await looked(stage, command, 1)
+    assert looks(stage, command) == [(1, "absent")]
+    assert len(stage.server.of("GET", HISTORY)) == 1
+
+
 BAD = move(3, "", note=None, adjustment=2.5)
 
 

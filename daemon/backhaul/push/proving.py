@@ -93,8 +93,9 @@ class Prover:
             return Proof(Found.UNDECIDABLE, reason, final=True)
         moved = [move.adjustment_id for move in found.moves]
         others = await claimed(self._doubts, command, moved)
-        habits = await self.habits(found.moves)
-        finding = find_adjustment(_wanted(doubt), found.moves, others, habits)
+        wanted = _wanted(doubt)
+        habits = await self._habits(wanted, found.moves)
+        finding = find_adjustment(wanted, found.moves, others, habits)
         if not found.complete and finding.found is not Found.APPLIED:
             reason = f"{finding.reason}, as far as it could be read"
             return Proof(Found.UNDECIDABLE, reason, _rows(found.moves))
@@ -117,22 +118,21 @@ class Prover:
         reason = finding.reason
         return Proof(Found.APPLIED, reason, read, evidence, first, tuple(more))
 
-    async def habits(self, moves: Sequence[Move]) -> Habits:
+    async def _habits(self, wanted: Wanted, moves: Sequence[Move]) -> Habits:
         """Return what the platform does with our adjustments, learning from `moves`.
 
-        Where nothing is known yet, the history of a product is read of which an
-        adjustment is known to be ours.
+        Where that is not known yet and a tag alone does not tell, the history of a
+        product is read of which an adjustment is known to be ours.
         """
-        known = await self._known_habits()
-        learnt = await self._learn(known, moves)
-        if learnt.keeps_notes is None or learnt.key_id is None:
-            product = await self._doubts.last_adjusted(self._store)
-            if product is not None:
-                past = await history.of_product(self._client, product, None)
-                learnt = await self._learn(learnt, past.moves)
-        if learnt != known:
-            await self._remember(learnt)
-        return learnt
+        learnt = await self.observe(moves)
+        is_known = learnt.keeps_notes is not None and learnt.key_id is not None
+        if is_known or _tag_tells(wanted, moves, learnt):
+            return learnt
+        product = await self._doubts.last_adjusted(self._store)
+        if product is None:
+            return learnt
+        past = await history.of_product(self._client, product, None)
+        return await self.observe(past.moves)
 
     async def _learn(self, known: Habits, moves: Sequence[Move]) -> Habits:
         owners = await self._doubts.owners(
@@ -203,6 +203,13 @@ def _fulfilled(
         reason = f"a parcel without a number has come to the order: {nameless[0]}"
         return Proof(Found.UNDECIDABLE, reason, read)
     return Proof(Found.ABSENT, "the order does not show the parcel", read)
+
+
+def _tag_tells(wanted: Wanted, moves: Sequence[Move], habits: Habits) -> bool:
+    """Tell whether the tag, there or not, decides whatever else is known."""
+    if wanted.tag is None:
+        return False
+    return bool(habits.keeps_notes) or any(move.note == wanted.tag for move in moves)
 
 
 def _wanted(doubt: Doubt) -> Wanted:
