@@ -379,7 +379,7 @@ async def test_a_clock_set_back_under_a_lock_is_made_up_for(stage: Scene) -> Non
     assert len(stage.told("audit.clock")) == 1
 
 
-STRANGERS = {
+STRANGERS: dict[str, dict[str, Any]] = {
     "time": {"createdAt": "soon"},
     "delta": {"adjustment": 2.5},
     "source": {"source": "key_9"},
