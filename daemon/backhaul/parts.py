@@ -99,7 +99,7 @@ def build_sender(
     rehearsal = Rehearsal(store.commands, rehearsed, dialect)
     commands = rehearsal if rehearsed else store.commands
     dispatcher = Dispatcher(
-        name, commands, client, transport, dialect, push, clock, chance
+        name, commands, store.doubts, client, transport, dialect, push, clock, chance
     )
     if (file := settings.key_files.get(name)) is not None:
         dispatcher.door.renew = KeyFile(name, file, transport, hide).renew

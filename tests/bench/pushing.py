@@ -100,6 +100,7 @@ async def dispatch(url: str, path: Path, planned: int, wanted: int) -> tuple[Too
     dispatcher = Dispatcher(
         STORE,
         store.commands,
+        store.doubts,
         client,
         transport,
         Dialect(),

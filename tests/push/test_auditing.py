@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from backhaul.core.identity import command_id
 from backhaul.push.auditing import CLOCK_SECONDS, OPENING
 from backhaul.settings import Push
 from support import payloads
-from support.databases import rows
+from support.databases import locked, rows
 from support.push_history import HISTORY, history, move
 from support.push_scene import Scene, audited, scene, working
 from support.push_server import document, message, problem
@@ -335,3 +337,79 @@ async def test_a_look_is_not_taken_early_for_a_clock_set_back(stage: Scene) -> N
         await until(lambda: stage.told("audit.clock"), "it is noticed")
         await lifted(stage)
         assert stage.column("due_at", command) == due
+
+
+async def fail_locked(stage: Scene) -> None:
+    """Let an audit fail for a database that takes no writes."""
+    failed = len(stage.told("audit.failed"))
+    with locked(stage.path):
+        stage.auditor.wake()
+        await until(lambda: len(stage.told("audit.failed")) > failed, "it fails")
+
+
+async def test_a_locked_database_makes_no_stranger_our_past(stage: Scene) -> None:
+    """Only what is met at the start is adopted; a start is not what follows a lock."""
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        await lifted(stage)
+        await fail_locked(stage)
+        stage.platform.says(HISTORY, history(move(1, STRANGE)))
+        await audit(stage)
+        await fail_locked(stage)
+        assert STRANGE in stopped(stage)[ALL]
+    assert stage.told("audit.restored") == []
+    assert len(stage.told("audit.foreign")) == 1
+
+
+async def test_a_clock_set_back_under_a_lock_is_made_up_for(stage: Scene) -> None:
+    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.says(HISTORY, history())
+    command = await stage.plan("adjust", "prod_1")
+    async with audited(stage):
+        await until(lambda: stage.column("looks", command) == 1, "one look")
+        due = stage.column("due_at", command)
+        stage.clock.set_back(3600)
+        await stage.clock.asleep(CLOCK_SECONDS)
+        with locked(stage.path):
+            await stage.clock.advance(CLOCK_SECONDS)
+            await until(lambda: stage.told("audit.failed"), "it fails")
+        while stage.column("due_at", command) == due:
+            await stage.pass_time(1)
+            await stage.quiet()
+    assert len(stage.told("audit.clock")) == 1
+
+
+STRANGERS: dict[str, dict[str, Any]] = {
+    "time": {"createdAt": "soon"},
+    "delta": {"adjustment": 2.5},
+    "source": {"source": "key_9"},
+    "id": {"id": 7},
+}
+UNUSED: dict[str, Any] = {"orderId": 7, "reason": {}, "stockAfter": 2.5}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+async def test_a_stranger_s_row_of_any_shape_stops_nothing(
+    name: str, stage: Scene
+) -> None:
+    bad = move(3, "", note="stock take") | STRANGERS[name]
+    stage.platform.says(HISTORY, history(bad, move(2, STRANGE), bad))
+    async with audited(stage):
+        await until(lambda: stopped(stage) == {}, "the fence is down", 5)
+        await audit(stage)
+    assert len(stage.told("audit.restored")) == 1
+    assert len(stage.told("audit.passed_over")) == 1
+
+
+async def test_what_is_not_used_of_a_row_may_have_any_shape(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history(move(1, STRANGE, **UNUSED)))
+    async with audited(stage):
+        await lifted(stage)
+    assert len(stage.told("audit.restored")) == 1
+
+
+async def test_a_row_that_may_be_ours_is_not_passed_over(stage: Scene) -> None:
+    stage.platform.says(HISTORY, history(move(1, STRANGE, adjustment=2.5)))
+    async with audited(stage):
+        await until(lambda: stage.told("audit.failed"), "it cannot be read")
+        assert stopped(stage)[ALL] == OPENING

@@ -8,11 +8,14 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import KINDS
+from backhaul.push.auditing import CLOCK_SECONDS
 from backhaul.push.gates import JOBS, Gates
 from backhaul.settings import Push
 from support.clock import VirtualClock
-from support.push_scene import Scene, scene, working
+from support.push_history import HISTORY, history
+from support.push_scene import Scene, audited, scene, working
 from support.push_server import message
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -99,3 +102,57 @@ def test_a_paused_gate_lets_out_what_it_is_opened_for(eager: bool) -> None:
     assert gates.passable()["adjust"] == "2026-03-03"
     gates.pause("adjust", None)
     assert gates.passable()["adjust"] >= "2026-03-03"
+
+
+async def set_back(stage: Scene, seconds: float) -> None:
+    """Set the clock back, and wait until that was noticed and made up for."""
+    await until(lambda: not stage.dispatcher.state()["stopped"], "the start is over")
+    await stage.quiet()
+    stage.clock.set_back(seconds)
+    await stage.pass_time(CLOCK_SECONDS)
+    await until(lambda: stage.told("audit.clock"), "it is noticed")
+    await until(lambda: not stage.dispatcher.state()["stopped"], "the fence is down")
+
+
+async def test_a_clock_set_back_keeps_nothing_behind_its_gate(strict: Scene) -> None:
+    strict.platform.says(HISTORY, history())
+    command = await strict.plan("fulfill", "ord_1")
+    async with audited(strict):
+        await set_back(strict, 86_400)
+        strict.open("fulfill")
+        await strict.reaches(command, "applied")
+
+
+async def test_a_retry_waits_no_longer_for_a_clock_set_back(stage: Scene) -> None:
+    throttled = message(429, Retry_After="200")
+    stage.platform.says(HISTORY, history())
+    stage.platform.says("/orders/ord_1/fulfill", throttled)
+    command = await stage.plan("fulfill", "ord_1")
+    async with audited(stage):
+        await stage.arrive(1)
+        await until(lambda: stage.state(command) == "planned", "it waits")
+        stage.platform.says("/orders/ord_1/fulfill", message(500))
+        stage.clock.set_back(300)
+        await stage.pass_time(200)
+        await until(lambda: stage.told("audit.clock"), "it is noticed")
+        for _ in range(10):
+            await stage.pass_time(1)
+            await stage.quiet()
+        assert len(stage.server.commands) > 1
+
+
+def test_a_pause_from_before_the_clock_went_back_lets_a_person_open() -> None:
+    gates = Gates(eager=True, clock=VirtualClock())
+    gates.pause("fulfill", "2026-03-02T12:00:00.000Z")
+    gates.open("fulfill", "2026-03-01T12:00:00.000Z")
+    assert gates.passable()["fulfill"] == "2026-03-01T12:00:00.000Z"
+    gates.pause("fulfill", "2026-03-01T12:00:01.000Z")
+    assert "fulfill" not in gates.passable()
+
+
+def test_a_pause_closes_what_was_opened_before_the_clock_went_back() -> None:
+    clock = VirtualClock()
+    gates = Gates(eager=True, clock=clock)
+    gates.open("fulfill", "2026-03-02T12:00:00.000Z")
+    gates.pause("fulfill", to_text(clock.now()))
+    assert "fulfill" not in gates.passable()

@@ -6,10 +6,12 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from backhaul.push.dispatcher import REST_SECONDS
+from backhaul.push.recording import REST_SECONDS
 from backhaul.push.settling import interrupted
 from support.databases import locked, rows
-from support.push_scene import Scene, applied, killed, scene, working
+from support.push_scene import Scene, applied, kept, killed, scene, working
+from support.push_server import message
+from support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,3 +113,29 @@ async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) ->
     await dispatching.__aexit__(None, None, None)
     assert len(stage.server.commands) == 1
     assert rows(stage.path, "SELECT count(*) FROM attempts") == [(1,)]
+
+
+async def test_what_a_look_sent_again_is_not_sent_for_want_of_its_record(
+    tmp_path: Path,
+) -> None:
+    released = asyncio.Event()
+
+    async def lock(request: Request, connection: Connection) -> None:
+        with locked(tmp_path / "b.db"):
+            await connection.send(applied(request))
+            await released.wait()
+
+    async with scene(tmp_path / "b.db", keyed=True) as stage:
+        stage.platform.says("/inventory/adjust", message(500), lock)
+        command = await stage.plan("adjust", "prod_1")
+        dispatching = asyncio.ensure_future(stage.dispatcher.run())
+        await stage.reaches(command, "uncertain")
+        await killed(dispatching)
+        looking = asyncio.ensure_future(kept(stage.settler.run))
+        await until(lambda: stage.told("push.busy"), "the look is not written")
+        stage.platform.said.clear()
+        released.set()
+        while stage.state(command) != "applied":
+            await stage.pass_time(REST_SECONDS)
+        await killed(looking)
+        assert len(stage.server.commands) == 2

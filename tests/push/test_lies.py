@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from support import payloads
 from support.push_scene import (
     LONGEST_ANSWER,
     Answer,
+    Broken,
     Scene,
     applied,
     ordered,
@@ -174,17 +174,6 @@ async def test_huge_numbers_in_the_proof_are_kept_and_no_error(stage: Scene) -> 
     async with working(stage):
         await stage.reaches(command, "applied")
     assert str(10**40) in stage.column("evidence", command)
-
-
-class Broken(httpx.AsyncBaseTransport):
-    """Fails as no HTTP library should."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error, self.asked = error, 0
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.asked += request.method == "POST"
-        raise self.error
 
 
 # The first was met: uvloop and a connection that is reset as soon as it was made.

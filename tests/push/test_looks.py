@@ -284,6 +284,17 @@ async def test_under_its_key_it_is_sent_again_at_once(keyed: Scene) -> None:
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
+async def test_of_what_was_answered_under_its_key_no_person_is_kept(
+    keyed: Scene,
+) -> None:
+    command = await doubt(keyed, "fulfill")
+    async with working(keyed):
+        await keyed.reaches(command, "applied")
+    ((read,),) = rows(keyed.path, "SELECT read FROM looks")
+    assert json.loads(read)["shipment"] == "shp_1"
+    assert "a@b.example" not in read
+
+
 async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
     room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
     command = await doubt(keyed)
@@ -353,6 +364,60 @@ async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
         await keyed.pass_time(3_600)
         await keyed.quiet()
     assert len(keyed.server.commands) == sent
+
+
+async def test_a_tag_is_believed_without_a_look_at_another_product(
+    stage: Scene,
+) -> None:
+    """Else a platform that names no source of a change would be asked at every look."""
+    before = await stage.plan("adjust", "prod_9")
+    async with working(stage):
+        await stage.reaches(before, "applied")
+        stage.platform.says(HISTORY, history())
+        command = await doubt(stage)
+        stage.dispatcher.wake()
+        await looked(stage, command, 1)
+        stage.platform.says(HISTORY, history(move(2, command, source=None)))
+        stage.server.requests.clear()
+        await stage.pass_time(120)
+        await stage.reaches(command, "applied")
+    (read,) = stage.server.of("GET", HISTORY)
+    assert "productId=prod_1" in read.query
+
+
+async def test_where_notes_are_kept_the_want_of_a_tag_is_enough(stage: Scene) -> None:
+    before = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await stage.reaches(before, "applied")
+        stage.platform.says(HISTORY, history(move(1, before, source=None)))
+        command = await doubt(stage)
+        stage.dispatcher.wake()
+        await looked(stage, command, 1)
+    assert looks(stage, command) == [(1, "absent")]
+    assert len(stage.server.of("GET", HISTORY)) == 1
+
+
+BAD = move(3, "", note=None, adjustment=2.5)
+
+
+async def test_a_row_of_unknown_shape_hides_no_tag(stage: Scene) -> None:
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(BAD, move(1, command)))
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+
+
+async def test_what_a_row_of_unknown_shape_may_be_is_for_a_person(
+    stage: Scene,
+) -> None:
+    """Where no notes are kept it may be the very adjustment."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(BAD))
+    async with working(stage):
+        await stage.parks(command)
+    assert len(stage.server.commands) == 1
+    assert "could be read" in stage.reason(command)
 
 
 async def test_only_the_newer_part_of_the_history_counts(stage: Scene) -> None:

@@ -18,6 +18,7 @@ from backhaul.errors import (
 from backhaul.reconcile.acquaintance import Identity, acquaint
 from backhaul.shop.client import LISTS, ShopClient, StoreFacts
 from backhaul.shop.transport import Limits, NotSent, Transport
+from support.databases import locked
 from support.push_server import document, message, problem, unused_url
 
 if TYPE_CHECKING:
@@ -244,6 +245,21 @@ async def test_nothing_leaves_before_it_is_known_who_answers(
     await leaves(transport)
     place.platform.says("/store", OTHER)
     await leaves(transport)  # it was asked for once
+    assert told == []
+    await transport.close()
+
+
+async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
+    place: Place, tmp_path: Path
+) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    transport, _, told = guarded(place)
+    with locked(tmp_path / "backhaul.db"):
+        with pytest.raises(NotSent, match="which store answers is not known"):
+            await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+        assert not await ShopClient(transport).probe()
+    await leaves(transport)
     assert told == []
     await transport.close()
 

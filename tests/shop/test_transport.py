@@ -285,11 +285,12 @@ async def test_read_waits_for_room_and_a_command_does_not(
         assert clock.slept == [pytest.approx((40 * 0.35 + 1 - 4) / 4)]
 
 
+@pytest.mark.parametrize("error", [NotSent("it is another store"), TimeoutError()])
 async def test_a_command_that_may_not_leave_gives_its_room_back(
-    connect: Connect,
+    error: Exception, connect: Connect
 ) -> None:
     async def refuse() -> None:
-        raise NotSent("it is another store")
+        raise error
 
     room = {"RateLimit_Policy": '"key";q=240;w=60', "RateLimit": '"key";r=1;t=9'}
     async with serving(saying(message(200, b"{}", **room))) as server:
@@ -298,7 +299,7 @@ async def test_a_command_that_may_not_leave_gives_its_room_back(
         transport.require = refuse
         for _ in range(3):
             assert transport.budget.take(9, 0.0) == 1
-            with pytest.raises(NotSent):
+            with pytest.raises(type(error)):
                 await transport.send(PATH, BODY, "key-1", room_taken=True)
 
 

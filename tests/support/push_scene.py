@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import httpx
 from loguru import logger
 
 from backhaul.core.clock import to_text
@@ -32,8 +33,6 @@ from support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
-
-    import httpx
 
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -199,6 +198,17 @@ class Scene:
         return [json.loads(request.body) for request in self.server.commands]
 
 
+class Broken(httpx.AsyncBaseTransport):
+    """Fails as no HTTP library should."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.asked = error, 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += request.method == "POST"
+        raise self.error
+
+
 PAYLOADS: dict[str, dict[str, Any]] = {
     "fulfill": {"tracking_company": "BlueDart", "tracking_number": "BD1", "lines": []},
     "cancel": {"restock": True, "reason": "STAFF"},
@@ -230,6 +240,7 @@ async def scene(
         dispatcher = Dispatcher(
             "main",
             rehearsal if rehearsed else store.commands,
+            store.doubts,
             client,
             transport,
             dialect,
@@ -287,7 +298,7 @@ def _line(message: Any) -> tuple[str, str]:
 async def working(stage: Scene) -> AsyncIterator[None]:
     """Run the dispatcher; at the end it is stopped as a signal stops it."""
     task = asyncio.ensure_future(stage.dispatcher.run())
-    looking = asyncio.ensure_future(_kept(stage.settler.run))
+    looking = asyncio.ensure_future(kept(stage.settler.run))
     try:
         yield
     finally:
@@ -300,7 +311,7 @@ async def working(stage: Scene) -> AsyncIterator[None]:
         await task
 
 
-async def _kept(run: Callable[[], Awaitable[None]]) -> None:
+async def kept(run: Callable[[], Awaitable[None]]) -> None:
     """Run again what a locked database ended, as the daemon does."""
     while True:
         with suppress(Busy):
@@ -312,7 +323,7 @@ async def _kept(run: Callable[[], Awaitable[None]]) -> None:
 async def audited(stage: Scene) -> AsyncIterator[None]:
     """Run the auditor beside the dispatcher, behind the fence of a start."""
     stage.auditor.fence()
-    auditing = asyncio.ensure_future(stage.auditor.run())
+    auditing = asyncio.ensure_future(kept(stage.auditor.run))
     try:
         async with working(stage):
             yield

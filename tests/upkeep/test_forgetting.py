@@ -202,12 +202,22 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
             " VALUES ('c1', 1, 'a', ?)",
             (json.dumps({"data": order(1)}).encode(),),
         )
+        # As a look kept it that was answered under the same key.
+        answered = {"status": 200, "body": json.dumps({"data": order(1)})}
+        connection.execute(
+            "INSERT INTO looks (command_id, number, at, found, reason, read)"
+            " VALUES ('c1', 1, 'a', 'applied', 'r', ?)",
+            (json.dumps(answered),),
+        )
     await forget(store)
     assert told_in(store) == []
     ((kept,),) = rows(store.path, "SELECT raw FROM records WHERE key = 'k'")
     assert kept == "1,DHL,T-7,[erased],[erased]"
     ((answer,),) = rows(store.path, "SELECT response FROM attempts")
     assert json.loads(answer)["data"]["totals"]["total"] == "2998.00"
+    ((read,),) = rows(store.path, "SELECT read FROM looks")
+    again = json.loads(json.loads(read)["body"])
+    assert again["data"]["totals"]["total"] == "2998.00"
 
 
 async def test_what_walks_saw_of_a_customer_goes(store: SqliteStore) -> None:

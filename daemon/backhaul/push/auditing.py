@@ -18,7 +18,7 @@ from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import from_text, rest, to_text
 from backhaul.core.identity import tag, tagged
 from backhaul.core.landing import FOREIGN, LANDS, Meaning
-from backhaul.errors import Unusable
+from backhaul.errors import Busy, Unusable
 from backhaul.push.proving import NOT_OFFERED
 from backhaul.push.settler import tell_doubled
 from backhaul.shop import history
@@ -105,6 +105,7 @@ class Auditor:
         self._told: set[str] = set()
         self.audited: Callable[[str, str], Awaitable[None]] | None = None
         self._offset = self._wall_offset()
+        self._back_seconds = 0.0
 
     def wake(self) -> None:
         """Ask for an audit; called by the scheduled job."""
@@ -150,9 +151,16 @@ class Auditor:
             self._store,
             back_seconds,
         )
-        await self._tags.shift(self._store, back_seconds, self._longest_seconds)
-        self._settled()
+        self._back_seconds += back_seconds
         await self._insist(starting=False)
+
+    async def _shift(self) -> None:
+        """Make up for a clock that went back; where that fails, at the next try."""
+        if self._back_seconds:
+            back, longest = self._back_seconds, self._longest_seconds
+            await self._tags.shift(self._store, back, longest)
+            self._back_seconds = 0.0
+            self._settled()
 
     async def _insist(self, *, starting: bool) -> None:
         """Audit until it succeeds, and let the fence down unless a stranger sends."""
@@ -171,15 +179,20 @@ class Auditor:
             self._door.lift()
 
     async def _try(self, *, starting: bool) -> bool:
-        """Audit once; return whether the history could be read, or there is none."""
+        """Audit once; return whether the history could be read, or there is none.
+
+        A database that refuses to write is waited for here: what is met in a run that
+        is begun anew counts as our own past.
+        """
         try:
+            await self._shift()
             await self.audit_now(starting=starting)
         except ReadRefused as error:
             if error.status in NOT_OFFERED and await self._client.opens():
                 self._tell_blind("history", f"there is no history to be read ({error})")
                 return True
             return self._tell_failed(error)
-        except (NotSent, InDoubt, Unusable) as error:
+        except (NotSent, InDoubt, Unusable, Busy) as error:
             return self._tell_failed(error)
         self._told.discard("failed")
         return True
@@ -190,7 +203,7 @@ class Auditor:
         since = to_text(from_text(known) - OVERLAP) if known else ""
         reading = _Reading(newest=known or "")
         strange_pages = 0
-        async for moves in history.back_to(self._client, since):
+        async for moves in history.back_to(self._client, since, self._tell_passed_over):
             adopted = await self._take_in(moves, reading, starting=starting)
             strange_pages = 0 if adopted else strange_pages + 1
             if not known and strange_pages >= MOST_STRANGE_PAGES:
@@ -270,12 +283,22 @@ class Auditor:
                 why,
             )
 
+    def _tell_passed_over(self, error: Unusable) -> None:
+        if "passed over" not in self._told:
+            self._told.add("passed over")
+            logger.bind(action="audit.passed_over", store=self._store).warning(
+                "store {}: a row of the platform's history bears no tag of ours and"
+                " cannot be read: {}; such rows are passed over",
+                self._store,
+                error,
+            )
+
     def _tell_failed(self, error: Exception) -> bool:
         if "failed" not in self._told:
             self._told.add("failed")
             logger.bind(action="audit.failed", store=self._store).warning(
-                "store {}: the platform's history cannot be read: {}; tried until it"
-                " works",
+                "store {}: the platform's history cannot be matched: {}; tried until"
+                " it works",
                 self._store,
                 error,
             )

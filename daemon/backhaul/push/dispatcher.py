@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -17,6 +18,7 @@ from backhaul.errors import Busy
 from backhaul.push.door import ALL, Door
 from backhaul.push.gates import Gates
 from backhaul.push.judging import Judged, judge, refuse_unsent
+from backhaul.push.recording import REST_SECONDS, insist, tell_busy
 from backhaul.push.settling import settlement
 from backhaul.shop import requests
 from backhaul.shop.transport import Answer, InDoubt, NotSent
@@ -31,10 +33,8 @@ if TYPE_CHECKING:
     from backhaul.shop.requests import Dialect
     from backhaul.shop.transport import Transport
     from backhaul.store.contract import Command, MatchReader
-    from backhaul.store.outbox import Commands
+    from backhaul.store.outbox import Commands, Doubts
 
-REST_SECONDS = 0.5
-"""Rest after the database refused to write."""
 IDLE_SECONDS = 30.0
 """Longest sleep: a lost wake costs no more than this."""
 
@@ -46,6 +46,7 @@ class Dispatcher:
         self,
         store: str,
         commands: Commands,
+        doubts: Doubts,
         client: ShopClient,
         transport: Transport,
         dialect: Dialect,
@@ -55,6 +56,7 @@ class Dispatcher:
     ) -> None:
         self._store = store
         self._commands = commands
+        self._doubts = doubts
         self._client = client
         self._transport = transport
         self._dialect = dialect
@@ -65,6 +67,7 @@ class Dispatcher:
         self.doubted: Callable[[], None] = lambda: None
         self.door = Door(store, client, clock, self._reopened)
         transport.refused = self.door.refuse
+        transport.failing = self.door.fail
         self._wake = asyncio.Event()
         self._flying = 0
         self._looked_at = ""
@@ -121,9 +124,6 @@ class Dispatcher:
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._looked_at = to_text(self._clock.now())
-        if self._transport.circuit.open and not self.door.failing:
-            # Not by a command of ours: all the same, only a probe finds it well again.
-            self.door.fail()
         gates = self.gates.passable()
         open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
         free = self._free() if open_gates else 0
@@ -154,7 +154,7 @@ class Dispatcher:
                 self._store, gates, room, self._prepare
             )
         except Busy as error:
-            self._tell_busy(error)
+            tell_busy(self._store, error)
             await self._clock.sleep(REST_SECONDS)
             self.wake()
             return []
@@ -183,7 +183,7 @@ class Dispatcher:
         try:
             due = await self._commands.next_due(self._store, self._looked_at)
         except Busy as error:
-            self._tell_busy(error)
+            tell_busy(self._store, error)
             return REST_SECONDS
         if due is None:
             return IDLE_SECONDS
@@ -238,7 +238,7 @@ class Dispatcher:
             reason = f"failed while sending: {type(error).__name__}: {error}"
             return Judged(Verdict(Outcome.UNCERTAIN, reason)), None
         try:
-            judged = await judge(command, answer, self._client)
+            judged = await judge(command, answer, self._client, self._doubts)
         except Exception as error:  # noqa: BLE001 - unclassified: it did arrive
             reason = f"{answer.status}, not understood: {type(error).__name__}: {error}"
             return Judged(Verdict(Outcome.UNCERTAIN, reason)), answer
@@ -250,8 +250,6 @@ class Dispatcher:
             self.door.proved(command.kind)
         elif verdict.outcome is Outcome.STOPPED:
             self.door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
-        elif self._transport.circuit.open:
-            self.door.fail()
         elif verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
 
@@ -267,19 +265,11 @@ class Dispatcher:
             response=answer.body if answer else None,
         )
         step = settlement(judged, command.failures, now, self._chance(), self._push)
-        while True:
-            try:
-                state = await self._commands.settle(command, attempt, step)
-                break
-            except Busy as error:
-                self._tell_busy(error)
-                await self._clock.sleep(REST_SECONDS)
+        write = partial(self._commands.settle, command, attempt, step)
+        state = await insist(write, self._store, self._clock)
         self._tell(command, state, judged.verdict.reason)
         if state is State.UNCERTAIN:
             self.doubted()
-
-    def _tell_busy(self, error: Busy) -> None:
-        logger.bind(action="push.busy", store=self._store).warning("{}", error)
 
     def _tell(self, command: Command, state: State, reason: str) -> None:
         level = "WARNING" if state in {State.PARKED, State.REJECTED} else "INFO"

@@ -67,7 +67,7 @@ class Door:
 
     def refuse(self, reason: str) -> None:
         """Stop sending: the key is refused, be it at a read."""
-        if ALL not in self._closed:
+        if ALL not in self._closed or self.failing:
             self.close(ALL, reason)
 
     @property
@@ -76,8 +76,12 @@ class Door:
         return self._closed.get(ALL) == FAILING
 
     def fail(self) -> None:
-        """Stop sending while the platform fails, and probe it more often."""
-        self.close(ALL, FAILING, FAILING_PROBE_SECONDS)
+        """Stop sending while the platform fails, and probe it more often.
+
+        Any other reason tells a person more, and stays.
+        """
+        if ALL not in self._closed or self.failing:
+            self.close(ALL, FAILING, FAILING_PROBE_SECONDS)
 
     def close(
         self, what: str, reason: str, probe_seconds: float = PROBE_SECONDS

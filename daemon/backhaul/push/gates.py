@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import KINDS
 
 if TYPE_CHECKING:
@@ -35,18 +36,26 @@ class Gates:
         self._eager = eager
         self._opened: dict[str, str] = {}
         self._paused: dict[str, str] = {}
+        self._opened_in_pause: set[str] = set()
         self.quiet: dict[str, QuietHours] = {}
 
     def open(self, kind: str, at: str) -> None:
         """Let out what is planned by then."""
         self._opened[kind] = at
+        if kind in self._paused:
+            # Whatever the clock showed then: a clock may be set back.
+            self._opened_in_pause.add(kind)
 
     def pause(self, kind: str, since: str | None) -> None:
         """Let out nothing but by an opening after `since`; None resumes."""
+        self._opened_in_pause.discard(kind)
         if since is None:
             self._paused.pop(kind, None)
         else:
             self._paused[kind] = since
+            if self._opened.get(kind, "") > to_text(self._clock.now()):
+                # The clock was set back since: it was opened before the pause.
+                self._opened[kind] = since
 
     def passable(self) -> dict[str, str]:
         """Return kind and moment of each open gate, the most urgent first."""
@@ -58,7 +67,8 @@ class Gates:
         if self._eager and paused is None and not self._is_quiet(kind):
             return _ALWAYS
         opened = self._opened.get(kind, "")
-        return opened if paused is None or opened > paused else ""
+        passes = paused is None or kind in self._opened_in_pause or opened > paused
+        return opened if passes else ""
 
     def _is_quiet(self, kind: str) -> bool:
         quiet = self.quiet.get(kind)

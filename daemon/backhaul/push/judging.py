@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.outcome import Outcome, Verdict, classify_refusal
-from backhaul.errors import Unusable
+from backhaul.errors import Busy, Unusable
 from backhaul.shop import requests, wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul.core.resources import Order
     from backhaul.shop.client import ShopClient
     from backhaul.shop.transport import Answer
     from backhaul.store.contract import Command
+    from backhaul.store.outbox import Doubts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,9 @@ class Judged:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-async def judge(command: Command, answer: Answer, client: ShopClient) -> Judged:
+async def judge(
+    command: Command, answer: Answer, client: ShopClient, doubts: Doubts
+) -> Judged:
     """Decide what an answer proves. Reads the object where the table asks for it."""
     if answer.ok:
         return _judge_success(command, answer, client.tracking)
@@ -37,7 +43,7 @@ async def judge(command: Command, answer: Answer, client: ShopClient) -> Judged:
     if verdict.outcome is Outcome.CHECK_ABSENT:
         return Judged(await _check_absent(command, verdict, client))
     if verdict.outcome is Outcome.CHECK_EFFECT:
-        return await _check_effect(command, verdict, client)
+        return await _check_effect(command, verdict, client, doubts)
     return Judged(verdict)
 
 
@@ -100,8 +106,14 @@ def _lacks_variant(command: Command, answer: Answer) -> bool:
     return bool(known) and command.payload["variant_id"] not in known
 
 
+async def claimed(doubts: Doubts, command: Command, effects: Sequence[str]) -> set[str]:
+    """Return which of these effects are proved to be another command's own."""
+    owners = await doubts.owners(command.store, effects)
+    return {effect for effect, (owner, _) in owners.items() if owner != command.id}
+
+
 async def _check_effect(
-    command: Command, verdict: Verdict, client: ShopClient
+    command: Command, verdict: Verdict, client: ShopClient, doubts: Doubts
 ) -> Judged:
     """409: applied if the order shows the same effect, else a person decides."""
     if command.kind == "adjust":
@@ -109,12 +121,24 @@ async def _check_effect(
     try:
         data = await client.read(_object_path(command))
         order = wire.order(data, client.tracking)
-    except (NotSent, InDoubt, ReadRefused, Unusable) as error:
+        proof = await _effect(command, order, data, doubts)
+    except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
         reason = f"{verdict.reason}; reading back: {error}"
         return Judged(Verdict(Outcome.DEFERRED, reason))
-    if requests.shows(command, order, data):
-        proof = requests.order_evidence(order)
+    if proof is not None:
         reason = f"{verdict.reason}; the order shows the same effect"
         return Judged(Verdict(Outcome.CONFIRMED, reason), proof)
     reason = f"{verdict.reason}; the order shows something else"
     return Judged(Verdict(Outcome.PARKED, reason))
+
+
+async def _effect(
+    command: Command, order: Order, data: Mapping[str, Any], doubts: Doubts
+) -> dict[str, Any] | None:
+    """Return what proves that the order shows the effect; None where it does not."""
+    proof = requests.order_evidence(order)
+    if command.kind == "cancel":
+        return proof if requests.shows(command, order, data) else None
+    others = await claimed(doubts, command, proof["shipments"])
+    parcels = requests.parcels_of(command, order, data, others)
+    return proof | {"shipment": parcels[-1]} if parcels else None

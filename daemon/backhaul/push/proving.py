@@ -13,11 +13,12 @@ import msgspec
 
 from backhaul.core.identity import tag
 from backhaul.core.proof import Found, Habits, Wanted, find_adjustment
+from backhaul.push.judging import claimed
 from backhaul.shop import history, requests, wire
 from backhaul.shop.client import ReadRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from backhaul.core.proof import Finding, Move
     from backhaul.core.resources import Order
@@ -77,7 +78,9 @@ class Prover:
         order = wire.order(data, self._client.tracking)
         if command.kind == "cancel":
             return _cancelled(command, order, data)
-        return _fulfilled(doubt, order, data)
+        parcels = [parcel.id for parcel in order.shipments]
+        others = await claimed(self._doubts, command, parcels)
+        return _fulfilled(doubt, order, data, others)
 
     async def _adjustment(self, doubt: Doubt) -> Proof:
         command, since = doubt.command, doubt.baseline.get("adjustment_id")
@@ -88,14 +91,13 @@ class Prover:
                 raise
             reason = f"{error}: without a history nothing can be proved"
             return Proof(Found.UNDECIDABLE, reason, final=True)
-        owners = await self._doubts.owners(
-            self._store, [move.adjustment_id for move in found.moves]
-        )
-        habits = await self.habits(found.moves)
-        others = {id_ for id_, (owner, _) in owners.items() if owner != command.id}
-        finding = find_adjustment(_wanted(doubt), found.moves, others, habits)
+        moved = [move.adjustment_id for move in found.moves]
+        others = await claimed(self._doubts, command, moved)
+        wanted = _wanted(doubt)
+        habits = await self._habits(wanted, found.moves)
+        finding = find_adjustment(wanted, found.moves, others, habits)
         if not found.complete and finding.found is not Found.APPLIED:
-            reason = f"{finding.reason}, as far as it was read; it is too long"
+            reason = f"{finding.reason}, as far as it could be read"
             return Proof(Found.UNDECIDABLE, reason, _rows(found.moves))
         return await self._judged(doubt, finding, found.moves)
 
@@ -116,22 +118,21 @@ class Prover:
         reason = finding.reason
         return Proof(Found.APPLIED, reason, read, evidence, first, tuple(more))
 
-    async def habits(self, moves: Sequence[Move]) -> Habits:
+    async def _habits(self, wanted: Wanted, moves: Sequence[Move]) -> Habits:
         """Return what the platform does with our adjustments, learning from `moves`.
 
-        Where nothing is known yet, the history of a product is read of which an
-        adjustment is known to be ours.
+        Where that is not known yet and a tag alone does not tell, the history of a
+        product is read of which an adjustment is known to be ours.
         """
-        known = await self._known_habits()
-        learnt = await self._learn(known, moves)
-        if learnt.keeps_notes is None or learnt.key_id is None:
-            product = await self._doubts.last_adjusted(self._store)
-            if product is not None:
-                past = await history.of_product(self._client, product, None)
-                learnt = await self._learn(learnt, past.moves)
-        if learnt != known:
-            await self._remember(learnt)
-        return learnt
+        learnt = await self.observe(moves)
+        is_known = learnt.keeps_notes is not None and learnt.key_id is not None
+        if is_known or _tag_tells(wanted, moves, learnt):
+            return learnt
+        product = await self._doubts.last_adjusted(self._store)
+        if product is None:
+            return learnt
+        past = await history.of_product(self._client, product, None)
+        return await self.observe(past.moves)
 
     async def _learn(self, known: Habits, moves: Sequence[Move]) -> Habits:
         owners = await self._doubts.owners(
@@ -171,10 +172,12 @@ def _cancelled(command: Command, order: Order, data: Mapping[str, Any]) -> Proof
     return Proof(Found.APPLIED, "the order is cancelled", read, evidence, own)
 
 
-def _fulfilled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
+def _fulfilled(
+    doubt: Doubt, order: Order, data: Mapping[str, Any], others: Collection[str]
+) -> Proof:
     command, read = doubt.command, requests.order_evidence(order)
     before = set(doubt.baseline.get("shipments", ()))
-    shown = requests.parcels_of(command, order, data)
+    shown = requests.parcels_of(command, order, data, others)
     new = [parcel for parcel in shown if parcel not in before]
     tracked = command.payload["tracking_number"] is not None
     if new and not tracked and not doubt.baseline:
@@ -194,12 +197,19 @@ def _fulfilled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
     nameless = [
         parcel.id
         for parcel in order.shipments
-        if parcel.id not in before and parcel.tracking_number is None
+        if parcel.id not in before.union(others) and parcel.tracking_number is None
     ]
     if nameless:
         reason = f"a parcel without a number has come to the order: {nameless[0]}"
         return Proof(Found.UNDECIDABLE, reason, read)
     return Proof(Found.ABSENT, "the order does not show the parcel", read)
+
+
+def _tag_tells(wanted: Wanted, moves: Sequence[Move], habits: Habits) -> bool:
+    """Tell whether the tag, there or not, decides whatever else is known."""
+    if wanted.tag is None:
+        return False
+    return bool(habits.keeps_notes) or any(move.note == wanted.tag for move in moves)
 
 
 def _wanted(doubt: Doubt) -> Wanted:

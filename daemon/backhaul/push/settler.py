@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -20,9 +21,10 @@ from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.outcome import Outcome
 from backhaul.core.proof import Found
-from backhaul.errors import Unusable
+from backhaul.errors import Busy, Unusable
 from backhaul.push.judging import judge
 from backhaul.push.proving import Proof
+from backhaul.push.recording import insist
 from backhaul.shop import requests
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     from backhaul.store.outbox import Doubt, Doubts
 
 AT_ONCE = 4
-"""Looks that are taken side by side."""
+"""Looks that are taken side by side; one alone after a good probe."""
 IDLE_SECONDS = 30.0
+TOLD_AFTER = 3
+"""Looks in vain after which a person hears of it; fewer may be a blip."""
 SAME_KEY_HOURS = 23
 """Platforms remember an Idempotency-Key for a day; less, for the clocks' sake."""
 
@@ -78,6 +82,7 @@ class Settler:
         self._clock = clock
         self._chance = chance
         self._settled = settled
+        self._told: set[str] = set()
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -104,26 +109,34 @@ class Settler:
         """
         if self._replay.door.failing:
             return 0
-        due = await self._doubts.due(self._store, AT_ONCE)
-        await asyncio.gather(*(self._look(doubt) for doubt in due))
+        most = 1 if self._replay.transport.circuit.half_open else AT_ONCE
+        due = await self._doubts.due(self._store, most)
+        async with asyncio.TaskGroup() as group:
+            for doubt in due:
+                group.create_task(self._look(doubt))
         return len(due)
 
     async def _look(self, doubt: Doubt) -> None:
         at = to_text(self._clock.now())
         try:
             proof = await self._prove(doubt)
-        except (NotSent, InDoubt, ReadRefused, Unusable) as error:
+        except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
             await self._again(doubt, at, str(error))
             return
         except Exception as error:  # noqa: BLE001 - it must not stop all other looks
-            await self._again(doubt, at, f"{type(error).__name__}: {error}")
+            await self._again(doubt, at, f"{type(error).__name__}: {error}", error)
             return
+        self._told.discard(doubt.command.id)
         look = Look(at, proof.found.value, proof.reason, proof.read)
-        state = await self._doubts.settle(doubt, look, self._step(doubt, proof))
+        state = await self._settle(doubt, look, self._step(doubt, proof))
         self._tell(doubt, state, proof.reason)
         if proof.doubled:
             tell_doubled(self._store, doubt.command.id, proof.doubled)
         self._settled()
+
+    async def _settle(self, doubt: Doubt, look: Look, step: Settlement) -> State:
+        write = partial(self._doubts.settle, doubt, look, step)
+        return await insist(write, self._store, self._clock)
 
     async def _prove(self, doubt: Doubt) -> Proof:
         """Ask under the same key where that is harmless, else read back.
@@ -163,12 +176,13 @@ class Settler:
             idempotency_key(command.id),
             room_taken=True,
         )
-        judged = await judge(command, answer, self._replay.client)
+        judged = await judge(command, answer, self._replay.client, self._doubts)
         if judged.verdict.outcome is not Outcome.CONFIRMED:
             return None
         reason = f"the same Idempotency-Key again was answered {judged.verdict.reason}"
         effect = requests.effect_id(judged.evidence)
-        read = {"status": answer.status, "body": answer.body.decode(errors="replace")}
+        # Not the body: an order tells of a person.
+        read = {"status": answer.status} | judged.evidence
         return Proof(Found.APPLIED, reason, read, judged.evidence, effect)
 
     async def _await_room(self) -> None:
@@ -208,7 +222,9 @@ class Settler:
         age = self._clock.now() - from_text(doubt.sent_at)
         return not doubt.request and age >= timedelta(seconds=self._push.looks[-1])
 
-    async def _again(self, doubt: Doubt, at: str, error: str) -> None:
+    async def _again(
+        self, doubt: Doubt, at: str, error: str, bug: Exception | None = None
+    ) -> None:
         """The platform could not be read: that tells nothing, and counts as no look."""
         seconds = delay_seconds(
             doubt.command.failures + 1,
@@ -224,7 +240,28 @@ class Settler:
             counts_as_failure=True,
         )
         look = Look(at, "unreadable", reason, counts=False)
-        await self._doubts.settle(doubt, look, step)
+        await self._settle(doubt, look, step)
+        if bug is not None or doubt.command.failures + 1 >= TOLD_AFTER:
+            self._tell_in_vain(doubt, reason, bug)
+
+    def _tell_in_vain(self, doubt: Doubt, reason: str, bug: Exception | None) -> None:
+        """Say once of each command that its lane may stay blocked for good."""
+        command = doubt.command
+        if command.id in self._told:
+            return
+        self._told.add(command.id)
+        level = "WARNING" if bug is None else "ERROR"
+        logger.bind(action="look.in_vain", store=self._store, command=command.id).opt(
+            exception=bug
+        ).log(
+            level,
+            "{} {} is {}; what follows it waits. Tried until it works; to decide"
+            " yourself: backhaul commands park {}",
+            command.kind,
+            command.target,
+            reason,
+            command.id,
+        )
 
     def _tell(self, doubt: Doubt, state: State, reason: str) -> None:
         level = "WARNING" if state is State.PARKED else "INFO"

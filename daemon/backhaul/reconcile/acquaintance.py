@@ -16,6 +16,7 @@ import msgspec
 from loguru import logger
 
 from backhaul.errors import (
+    Busy,
     ConfigurationError,
     Finding,
     OtherStore,
@@ -137,9 +138,9 @@ class Identity:
             raise NotSent(self._refusal)
 
     async def _ask(self) -> None:
-        known = await known_facts(self._name, self._marks)
-        self._asked_with = self._client.key_fingerprint
         try:
+            known = await known_facts(self._name, self._marks)
+            self._asked_with = self._client.key_fingerprint
             told = StoreFacts()
             if known is not None and known.store_id:
                 told = await self._client.facts()
@@ -149,7 +150,7 @@ class Identity:
             self._refusal = str(error)
             self._refused(self._refusal)
             logger.bind(action="store.other", store=self._name).error("{}", error)
-        except (InDoubt, Unusable) as error:
+        except (InDoubt, Unusable, Busy) as error:
             raise NotSent(f"which store answers is not known: {error}") from None
 
 

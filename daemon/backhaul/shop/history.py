@@ -8,21 +8,26 @@ from typing import TYPE_CHECKING
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
+from backhaul.core.identity import TAG_PREFIX
 from backhaul.core.proof import Move
+from backhaul.errors import Unusable
 from backhaul.shop import wire
+from backhaul.shop.client import PAGE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from backhaul.shop.client import ShopClient
+    from backhaul.shop.listing import Listing
 
 PATH = "/inventory/history"
 MOST_PAGES = 50
+"""Pages of one product, or in a row without a row that is news."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Moves, the newest first; `complete` when read back as far as was asked for."""
+    """Moves, the newest first; `complete` when each was read, as far as asked for."""
 
     moves: tuple[Move, ...]
     complete: bool
@@ -50,20 +55,26 @@ async def of_product(client: ShopClient, product_id: str, since: str | None) -> 
     return History(tuple(kept), history.complete)
 
 
-async def back_to(client: ShopClient, since: str) -> AsyncIterator[list[Move]]:
+async def back_to(
+    client: ShopClient, since: str, passed_over: Callable[[Unusable], None]
+) -> AsyncIterator[list[Move]]:
     """Yield the store's moves of that time and later, page by page, newest first.
 
-    What comes meanwhile pushes rows onto the next page: none is missed, or told twice.
+    A row that cannot be read and bears no tag of ours is only told of. What comes
+    meanwhile pushes rows onto the next page: none is missed, or told twice. Where more
+    than a page has come, nothing on the next one is news.
     """
     seen: set[str] = set()
+    stale_pages = 0
     for number in count(1):
         listing = await client.page(PATH, number, Priority.PROOF)
-        rows = [wire.entry(strict_json.decode_object(row)) for row in listing.rows]
+        rows = list(_readable(listing, passed_over))
         fresh = [row for row in rows if row.id not in seen]
         seen |= {row.id for row in fresh}
         yield [_move(row) for row in fresh if row.created_at >= since]
-        ends = listing.has_more is False or not fresh
-        if ends or min(row.created_at for row in rows) < since:
+        stale_pages = 0 if fresh else stale_pages + 1
+        ends = _is_last(listing, news=bool(fresh)) or stale_pages >= MOST_PAGES
+        if ends or min((row.created_at for row in rows), default=since) < since:
             return
 
 
@@ -73,21 +84,43 @@ async def _read(
     enough: Callable[[Move, str], bool],
 ) -> History:
     found: dict[str, Move] = {}
+    unread: list[Unusable] = []
     for number in range(1, MOST_PAGES + 1):
         listing = await client.page(PATH, number, Priority.PROOF, filters)
         before = len(found)
-        for body in listing.rows:
-            entry = wire.entry(strict_json.decode_object(body))
-            move = _move(entry)
-            if enough(move, entry.created_at):
-                return History(tuple(found.values()), complete=True)
-            found[entry.id] = move
-        if len(found) == before or listing.has_more is False:
-            return History(tuple(found.values()), complete=True)
+        for row in _readable(listing, unread.append):
+            move = _move(row)
+            if enough(move, row.created_at):
+                return History(tuple(found.values()), complete=not unread)
+            found[row.id] = move
+        if _is_last(listing, news=len(found) > before):
+            # Rows that all are known may be those of the page before, pushed here.
+            pushed = listing.has_more is None and len(listing.rows) >= PAGE_ROWS
+            return History(tuple(found.values()), complete=not (pushed or unread))
     return History(tuple(found.values()), complete=False)
 
 
-def _move(entry: wire.Entry) -> Move:
+def _is_last(listing: Listing, *, news: bool) -> bool:
+    """Tell whether a page is the last one; where none says, it is one without news."""
+    if listing.has_more is None:
+        return not news
+    return not (listing.has_more and listing.rows)
+
+
+def _readable(
+    listing: Listing, passed_over: Callable[[Unusable], None]
+) -> Iterator[wire.Moved]:
+    """Read the rows of a page; what a stranger wrote may have any shape."""
+    for body in listing.rows:
+        try:
+            yield wire.moved(strict_json.decode_object(body))
+        except Unusable as error:
+            if TAG_PREFIX.encode() in body:
+                raise
+            passed_over(error)
+
+
+def _move(entry: wire.Moved) -> Move:
     """Return an entry as a move; what it does not name is an empty text."""
     return Move(
         adjustment_id=entry.adjustment_id or "",

@@ -12,7 +12,7 @@ from backhaul.errors import Unusable
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from backhaul.core.resources import Order
     from backhaul.store.contract import Command
@@ -146,14 +146,25 @@ def shows(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
     return bool(parcels_of(command, order, data))
 
 
-def parcels_of(command: Command, order: Order, data: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the parcels that can be the one a fulfill asks for."""
+def parcels_of(
+    command: Command,
+    order: Order,
+    data: Mapping[str, Any],
+    claimed: Collection[str] = (),
+) -> list[str]:
+    """Return the ids of the parcels that can be the one a fulfill asks for.
+
+    Without a number the parcels `claimed` by other commands would fit as well. One
+    with a number may be asked for twice: two records may tell of it.
+    """
     wanted = (command.payload["tracking_company"], command.payload["tracking_number"])
+    others = () if wanted[1] is not None else claimed
     return [
         parcel.id
         for parcel, raw in zip(order.shipments, data.get("shipments", ()), strict=True)
         if (parcel.tracking_company, parcel.tracking_number) == wanted
         and _holds(raw.get("items"), command.payload["lines"])
+        and parcel.id not in others
     ]
 
 

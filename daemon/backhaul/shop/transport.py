@@ -117,7 +117,7 @@ class Transport:
 
     `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
     so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
-    told of each 401.
+    told of each 401, `failing` whenever the circuit opens.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class Transport:
         self.circuit = Circuit()
         self.require: Callable[[], Awaitable[None]] = _let_through
         self.refused: Callable[[str], None] = lambda _: None
+        self.failing: Callable[[], None] = lambda: None
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -239,7 +240,7 @@ class Transport:
         """
         try:
             await self.require()
-        except NotSent:
+        except BaseException:
             self.budget.give_back(int(room_taken))
             raise
         retrying = AsyncRetrying(
@@ -262,13 +263,18 @@ class Transport:
         try:
             answer: Answer = await retrying(leave)
         except (NotSent, InDoubt):
-            self.circuit.failed()
+            self._fail()
             raise
         if answer.status >= 500:
-            self.circuit.failed()
+            self._fail()
         else:
             self.circuit.answered()
         return answer
+
+    def _fail(self) -> None:
+        self.circuit.failed()
+        if self.circuit.open:
+            self.failing()
 
     async def _exchange(
         self,

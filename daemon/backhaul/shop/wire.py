@@ -176,20 +176,28 @@ class Source(_Wire):
     id: str | None = None
 
 
-class Entry(_Wire):
-    """A row of the stock's history; `created_at` is in normal form."""
+class Moved(_Wire):
+    """What tells in a row of the stock's history whose it is; times in normal form."""
 
     id: str
     created_at: str
     adjustment_id: str | None = None
     product_id: str | None = None
     variant_id: str | None = None
-    order_id: str | None = None
-    reason: str | None = None
-    stock_after: Integer | None = None
     adjustment: Integer | None = None
     note: str | None = None
     source: Source | None = None
+
+
+class Entry(Moved):
+    """A whole row of the stock's history."""
+
+    order_id: str | None = None
+    reason: str | None = None
+    stock_after: Integer | None = None
+
+
+MovedT = TypeVar("MovedT", bound=Moved)
 
 
 class Hook(_Wire):
@@ -392,7 +400,16 @@ def level(data: Mapping[str, Any]) -> tuple[Level, str]:
 
 def entry(data: Mapping[str, Any]) -> Entry:
     """Read a row of the stock's history. Raises Unusable."""
-    wire = _read(data, Entry)
+    return _moved(data, Entry)
+
+
+def moved(data: Mapping[str, Any]) -> Moved:
+    """Read of a row of the stock's history whose it is. Raises Unusable."""
+    return _moved(data, Moved)
+
+
+def _moved(data: Mapping[str, Any], shape: type[MovedT]) -> MovedT:
+    wire = _read(data, shape)
     wire.created_at = _time(wire.created_at, "createdAt")
     return wire
 

@@ -38,6 +38,6 @@ class Tags(Protocol):
     async def shift(self, store: str, seconds: float, longest_seconds: float) -> None:
         """Move the times of open commands back by as much as the clock went back.
 
-        What is due within `longest_seconds`, the longest wait there is, stays.
+        A look due within `longest_seconds`, the longest wait there is, stays.
         """
         ...

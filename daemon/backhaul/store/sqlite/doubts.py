@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from backhaul.store.outbox import Look, Settlement
     from backhaul.store.sqlite.writer import Writer
 
+# What an early version sent bears no time; it was not before it was planned.
 _DUE = f"""
-    SELECT {COLUMNS}, request, key_fingerprint, baseline, sent_at, looks FROM commands
+    SELECT {COLUMNS}, request, key_fingerprint, baseline,
+           coalesce(sent_at, created_at), looks FROM commands
     WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """  # noqa: S608 - constants
 _NEXT_DUE = """

@@ -47,6 +47,12 @@ _ANSWERS = """
     SELECT a.id, a.response FROM attempts a JOIN commands c ON c.id = a.command_id
     WHERE c.target = ? AND c.store = ? AND a.response IS NOT NULL
 """
+# Earlier versions kept the answer of what a look sent again under its key.
+_LOOKS = """
+    SELECT l.id, json_extract(l.read, '$.body') AS body
+    FROM looks l JOIN commands c ON c.id = l.command_id
+    WHERE c.target = ? AND c.store = ? AND body IS NOT NULL
+"""
 
 
 class SqliteForgetting:
@@ -277,14 +283,28 @@ def _redact(
         " WHERE store = ? AND id = ?",
         (document, sha256(document.encode()).digest(), store, id_),
     )
+    _redact_answers(connection, store, id_, eraser)
+    index(connection, [(kind, store, id_)], say)
+    return int(document != row[0])
+
+
+def _redact_answers(
+    connection: sqlite3.Connection, store: str, id_: str, eraser: Eraser
+) -> None:
+    """Redact what was answered to commands about an object."""
     for answer, response in connection.execute(_ANSWERS, (id_, store)).fetchall():
         left = eraser.body("", response)
         if left is not None:
             connection.execute(
                 "UPDATE attempts SET response = ? WHERE id = ?", (left, answer)
             )
-    index(connection, [(kind, store, id_)], say)
-    return int(document != row[0])
+    for look, body in connection.execute(_LOOKS, (id_, store)).fetchall():
+        left = eraser.body("", body.encode())
+        if left is not None:
+            connection.execute(
+                "UPDATE looks SET read = json_set(read, '$.body', ?) WHERE id = ?",
+                (left.decode(), look),
+            )
 
 
 def _erase_event(

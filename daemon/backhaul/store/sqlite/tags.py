@@ -31,10 +31,13 @@ _ANEW = """
     WHERE store = :store AND state = 'uncertain'
 """
 # What may have been written since the clock went back stays: a look that is taken too
-# early would believe an absence too early, one that is taken too late does no harm.
+# early would believe an absence too early, one that is taken too late does no harm. A
+# retry does none when it is early. Gates let out what was planned by now.
 _SHIFT = """
     UPDATE commands SET
-      due_at = CASE WHEN due_at <= strftime(:form, :now, :longest) THEN due_at
+      created_at = min(created_at, :now),
+      due_at = CASE WHEN state = 'uncertain'
+          AND due_at <= strftime(:form, :now, :longest) THEN due_at
         ELSE max(:now, strftime(:form, due_at, :back)) END,
       sent_at = CASE WHEN sent_at BETWEEN strftime(:form, :now, :noticed) AND :now
         THEN sent_at ELSE strftime(:form, sent_at, :back) END
@@ -81,7 +84,7 @@ class SqliteTags:
     async def shift(self, store: str, seconds: float, longest_seconds: float) -> None:
         """Move the times of open commands back by as much as the clock went back.
 
-        What is due within `longest_seconds`, the longest wait there is, stays.
+        A look due within `longest_seconds`, the longest wait there is, stays.
         """
 
         def unit(connection: sqlite3.Connection) -> None:

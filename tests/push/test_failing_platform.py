@@ -1,0 +1,71 @@
+"""A platform that fails is left alone, by what is sent again under its key too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core.circuit import FAILURES_TO_OPEN, PROBE_SECONDS
+from backhaul.push.door import FAILING
+from backhaul.settings import Push
+from backhaul.shop.client import LISTS
+from support.push_scene import Scene, scene, working
+from support.push_server import message, problem
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLANNED = FAILURES_TO_OPEN + 3
+
+
+async def test_each_probe_lets_one_doubt_try(tmp_path: Path) -> None:
+    push = Push(concurrency=PLANNED)
+    async with scene(tmp_path / "b.db", push, keyed=True) as stage:
+        stage.platform.says("/inventory/adjust", message(500))
+        planned = [await stage.plan("adjust", f"prod_{n}") for n in range(PLANNED)]
+        async with working(stage):
+            for command in planned:
+                await stage.reaches(command, "uncertain")
+            await stage.quiet()
+            assert stage.dispatcher.door.failing
+            sent = len(stage.server.commands)
+            for number in range(1, 4):
+                await stage.clock.asleep(PROBE_SECONDS)
+                await stage.pass_time(PROBE_SECONDS)
+                await stage.arrive(sent + number)
+            stage.platform.said.clear()
+            while any(stage.state(command) != "applied" for command in planned):
+                await stage.pass_time(PROBE_SECONDS)
+                await stage.quiet()
+
+
+async def fail(stage: Scene) -> None:
+    """Let commands fail until the platform is left alone."""
+    stage.platform.says("/inventory/adjust", message(500))
+    for number in range(FAILURES_TO_OPEN):
+        await stage.plan("adjust", f"prod_{number}")
+    stage.dispatcher.wake()
+    await until(lambda: stage.dispatcher.door.failing, "it is left alone")
+
+
+def stopped(stage: Scene) -> str:
+    return stage.dispatcher.door.reasons()["everything"]
+
+
+async def test_a_key_refused_while_the_platform_failed_is_told(stage: Scene) -> None:
+    async with working(stage):
+        await fail(stage)
+        for path in LISTS:
+            stage.platform.says(path, problem(401, "API_KEY_INVALID"))
+        await stage.clock.asleep(PROBE_SECONDS)
+        await stage.pass_time(PROBE_SECONDS)
+        await until(lambda: "API_KEY_INVALID" in stopped(stage), "the key is named")
+    assert [FAILING in told for told in stage.told("push.stopped")] == [True, False]
+
+
+async def test_a_failing_platform_hides_no_other_reason(stage: Scene) -> None:
+    stage.dispatcher.door.fail()
+    assert stopped(stage) == FAILING
+    stage.dispatcher.stop_sending("it is another store")
+    stage.dispatcher.door.fail()
+    assert stopped(stage) == "it is another store"

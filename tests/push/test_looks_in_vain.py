@@ -1,0 +1,76 @@
+"""Looks that can tell nothing, however often they are taken: a person hears of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.push.settler import TOLD_AFTER
+from support.databases import rows
+from support.push_history import HISTORY, history, move
+from support.push_scene import Broken, Scene, scene, working
+from support.push_server import document, message, problem
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNREADABLE = {
+    "refused": problem(403, "INSUFFICIENT_SCOPE"),
+    "unusable": document({"data": {"id": "ord_1", "items": 7}}),
+}
+
+
+async def fail_often(stage: Scene, command: str) -> None:
+    """Let time pass until more looks were in vain than are borne in silence."""
+    while stage.column("failures", command) <= TOLD_AFTER:
+        await stage.pass_time(10)
+        await stage.quiet()
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+async def test_it_is_told_once_of_each_command(name: str, stage: Scene) -> None:
+    stage.platform.says("/orders/ord_1/fulfill", message(500))
+    stage.platform.says("/orders/ord_1", UNREADABLE[name])
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await until(lambda: stage.column("failures", command) == 1, "a look")
+        assert stage.told("look.in_vain") == []
+        await fail_often(stage, command)
+    (told,) = stage.told("look.in_vain")
+    assert command in told
+    assert stage.reason(command).removeprefix("in doubt; ") in told
+
+
+async def test_what_nobody_foresaw_is_told_at_once(tmp_path: Path) -> None:
+    broken = Broken(ZeroDivisionError("?"))
+    async with scene(tmp_path / "b.db", http=broken) as stage, working(stage):
+        command = await stage.plan("fulfill", "ord_1")
+        await until(lambda: stage.told("look.in_vain") != [], "it is told")
+        await fail_often(stage, command)
+        (told,) = stage.told("look.in_vain")
+    assert "ZeroDivisionError" in told
+
+
+async def test_what_was_sent_at_no_known_time_is_looked_for(tmp_path: Path) -> None:
+    """As a version did that wrote no such time, and died while it was sending."""
+    path = tmp_path / "b.db"
+    async with scene(path) as stage:
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        command = await stage.plan("adjust", "prod_1")
+        async with working(stage):
+            await stage.reaches(command, "uncertain")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE commands SET sent_at = NULL, baseline = NULL")
+    async with scene(path, keyed=True) as stage:
+        stage.platform.says(HISTORY, history(move(1, command)))
+        async with working(stage):
+            for _ in range(10):
+                await stage.pass_time(60)
+                await stage.quiet()
+        assert stage.state(command) == "applied"
+        assert rows(path, "SELECT sent_at FROM commands") == [(None,)]
