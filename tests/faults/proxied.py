@@ -18,7 +18,7 @@ from support.reference import start_reference
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
     from backhaul.demo.findings import Finding
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from support.reference import ReferenceProcess
 
 READ_SECONDS = 2
-PUSH = f'[push]\nread_seconds = {READ_SECONDS}\nlooks = ["0s", "1s", "2s"]'
+OFFICE_PUSH = '[push]\nretry_base = "50ms"'
+PUSH = f'{OFFICE_PUSH}\nread_seconds = {READ_SECONDS}\nlooks = ["0s", "1s", "2s"]'
 OPEN = "('planned', 'sending', 'uncertain')"
 PLENTY = 100_000
 NO_SWEEPS = """
@@ -146,9 +147,18 @@ def stock(platform: ReferenceProcess, number: int) -> dict[str, str]:
 
 @asynccontextmanager
 async def proxied(
-    folder: Path, products: int, *, push: str = PUSH, keyed: bool = False
+    folder: Path,
+    products: int,
+    *,
+    push: str = PUSH,
+    keyed: bool = False,
+    host: str = "127.0.0.1",
+    wrapped: Sequence[str] = (),
 ) -> AsyncIterator[Line]:
-    """Start both; where no Idempotency-Key is taken, effects are proved by reading."""
+    """Start both; where no Idempotency-Key is taken, effects are proved by reading.
+
+    The daemon knows the proxy by the name `host`, and is `wrapped` in a command.
+    """
     platform = await asyncio.to_thread(start_reference, folder, fixture="empty")
     quirks = [] if keyed else ["no-idempotency"]
     try:
@@ -156,9 +166,11 @@ async def proxied(
         skus = await asyncio.to_thread(stock, platform, products)
         async with fault_proxy(platform.public_url) as proxy:
             with office_of(platform, NO_SWEEPS) as office:
-                office.base_url = proxy.url
-                office.write(**{"[push]": push, 'level = "TRACE"': 'level = "DEBUG"'})
-                daemon = DaemonProcess(office)
+                office.base_url = proxy.url.replace("127.0.0.1", host)
+                office.write(
+                    **{OFFICE_PUSH: push, 'level = "TRACE"': 'level = "DEBUG"'}
+                )
+                daemon = DaemonProcess(office, wrapped=wrapped)
                 line = Line(platform, proxy, office, daemon, skus, list(skus))
                 try:
                     await asyncio.to_thread(daemon.await_ready)

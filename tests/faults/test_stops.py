@@ -29,6 +29,7 @@ LOST = 0.3
 NEVER_FINISHED = 5
 SENT = ("applied", "uncertain")
 PUSH = """[push]
+retry_base = "50ms"
 concurrency = 10
 read_seconds = {}
 looks = ["0s", "400ms", "800ms"]"""

@@ -159,7 +159,7 @@ class FaultProxy:
     """Forwards to `upstream` until told otherwise; `log` holds every request."""
 
     upstream: str
-    url: str = ""
+    url: str = "http://127.0.0.1:0"
     storm: Toxic | None = None
     """Meets every request."""
     once: dict[bytes, Toxic] = field(default_factory=dict)
@@ -170,9 +170,12 @@ class FaultProxy:
 
     async def up(self) -> None:
         """Listen, at the same place as before."""
-        port = urlsplit(self.url).port or 0
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        place = urlsplit(self.url)
+        self._server = await asyncio.start_server(
+            self._serve, place.hostname, place.port
+        )
+        host, port = self._server.sockets[0].getsockname()
+        self.url = f"http://{host}:{port}"
 
     async def down(self) -> None:
         """Refuse connections, and end those that there are."""
