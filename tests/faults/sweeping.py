@@ -77,7 +77,8 @@ class Stage:
     async def plan(self, store: SqliteStore, kind: str, fate: Fate) -> str:
         """Plan a command about an object of its own; its first request meets `fate`."""
         number = next(_NUMBERS)
-        target, payload = await PLANS[kind](self, store, number)
+        plan = Stage.plan_too_late if kind == TOO_LATE else PLANS[kind]
+        target, payload = await plan(self, store, number)
         name = "adjust" if kind in ADJUSTMENTS else KIND.get(kind, kind)
         lane = f"{'product' if name == 'adjust' else 'order'}:{target}"
         command = NewCommand(f"{number:032x}", name, target, lane, payload)
@@ -133,6 +134,13 @@ class Stage:
         order = await self.order(store, 2)
         return order["id"], {"restock": True, "reason": "STAFF"}
 
+    async def plan_too_late(self, store: SqliteStore, number: int) -> Planned:
+        """The order is cancelled already, and the mirror has not heard of it."""
+        order = await self.order(store, 1)
+        answer = await self.shop.v1("POST", f"/orders/{order['id']}/cancel", {})
+        assert answer.status == 200, answer.body
+        return order["id"], tracked(number, [])
+
     async def plan_adjust(self, _: SqliteStore, number: int) -> Planned:
         lamp = await self.shop.product(variants=SIZES)
         variant = lamp["variants"][0]["id"]
@@ -163,8 +171,9 @@ PLANS = {
     "pool": Stage.plan_pool,
 }
 """What commands are planned: a whole order or a part of it, one variant or all."""
+TOO_LATE = "too late"
 ADJUSTMENTS = frozenset({"adjust", "pool"})
-KIND = {"part": "fulfill"}
+KIND = {"part": "fulfill", TOO_LATE: "fulfill"}
 
 
 @asynccontextmanager
