@@ -29,7 +29,13 @@ from support.reference_shop import cart
 from support.wire import Fate, Wire, laid
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Sequence,
+    )
     from pathlib import Path
 
     from backhaul.demo.findings import Finding
@@ -215,6 +221,13 @@ class Program:
     mortality: Mortality
     sender: Sender
     living: asyncio.Future[None] | None = None
+    beside: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """What runs beside the way out."""
+
+    @property
+    def mortal_store(self) -> SqliteStore:
+        """The store as it is used: each call of it may be the last."""
+        return cast("SqliteStore", MortalStore(self.store, self.mortality))
 
     async def run_out(self, wind_back_seconds: float = 0.0) -> None:
         """Let time pass until nothing is open or on its way, or until death.
@@ -237,12 +250,10 @@ class Program:
             await self._calm()
 
     async def _live(self) -> None:
-        commands = cast("SqliteStore", MortalStore(self.store, self.mortality)).commands
-        await commands.doubt_interrupted(interrupted())
+        await self.mortal_store.commands.doubt_interrupted(interrupted())
         sender = self.sender
-        await asyncio.gather(
-            sender.dispatcher.run(), sender.settler.run(), sender.auditor.run()
-        )
+        out = (sender.dispatcher.run, sender.settler.run, sender.auditor.run)
+        await asyncio.gather(*(run() for run in (*out, *self.beside)))
 
     async def _calm(self) -> None:
         calm = 0
