@@ -151,6 +151,7 @@ async def proxied(
     products: int,
     *,
     push: str = PUSH,
+    more: str = NO_SWEEPS,
     keyed: bool = False,
     host: str = "127.0.0.1",
     wrapped: Sequence[str] = (),
@@ -165,7 +166,7 @@ async def proxied(
         platform.control("PUT", "/stores/demo/quirks", {"quirks": quirks})
         skus = await asyncio.to_thread(stock, platform, products)
         async with fault_proxy(platform.public_url) as proxy:
-            with office_of(platform, NO_SWEEPS) as office:
+            with office_of(platform, more) as office:
                 office.base_url = proxy.url.replace("127.0.0.1", host)
                 office.write(
                     **{OFFICE_PUSH: push, 'level = "TRACE"': 'level = "DEBUG"'}
