@@ -42,8 +42,11 @@ def words(outcomes: list[Outcome]) -> str:
 @pytest.mark.skipif(not KILLS, reason="takes long; run with FAULTS=long or KILLS=20")
 @pytest.mark.timeout(60 + 15 * KILLS)
 async def test_no_kill_of_many_loses_or_doubles(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    # Every look whether it is ready would be kept: millions of lines.
+    for chatty in ("httpcore", "httpx"):
+        caplog.set_level("WARNING", chatty)
     # Not tmp_path: that one goes after a few more sessions, and a failure is rare.
     folder = Path(tempfile.mkdtemp(prefix="backhaul-kills-"))
     outcomes: list[Outcome] = []
