@@ -130,8 +130,11 @@ class Line:
         await until(look, "all are applied", seconds)
 
     async def findings(self) -> list[Finding | str]:
-        """Hold both ends' books against each other."""
-        state = await asyncio.to_thread(self.platform.state)
+        """Hold both ends' books against each other; of thousands that takes a while."""
+        return await asyncio.to_thread(self._findings)
+
+    def _findings(self) -> list[Finding | str]:
+        state = self.platform.state()
         books = read_books(self.office.database, "main", "bench")
         return [*compare_effects(state, books), *damage(self.office.database)]
 
