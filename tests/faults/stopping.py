@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from support.fault_proxy import clear
 from support.payloads import envelope, order, signed
+from support.processes import thread_waited_seconds
+from support.waiting import until
 
 if TYPE_CHECKING:
     import random
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 EFFECTS = 10
 REQUESTS = 50
 ANSWER_SECONDS = 10
+MERCY_SECONDS = 15
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class Signaled:
 
     line: Line
     at: float = 0.0
+    waited: float = 0.0
     halved: list[Halved] = field(default_factory=list)
     kept: set[bytes] = field(default_factory=set)
 
@@ -79,6 +84,7 @@ class Signaled:
 
     def signal(self) -> None:
         self.at = time.monotonic()
+        self.waited = thread_waited_seconds(self.line.daemon.process.pid)
         self.line.daemon.process.send_signal(signal.SIGTERM)
 
     async def finish(self, requests: list[Halved]) -> list[int]:
@@ -89,11 +95,23 @@ class Signaled:
         return statuses
 
     async def ended(self, seconds: float) -> tuple[int, float]:
-        """Return the exit code, and how long after the signal it came."""
-        code = await asyncio.to_thread(self.line.daemon.process.wait, seconds)
+        """Return the exit code, and how long after the signal it came.
+
+        What it waited for a processor meanwhile, on a busy machine, does not count.
+        """
+        process, waited = self.line.daemon.process, self.waited
+
+        def look() -> bool:
+            nonlocal waited
+            with suppress(OSError):
+                waited = thread_waited_seconds(process.pid)
+            return process.poll() is not None
+
+        await until(look, "it ends", seconds + MERCY_SECONDS)
+        taken = time.monotonic() - self.at - (waited - self.waited)
         for one in self.halved:
             one.writer.close()
-        return code, time.monotonic() - self.at
+        return process.returncode, taken
 
     def sent_after(self) -> list[bytes]:
         """Return the heads of commands that arrived after the signal."""
