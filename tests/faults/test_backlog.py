@@ -114,6 +114,7 @@ async def test_a_long_storm_is_sat_out_and_its_backlog_drains(
         line.proxy.storm = failing(chance, 0.5)
         await pass_by(MIXED_SECONDS)
         line.proxy.storm = None
+        at_once, line.proxy.most_commands = line.proxy.most_commands, 0
         left, began = line.open(), time.monotonic()
         await line.drained(BACKLOG / SLOWEST_PER_SECOND + 60)
         seconds = time.monotonic() - began
@@ -124,7 +125,8 @@ async def test_a_long_storm_is_sat_out_and_its_backlog_drains(
         tell(capsys, 0, 1, f"storms, {told}")
         # A probe, and as long again until what is in doubt is looked for.
         assert seconds < left / SLOWEST_PER_SECOND + 2.5 * PROBE_SECONDS
-        assert fullest <= SPIKE * usual
+        # The rate depends on who else wants the machine: it is told, and no more.
+        assert line.proxy.most_commands <= SPIKE * at_once
         assert memory < MOST_BYTES
         assert states(line) == {"applied": TOTAL}
         assert await line.findings() == []

@@ -165,6 +165,9 @@ class FaultProxy:
     once: dict[bytes, Toxic] = field(default_factory=dict)
     """Meets the first request with these bytes in its body."""
     log: list[Logged] = field(default_factory=list)
+    most_commands: int = 0
+    """How many were under way at once, at most."""
+    _commands: int = 0
     _server: asyncio.Server | None = None
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -211,7 +214,13 @@ class FaultProxy:
             logged.forwarded = True
             return answer
 
-        await self._toxic_for(passing)(passing, forward)
+        is_command = passing.method == "POST"
+        self._commands += is_command
+        self.most_commands = max(self.most_commands, self._commands)
+        try:
+            await self._toxic_for(passing)(passing, forward)
+        finally:
+            self._commands -= is_command
 
     def _toxic_for(self, passing: Passing) -> Toxic:
         for marked in self.once:
