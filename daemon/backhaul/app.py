@@ -37,6 +37,7 @@ from backhaul.parts import (
 )
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
+from backhaul.push.ending import end_sending, is_hurried
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
@@ -70,8 +71,6 @@ if TYPE_CHECKING:
     from backhaul.shop.transport import Transport
     from backhaul.store.sqlite.database import SqliteStore
 
-STOP_SECONDS = 20.0
-"""Longest wait for sends under way once told to stop; then they are uncertain."""
 RESTART_SECONDS = 1.0
 
 
@@ -353,22 +352,24 @@ class Daemon:
         loops += [partial(self._ask_facts_again, name, store) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
-        loops += [shop.sender.settler.run for shop in self._shops.values()]
+        looks = [shop.sender.settler.run for shop in self._shops.values()]
         loops += [shop.sender.auditor.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
-            senders = [
-                group.create_task(self._keep(shop.sender.dispatcher.run))
-                for shop in self._shops.values()
-            ]
+            dispatchers = [shop.sender.dispatcher for shop in self._shops.values()]
+            senders = [group.create_task(self._keep(one.run)) for one in dispatchers]
+            looking = [group.create_task(self._keep(run)) for run in looks]
+            ending = group.create_task(
+                end_sending(self._stopping, dispatchers, senders, looking)
+            )
             self._schedule.start()
             try:
                 yield
             finally:
                 self._schedule.stop()
-                for shop in self._shops.values():
-                    shop.sender.dispatcher.stop()
-                await asyncio.wait(senders, timeout=STOP_SECONDS)
+                self.stop()
+                if not is_hurried():
+                    await ending
                 for task in (*senders, *endless):
                     task.cancel()
                 with contextlib.suppress(Busy):

@@ -51,6 +51,10 @@ class Door(Protocol):
 
     def stop(self) -> None: ...
 
+    async def finish(self) -> None:
+        """Let requests that have begun to arrive be answered, for a moment."""
+        ...
+
 
 class Listener:
     """Serves one aiohttp application on one socket."""
@@ -106,6 +110,8 @@ class Listener:
         server, self._server = self._server, None
         if server is not None:
             server.close()
+            if self._door is not None:
+                await self._door.finish()
         await self._runner.cleanup()
 
 

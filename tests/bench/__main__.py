@@ -19,7 +19,9 @@ from bench.fold_large import fold_large, start
 from bench.ingest import ingest, ingest_at_256, ingest_folding
 from bench.ingest_peers import ingest_peers
 from bench.push import push
+from bench.recovery import recovery
 from bench.results import CountsDisagreeError, Rounds, Scale
+from bench.scan import scan
 from bench.servers import DiedError
 
 Row: TypeAlias = Callable[[Scale], Rounds]
@@ -32,6 +34,7 @@ ROWS: dict[str, Row] = {
     "fold": fold,
     "fold-large": fold_large,
     "start": start,
+    "recovery": recovery,
     "reference-page": reference.page,
     "reference-page-anew": reference.page_anew,
     "reference-product": reference.product,
@@ -40,6 +43,7 @@ ROWS: dict[str, Row] = {
     "reference-adjustment": reference.adjustment,
     "backfill": backfill,
     "push": push,
+    "scan": scan,
 }
 DIRECTORY = Path("var/bench")
 

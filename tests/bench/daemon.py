@@ -69,6 +69,11 @@ class Daemon:
         self._process.terminate()
         self._process.wait(STOP_SECONDS)
 
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait(STOP_SECONDS)
+
     def _configure(self, port: int) -> None:
         self._ready = f"http://127.0.0.1:{port}/readyz"
         state_dir = json.dumps(str(self.database.parent.resolve()))

@@ -29,6 +29,7 @@ FIGURES = {
     "fold": {"ratio to plain rows", "orders folded"},
     "fold-large": {"new, rate at many to rate at few", "memory at its most, at many"},
     "start": {"start to ready", "memory when ready"},
+    "recovery": {"kill to ready", "memory when ready"},
     "reference-page": {"ratio to bare", "control, bare to bare", "ours, p99"},
     "reference-page-anew": {"ratio to bare"},
     "reference-product": {"ratio to bare"},
@@ -37,6 +38,7 @@ FIGURES = {
     "reference-adjustment": {"ratio to bare", "ours, p99"},
     "backfill": {"ratio to fetching", "orders read"},
     "push": {"ratio to bare", "rate with a backlog to rate without"},
+    "scan": {"scan to fulfilled, p50", "scan to fulfilled, p99"},
 }
 
 

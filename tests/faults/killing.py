@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
@@ -13,17 +13,47 @@ from backhaul.demo.findings import Kind
 from backhaul.demo.pair import open_pair
 from backhaul.demo.playing import beside, conclude, floor_for
 from backhaul.demo.shop_floor import Pace
+from support.databases import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.demo.pair import Pair
     from backhaul.demo.playing import Result
     from backhaul.demo.programs import Program
 
 FAST_RETRIES = "0,0.2,0.2,0.5,1,2,5,5,5,5"
-ORDERS_PER_KILL = 40
+PATIENT_RETRIES = f"0,0.2,0.5,1,2{',5' * 18}"
+"""None is given up because each try met a dead receiver by chance."""
 CLOCK = SystemClock()
+WEBHOOKS = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"
+
+
+@dataclass(frozen=True, slots=True)
+class Siege:
+    """How often a program is killed, while the floor works at which pace."""
+
+    orders_per_kill: int
+    shopper_pause: tuple[float, float]
+    lives: tuple[float, float]
+    """Between how few and how many seconds a program lives."""
+    retries: str
+
+    def pace(self, kills: int) -> Pace:
+        orders = self.orders_per_kill * kills
+        return Pace(orders, 4, self.shopper_pause, (0.0, 0.05), 0.25)
+
+
+BURST = Siege(40, (0.0, 0.2), (0.0, 0.8), FAST_RETRIES)
+STEADY = Siege(50, (0.2, 0.3), (0.0, 5.0), PATIENT_RETRIES)
+"""More than 20 webhooks and 10 effects a second, where the machine keeps up."""
+
+
+@dataclass(slots=True)
+class Lives:
+    """How long each restart took until it was ready, and how long all of it."""
+
+    recovery_seconds: list[float] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +65,8 @@ class Outcome:
     kills: int
     result: Result
     damaged: tuple[str, ...]
+    lives: Lives
+    webhooks: int
 
     @property
     def parked(self) -> int:
@@ -54,29 +86,36 @@ class Outcome:
         return "\n".join([head, *told])
 
 
-async def play_with_kills(folder: Path, victim: str, kills: int, seed: int) -> Outcome:
+async def play_with_kills(
+    folder: Path, victim: str, kills: int, seed: int, siege: Siege = BURST
+) -> Outcome:
     """Kill `daemon` or `reference` at random moments of one busy run."""
-    pace = Pace(ORDERS_PER_KILL * kills, 4, (0.0, 0.2), (0.0, 0.05), 0.25)
-    async with open_pair(folder, CLOCK, retry_schedule=FAST_RETRIES) as pair:
-        floor = floor_for(pair, pace, seed, CLOCK)
+    lives = Lives()
+    async with open_pair(folder, CLOCK, retry_schedule=siege.retries) as pair:
+        floor = floor_for(pair, siege.pace(kills), seed, CLOCK)
+        program = {"daemon": pair.daemon, "reference": pair.reference}[victim]
         async with beside(pair.daemon.watch(), pair.reference.watch()):
+            began = CLOCK.monotonic()
             async with asyncio.TaskGroup() as group:
                 group.create_task(floor.play())
-                group.create_task(kill_often(victim_of(pair, victim), kills, seed))
+                group.create_task(kill_often(program, kills, seed, siege, lives))
+            lives.seconds = CLOCK.monotonic() - began
             result = await conclude(pair, floor, CLOCK)
-        damaged = damage(pair.home.database)
-    return Outcome(folder, seed, kills, result, tuple(damaged))
+        database = pair.home.database
+        webhooks = int(rows(database, WEBHOOKS)[0][0])
+        damaged = tuple(damage(database))
+    return Outcome(folder, seed, kills, result, damaged, lives, webhooks)
 
 
-def victim_of(pair: Pair, name: str) -> Program:
-    return {"daemon": pair.daemon, "reference": pair.reference}[name]
-
-
-async def kill_often(program: Program, kills: int, seed: int) -> None:
+async def kill_often(
+    program: Program, kills: int, seed: int, siege: Siege, lives: Lives
+) -> None:
     """Kill and restart with pauses that depend on the seed alone."""
     rng = random.Random(seed)  # noqa: S311 - chooses moments, guards nothing
     for _ in range(kills):
-        await CLOCK.sleep(rng.uniform(0.0, 0.8))
+        await CLOCK.sleep(rng.uniform(*siege.lives))
         await program.kill()
         await CLOCK.sleep(rng.uniform(0.0, 0.2))
+        began = CLOCK.monotonic()
         await program.restart()
+        lives.recovery_seconds.append(CLOCK.monotonic() - began)

@@ -18,7 +18,7 @@ from support.reference import start_reference
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
     from backhaul.demo.findings import Finding
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from support.reference import ReferenceProcess
 
 READ_SECONDS = 2
-PUSH = f'[push]\nread_seconds = {READ_SECONDS}\nlooks = ["0s", "1s", "2s"]'
+OFFICE_PUSH = '[push]\nretry_base = "50ms"'
+PUSH = f'{OFFICE_PUSH}\nread_seconds = {READ_SECONDS}\nlooks = ["0s", "1s", "2s"]'
 OPEN = "('planned', 'sending', 'uncertain')"
+PLENTY = 100_000
 NO_SWEEPS = """
 [jobs.reconcile_incremental]
 enabled = false
@@ -58,22 +60,46 @@ class Line:
     platform: ReferenceProcess
     proxy: FaultProxy
     office: Office
+    daemon: DaemonProcess
     skus: dict[str, str]
     fresh: list[str]
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
+    @property
+    def store_id(self) -> str:
+        return self.platform.store().id
+
     def products(self, number: int) -> list[str]:
-        """Return products that no command has been about yet."""
-        return [self.fresh.pop() for _ in range(number)]
+        """Return products that no command has been about for the longest time."""
+        taken, self.fresh = self.fresh[:number], self.fresh[number:]
+        self.fresh += taken
+        return taken
+
+    async def start_again(self) -> None:
+        """Start another daemon on what the last one left behind."""
+        self.daemon = DaemonProcess(self.office)
+        await asyncio.to_thread(self.daemon.await_ready)
+
+    async def posted(self, number: int) -> None:
+        """Wait until so many commands have reached the proxy."""
+
+        def look() -> bool:
+            return len(self.proxy.requests("POST")) >= number
+
+        await until(look, f"{number} commands are sent")
+
+    async def drained(self, seconds: float = 60) -> None:
+        await until(lambda: not self.open(), "all is settled", seconds)
 
     def mirrored(self) -> bool:
         return count(self.office.database, "variants") == len(self.skus)
 
     def adjust(self, *products: str) -> None:
         """Hand in a change of stock for each; each becomes a command."""
-        lines = [f"{self.skus[product]},-3,DAMAGED" for product in products]
-        name = f"stock-deltas-{next(self.numbers)}.csv"
-        self.office.put(name, "sku,adjustment,reason", *lines)
+        number = next(self.numbers)
+        # No two files are alike: a file that was taken already would be left alone.
+        lines = [f"{self.skus[product]},{-1 - number},DAMAGED" for product in products]
+        self.office.put(f"stock-deltas-{number}.csv", "sku,adjustment,reason", *lines)
 
     def first(self, product: str) -> Tried | None:
         found = rows(self.office.database, FIRST, product)
@@ -104,39 +130,57 @@ class Line:
         await until(look, "all are applied", seconds)
 
     async def findings(self) -> list[Finding | str]:
-        """Hold both ends' books against each other."""
-        state = await asyncio.to_thread(self.platform.state)
+        """Hold both ends' books against each other; of thousands that takes a while."""
+        return await asyncio.to_thread(self._findings)
+
+    def _findings(self) -> list[Finding | str]:
+        state = self.platform.state()
         books = read_books(self.office.database, "main", "bench")
         return [*compare_effects(state, books), *damage(self.office.database)]
 
 
 def stock(platform: ReferenceProcess, number: int) -> dict[str, str]:
     """Make products; return the SKU of each."""
-    platform.control("PUT", "/stores/demo/quirks", {"quirks": ["no-idempotency"]})
     skus = {}
     for sku in (f"SKU-{number}" for number in range(number)):
-        body = {"title": sku, "price": "10.00", "stock": 100, "sku": sku}
+        body = {"title": sku, "price": "10.00", "stock": PLENTY, "sku": sku}
         skus[str(platform.v1("POST", "/products", body).data()["id"])] = sku
     return skus
 
 
 @asynccontextmanager
-async def proxied(folder: Path, products: int) -> AsyncIterator[Line]:
-    """Start both; the platform takes no Idempotency-Key, so that effects are proved."""
+async def proxied(
+    folder: Path,
+    products: int,
+    *,
+    push: str = PUSH,
+    more: str = NO_SWEEPS,
+    keyed: bool = False,
+    host: str = "127.0.0.1",
+    wrapped: Sequence[str] = (),
+) -> AsyncIterator[Line]:
+    """Start both; where no Idempotency-Key is taken, effects are proved by reading.
+
+    The daemon knows the proxy by the name `host`, and is `wrapped` in a command.
+    """
     platform = await asyncio.to_thread(start_reference, folder, fixture="empty")
+    quirks = [] if keyed else ["no-idempotency"]
     try:
+        platform.control("PUT", "/stores/demo/quirks", {"quirks": quirks})
         skus = await asyncio.to_thread(stock, platform, products)
         async with fault_proxy(platform.public_url) as proxy:
-            with office_of(platform, NO_SWEEPS) as office:
-                office.base_url = proxy.url
-                office.write(**{"[push]": PUSH, 'level = "TRACE"': 'level = "DEBUG"'})
-                daemon = DaemonProcess(office)
+            with office_of(platform, more) as office:
+                office.base_url = proxy.url.replace("127.0.0.1", host)
+                office.write(
+                    **{OFFICE_PUSH: push, 'level = "TRACE"': 'level = "DEBUG"'}
+                )
+                daemon = DaemonProcess(office, wrapped=wrapped)
+                line = Line(platform, proxy, office, daemon, skus, list(skus))
                 try:
                     await asyncio.to_thread(daemon.await_ready)
-                    line = Line(platform, proxy, office, skus, list(skus))
                     await until(line.mirrored, "every product is mirrored")
                     yield line
                 finally:
-                    await asyncio.to_thread(daemon.kill)
+                    await asyncio.to_thread(line.daemon.kill)
     finally:
         await asyncio.to_thread(platform.terminate)

@@ -29,7 +29,13 @@ from support.reference_shop import cart
 from support.wire import Fate, Wire, laid
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Sequence,
+    )
     from pathlib import Path
 
     from backhaul.demo.findings import Finding
@@ -77,7 +83,8 @@ class Stage:
     async def plan(self, store: SqliteStore, kind: str, fate: Fate) -> str:
         """Plan a command about an object of its own; its first request meets `fate`."""
         number = next(_NUMBERS)
-        target, payload = await PLANS[kind](self, store, number)
+        plan = Stage.plan_too_late if kind == TOO_LATE else PLANS[kind]
+        target, payload = await plan(self, store, number)
         name = "adjust" if kind in ADJUSTMENTS else KIND.get(kind, kind)
         lane = f"{'product' if name == 'adjust' else 'order'}:{target}"
         command = NewCommand(f"{number:032x}", name, target, lane, payload)
@@ -133,6 +140,13 @@ class Stage:
         order = await self.order(store, 2)
         return order["id"], {"restock": True, "reason": "STAFF"}
 
+    async def plan_too_late(self, store: SqliteStore, number: int) -> Planned:
+        """The order is cancelled already, and the mirror has not heard of it."""
+        order = await self.order(store, 1)
+        answer = await self.shop.v1("POST", f"/orders/{order['id']}/cancel", {})
+        assert answer.status == 200, answer.body
+        return order["id"], tracked(number, [])
+
     async def plan_adjust(self, _: SqliteStore, number: int) -> Planned:
         lamp = await self.shop.product(variants=SIZES)
         variant = lamp["variants"][0]["id"]
@@ -163,8 +177,9 @@ PLANS = {
     "pool": Stage.plan_pool,
 }
 """What commands are planned: a whole order or a part of it, one variant or all."""
+TOO_LATE = "too late"
 ADJUSTMENTS = frozenset({"adjust", "pool"})
-KIND = {"part": "fulfill"}
+KIND = {"part": "fulfill", TOO_LATE: "fulfill"}
 
 
 @asynccontextmanager
@@ -206,6 +221,13 @@ class Program:
     mortality: Mortality
     sender: Sender
     living: asyncio.Future[None] | None = None
+    beside: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """What runs beside the way out."""
+
+    @property
+    def mortal_store(self) -> SqliteStore:
+        """The store as it is used: each call of it may be the last."""
+        return cast("SqliteStore", MortalStore(self.store, self.mortality))
 
     async def run_out(self, wind_back_seconds: float = 0.0) -> None:
         """Let time pass until nothing is open or on its way, or until death.
@@ -228,12 +250,10 @@ class Program:
             await self._calm()
 
     async def _live(self) -> None:
-        commands = cast("SqliteStore", MortalStore(self.store, self.mortality)).commands
-        await commands.doubt_interrupted(interrupted())
+        await self.mortal_store.commands.doubt_interrupted(interrupted())
         sender = self.sender
-        await asyncio.gather(
-            sender.dispatcher.run(), sender.settler.run(), sender.auditor.run()
-        )
+        out = (sender.dispatcher.run, sender.settler.run, sender.auditor.run)
+        await asyncio.gather(*(run() for run in (*out, *self.beside)))
 
     async def _calm(self) -> None:
         calm = 0

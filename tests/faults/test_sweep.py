@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.demo.findings import Kind
-from faults.sweeping import ADJUSTMENTS, PLANS, program, stage
+from faults.sweeping import ADJUSTMENTS, PLANS, TOO_LATE, program, stage
+from faults.trials import LONG
 from support.reference_shop import open_shop
 from support.wire import Fate
 
@@ -139,3 +140,31 @@ async def check_ledger(on: Stage, cases: dict[str, Case]) -> None:
 def expected(what: str) -> bool:
     """The second landing of what landed twice is not the one that was answered."""
     return "was noted" in what and "moved" not in what
+
+
+REFUSING = "refuse-fulfill-cancelled"
+CANCELLED_CASES = [(REFUSING, KEYLESS), (REFUSING,)] + [(), (KEYLESS,)] * LONG
+
+
+@pytest.mark.parametrize("quirks", CANCELLED_CASES, ids=" ".join)
+async def test_an_order_cancelled_meanwhile_is_fulfilled_or_left_to_a_person(
+    quirks: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with (
+        open_shop(tmp_path / "shop") as shop,
+        stage(tmp_path / "backhaul.db", shop, quirks) as on,
+    ):
+        async with program(on) as alive:
+            await on.plan_all(alive.store, [TOO_LATE], Fate)
+            await alive.run_out()
+        assert on.wire.fates == {}, "not every fate was met"
+        effects = await on.effects()
+        found = {
+            on.fates[id_][1]: (state, effects[id_], on.reason(id_))
+            for id_, state in on.states().items()
+        }
+        expected = ("parked", 0) if REFUSING in quirks else ("applied", 1)
+        wrong = {fate: was for fate, was in found.items() if was[:2] != expected}
+        assert wrong == {}
+        parked = len(found) if REFUSING in quirks else 0
+        assert [finding.kind for finding in await on.ledger()] == [Kind.PARKED] * parked

@@ -128,3 +128,16 @@ async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> Non
         broken.clear()
         (ended,) = await reconciler.look(["orders"])
     assert (ended.missed, ended.read) == (1_500, 1_500)
+
+
+async def test_an_order_of_two_products_moves_the_stock_of_each(place: Place) -> None:
+    of_another = {"id": "inv_2", "productId": "prod_2", "variantId": "var_2"}
+    history = document({"data": [ENTRY | of_another, ENTRY]})
+    place.platform.says("/inventory/history", history)
+    await place.store.marks.put("polled:main:levels", payloads.instant(0))
+    async with reconciling(place) as reconciler:
+        await reconciler.look(["levels"])
+    for table in ("stock_ledger", "inventory_levels"):
+        query = f"SELECT product_id, variant_id FROM {table} ORDER BY 1"  # noqa: S608 - ours
+        found = rows(place.store.path, query)
+        assert found == [("prod_1", "var_1"), ("prod_2", "var_2")]

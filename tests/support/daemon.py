@@ -35,7 +35,7 @@ from support.loop_guard import on_purpose
 from support.waiting import await_true, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from support.reference import ReferenceProcess
     from support.reference_shop import Shop
@@ -184,17 +184,23 @@ async def connected(shop: Shop, more: str = "") -> AsyncIterator[tuple[Office, D
 class DaemonProcess:
     """`backhaul run` as a process of its own; its log is kept with the session's.
 
-    `environ` is added to this process's environment.
+    `environ` is added to this process's environment; `wrapped` is a command that
+    becomes the daemon, as `nice` would.
     """
 
     def __init__(
-        self, office: Office, environ: Mapping[str, str] | None = None
+        self,
+        office: Office,
+        environ: Mapping[str, str] | None = None,
+        wrapped: Sequence[str] = (),
     ) -> None:
         self.office = office
         self.log = session.new_log("daemon")
+        command = [sys.executable, "-m", "backhaul", "run"]
+        command += ["--config", str(office.config)]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "backhaul", "run", "--config", office.config],
+                [*wrapped, *command],
                 stdout=log,
                 stderr=log,
                 cwd=office.folder,

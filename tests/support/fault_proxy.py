@@ -159,20 +159,26 @@ class FaultProxy:
     """Forwards to `upstream` until told otherwise; `log` holds every request."""
 
     upstream: str
-    url: str = ""
+    url: str = "http://127.0.0.1:0"
     storm: Toxic | None = None
     """Meets every request."""
     once: dict[bytes, Toxic] = field(default_factory=dict)
     """Meets the first request with these bytes in its body."""
     log: list[Logged] = field(default_factory=list)
+    most_commands: int = 0
+    """How many were under way at once, at most."""
+    _commands: int = 0
     _server: asyncio.Server | None = None
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def up(self) -> None:
         """Listen, at the same place as before."""
-        port = urlsplit(self.url).port or 0
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        place = urlsplit(self.url)
+        self._server = await asyncio.start_server(
+            self._serve, place.hostname, place.port
+        )
+        host, port = self._server.sockets[0].getsockname()
+        self.url = f"http://{host}:{port}"
 
     async def down(self) -> None:
         """Refuse connections, and end those that there are."""
@@ -208,7 +214,13 @@ class FaultProxy:
             logged.forwarded = True
             return answer
 
-        await self._toxic_for(passing)(passing, forward)
+        is_command = passing.method == "POST"
+        self._commands += is_command
+        self.most_commands = max(self.most_commands, self._commands)
+        try:
+            await self._toxic_for(passing)(passing, forward)
+        finally:
+            self._commands -= is_command
 
     def _toxic_for(self, passing: Passing) -> Toxic:
         for marked in self.once:

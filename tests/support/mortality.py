@@ -13,24 +13,36 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.store.contract import Marks
+from backhaul.store.contract import Marks, Records
 from backhaul.store.outbox import Commands, Doubts
 from backhaul.store.tagging import Tags
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from backhaul.store.sqlite.database import SqliteStore
 
-PARTS = {"commands": Commands, "doubts": Doubts, "marks": Marks, "tags": Tags}
+PARTS: dict[str, type] = {
+    "commands": Commands,
+    "doubts": Doubts,
+    "marks": Marks,
+    "tags": Tags,
+}
 """What of the store a command's life is written by."""
+PLANNING: dict[str, type] = {"records": Records}
+"""What it is planned by."""
 ON_THE_WIRE = ("POST:before", "POST:during", "POST:after", "GET:before", "GET:after")
 
 
 def points() -> Iterator[str]:
-    """Yield every point, those of a protocol's newest method too."""
+    """Yield every point of a command's life."""
     yield from ON_THE_WIRE
-    for part, protocol in PARTS.items():
+    yield from points_around(PARTS)
+
+
+def points_around(parts: Mapping[str, type]) -> Iterator[str]:
+    """Yield the points of these protocols, those of their newest method too."""
+    for part, protocol in parts.items():
         for name, member in vars(protocol).items():
             if callable(member) and not name.startswith("_"):
                 yield f"{part}.{name}:before"
@@ -76,11 +88,12 @@ class MortalPart:
 
 
 class MortalStore:
-    """What the way out may use of the store: the parts with points, and no other."""
+    """What may be used of the store: the parts with points, and no other."""
 
     def __init__(self, store: SqliteStore, mortality: Mortality) -> None:
         self.parts = {
-            name: MortalPart(getattr(store, name), name, mortality) for name in PARTS
+            name: MortalPart(getattr(store, name), name, mortality)
+            for name in PARTS | PLANNING
         }
 
     def __getattr__(self, name: str) -> MortalPart:

@@ -35,6 +35,12 @@ def thread_seconds(pid: int) -> float:
     return int(taken) / 1e9
 
 
+def thread_waited_seconds(pid: int) -> float:
+    """Return how long the main thread could have worked, and another one did."""
+    waited = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]
+    return int(waited) / 1e9
+
+
 def children(*words: str) -> list[int]:
     """Return our own processes that run and have these words in their command."""
     found = []

@@ -13,6 +13,7 @@ DEBIAN = {
     "slowhttptest": "slowhttptest",
     "faketime": "faketime",
     "strace": "strace",
+    "dnsmasq": "dnsmasq-base",
     "systemd-analyze": "systemd",
 }
 """Which Debian package brings a program."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from time import monotonic
 from typing import TYPE_CHECKING, cast
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 1.0
 """Younger requests are not called slow."""
 FAREWELL_SECONDS = 1.0
+FINISH_SECONDS = 2.0
+"""How long a request may still arrive once the program is told to stop."""
 SMALL_BYTES = 16 << 10
 """A request that may stay with an idle connection; to copy it would cost more."""
 LOOKS = 20
@@ -90,6 +93,7 @@ class _Connection(asyncio.Protocol):
         # A body that waits for the disk is held until it has its answer.
         if not self.serving:
             self._arrivals.release(self)
+        self._arrivals.fewer.set()
         self._inner.connection_lost(exc)
 
     def answered(self, whole: bool) -> None:
@@ -97,6 +101,7 @@ class _Connection(asyncio.Protocol):
         self.began = self.deadline = None
         self.refused = self.serving = self.refused and not whole
         self._arrivals.release(self)
+        self._arrivals.fewer.set()
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
@@ -139,6 +144,7 @@ class Arrivals:
         self.now = now or monotonic
         self._timer: asyncio.TimerHandle | None = None
         self.open: dict[web.RequestHandler, _Connection] = {}
+        self.fewer = asyncio.Event()
 
     def watch(self, handler: web.RequestHandler) -> asyncio.Protocol:
         """Return what stands between a new connection and aiohttp."""
@@ -171,6 +177,23 @@ class Arrivals:
         """Look no more. Safe to call twice."""
         if self._timer is not None:
             self._timer.cancel()
+
+    async def finish(self) -> None:
+        """Let what has begun to arrive be answered, for a moment; close the rest.
+
+        Once aiohttp is told to end, it reads no more of any body, but waits for it.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                while self._arriving():
+                    self.fewer.clear()
+                    await self.fewer.wait()
+        for connection in self._arriving():
+            connection.close()
+
+    def _arriving(self) -> list[_Connection]:
+        held = self.open.values()
+        return [one for one in held if one.began is not None and one.bytes]
 
     def _look(self) -> None:
         self.start()

@@ -237,10 +237,10 @@ def _move(row: Entry) -> Move | None:
 
 
 def _adjustments(moves: Sequence[Move]) -> list[dict[str, Any]]:
-    """Put the moves of each adjustment together, as its event would have told it."""
-    grouped: dict[str, list[Move]] = defaultdict(list)
+    """Put the moves of each event together: an order tells one for each product."""
+    grouped: dict[tuple[str, str], list[Move]] = defaultdict(list)
     for move in moves:
-        grouped[move.adjustment_id].append(move)
+        grouped[move.adjustment_id, move.product_id].append(move)
     return [_adjustment(parts) for parts in grouped.values()]
 
 

@@ -154,7 +154,7 @@ class Push(Section):
         description="Wait before the first retry; it doubles each time.",
     )
     retry_cap: Duration = Field(
-        default=parse_duration("5m"), description="Longest wait between two retries."
+        default=parse_duration("1m"), description="Longest wait between two retries."
     )
     looks: Looks = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),

@@ -1,0 +1,163 @@
+"""F12: a platform whose name cannot be resolved, and one that moves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from backhaul.control import SOCKET_NAME
+from backhaul.core.clock import from_text
+from backhaul.settings import Push
+from faults.naming import NAME, name_server
+from faults.proxied import proxied
+from faults.trials import LONG
+from support.daemon import ask_locally
+from support.databases import rows
+from support.fault_proxy import FaultProxy
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from faults.naming import NameServer
+    from faults.proxied import Line
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+SILENT_SECONDS = 30.0 if LONG else 3.0
+LONGEST_LAG_SECONDS = 0.2
+PRODUCTS = 20
+LONGEST_TO_MOVE_SECONDS = 60.0
+BASE_SECONDS, CAP_SECONDS = (10, 60) if LONG else (4, 5)
+"""So long that four failures do not come to five, which would end all attempts."""
+PUSH = f"""[push]
+retry_base = "{BASE_SECONDS}s"
+retry_cap = "{CAP_SECONDS}s"
+connect_seconds = 1
+read_seconds = 2
+looks = ["0s", "1s", "2s"]"""
+FAILED = "SELECT DISTINCT outcome FROM attempts WHERE outcome != 'confirmed'"
+WAITS = """
+    SELECT c.due_at, max(a.finished_at) FROM commands c JOIN attempts a
+    ON a.command_id = c.id WHERE c.state = 'planned' GROUP BY c.id
+"""
+
+
+@dataclass(slots=True)
+class Lag:
+    """Asks the daemon how it is all the time; the longest wait for an answer.
+
+    What the two waited for a processor, on a busy machine, does not count.
+    """
+
+    line: Line
+    longest_seconds: float = 0.0
+    answers: int = 0
+
+    def ask_until(self, ended: threading.Event) -> None:
+        socket = self.line.office.folder / "state" / SOCKET_NAME
+        while not ended.wait(0.01):
+            began, waited = time.monotonic(), self._waited()
+            ask_locally(socket, "/healthz")
+            taken = time.monotonic() - began - (self._waited() - waited)
+            self.longest_seconds = max(self.longest_seconds, taken)
+            self.answers += 1
+
+    def _waited(self) -> float:
+        daemon = self.line.daemon.process.pid
+        own = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/schedstat")
+        both = (own, Path(f"/proc/{daemon}/schedstat"))
+        return sum(int(one.read_text().split()[1]) for one in both) / 1e9
+
+
+@asynccontextmanager
+async def watched(line: Line) -> AsyncIterator[Lag]:
+    lag, ended = Lag(line), threading.Event()
+    watching = asyncio.ensure_future(asyncio.to_thread(lag.ask_until, ended))
+    try:
+        yield lag
+    finally:
+        ended.set()
+        await watching
+
+
+@asynccontextmanager
+async def moved_to(line: Line, address: str) -> AsyncIterator[FaultProxy]:
+    """Another way to the same platform, at another address and the same port."""
+    port = urlsplit(line.proxy.url).port
+    other = FaultProxy(line.proxy.upstream, f"http://{address}:{port}")
+    await other.up()
+    try:
+        yield other
+    finally:
+        await other.down()
+
+
+async def fail(line: Line, names: NameServer) -> list[str]:
+    """Let names fail in every way; return the products of commands planned then."""
+    products = line.products(4)
+    ways: list[Callable[[], None]] = [
+        names.knows_nothing,
+        names.fails,
+        names.falls_silent,
+    ]
+    for way, concerned in zip(
+        ways, (products[:1], products[1:2], products[2:]), strict=True
+    ):
+        way()
+        line.adjust(*concerned)
+        for product in concerned:
+            assert (await line.tried(product)).outcome == "never_sent", way.__name__
+    return products
+
+
+def check_waits(line: Line) -> None:
+    """Hold the time until each is tried again to the settings, and to chance."""
+    found = rows(line.office.database, WAITS)
+    waits = [from_text(due) - from_text(failed) for due, failed in found]
+    assert all(BASE_SECONDS / 2 <= one.total_seconds() <= CAP_SECONDS for one in waits)
+    assert len({one.microseconds for one in waits}) > 1, "all wait equally long"
+
+
+async def test_what_cannot_be_resolved_is_never_sent_and_moves_along(
+    tmp_path: Path,
+) -> None:
+    async with name_server(tmp_path) as names, named(tmp_path, names) as line:
+        async with watched(line) as lag:
+            failed = await fail(line, names)
+            end = time.monotonic() + SILENT_SECONDS
+            await until(lambda: time.monotonic() > end, "a while", 60)
+        assert lag.answers > SILENT_SECONDS
+        assert lag.longest_seconds < LONGEST_LAG_SECONDS
+        assert line.proxy.requests("POST") == []
+        check_waits(line)
+        async with moved_to(line, "127.0.0.2") as other:
+            names.knows("127.0.0.2")
+            late = line.products(1)
+            line.adjust(*late)
+            await line.applied(*failed, *late, seconds=LONGEST_TO_MOVE_SECONDS)
+            assert line.proxy.requests("POST") == []
+            assert len(other.requests("POST")) == len(failed) + 1
+        assert rows(line.office.database, FAILED) == [("never_sent",)]
+        assert await line.findings() == []
+
+
+def named(folder: Path, names: NameServer) -> AbstractAsyncContextManager[Line]:
+    """A platform that is known by its name only."""
+    names.knows("127.0.0.1")
+    return proxied(
+        folder / "platform", PRODUCTS, push=PUSH, host=NAME, wrapped=names.wrapped()
+    )
+
+
+def test_as_shipped_no_command_waits_longer_than_a_move_may_take() -> None:
+    assert Push().retry_cap <= LONGEST_TO_MOVE_SECONDS

@@ -1,0 +1,123 @@
+"""F1: the program dies while it plans what a connector hands in: once is planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect.host import Host
+from backhaul.connect.matching import Matcher
+from backhaul.connect.waiting import WaitingRoom
+from backhaul_sdk import Bad, Batch, StockAdjustment
+from faults.sweeping import STORE, program, stage
+from support import payloads
+from support.back_office import Desk, shipped
+from support.databases import take
+from support.mortality import PLANNING, Mortality, points_around
+from support.reference_shop import cart, open_shop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from backhaul_sdk import Record
+    from faults.sweeping import Stage
+
+pytestmark = pytest.mark.faults
+
+QUIRKS = ("no-idempotency", "no-note")
+PUSH = {"looks": ["0s", "20s", "60s"]}
+EVERY_SECONDS = 1.0
+TURNS = {"records.accept": (1, 2), "records.match": (1, 2)}
+"""What comes several times: the how-manieth time is deadly."""
+ROUNDS = 20
+COMMANDS = 2
+
+
+class Pile(Desk):
+    """Paper that stays where it is: whoever asks gets what lies behind the cursor."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        super().__init__("courier")
+        self.batches = batches
+
+    async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+        behind = [batch.cursor for batch in self.batches].index(cursor) + 1
+        for batch in self.batches[behind:]:
+            yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is handed in, and the news of what it is about: of the order, late."""
+
+    pile: Pile
+    product: bytes
+    order: bytes
+
+
+async def prepare(on: Stage, number: int) -> Work:
+    """Hand in a change of stock, a row that is none, and a parcel of an order."""
+    lamp = await on.shop.product(sku=f"LAMP-{number}")
+    placed = await on.shop.shopper("POST", "/orders", cart(lamp))
+    order = (await on.shop.v1("GET", f"/orders/{placed.data['id']}")).data
+    rows: list[Record | Bad] = [
+        StockAdjustment(key=f"count-{number}", sku=f"LAMP-{number}", delta=-2),
+        Bad(key=f"bad-{number}", raw="?", reason="no row"),
+    ]
+    parcel = shipped(f"parcel-{number}", order["name"], tracking_number=f"BD{number}")
+    batches = [
+        Batch(records=[], cursor=str(number - 1) if number > 1 else None),
+        Batch(records=rows, cursor=f"{number}, half"),
+        Batch(records=[parcel], cursor=str(number)),
+    ]
+    return Work(
+        Pile(batches),
+        payloads.envelope("products/create", lamp),
+        payloads.envelope("orders/create", order),
+    )
+
+
+async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None:
+    """Work until so many commands are planned and done, and the bad row is told of."""
+    async with program(on, mortality) as alive:
+        records, wake = alive.mortal_store.records, alive.sender.dispatcher.wake
+        matcher = Matcher(on.clock, 600)
+        room = WaitingRoom(records, matcher, wake)
+        host = Host(work.pile, STORE, EVERY_SECONDS, records, matcher, on.clock, wake)
+        alive.beside += [host.run, room.run]
+        assert await take(alive.store, work.product) == []
+        await alive.run_out()
+        assert await take(alive.store, work.order) == []
+        room.wake()
+        for _ in range(ROUNDS):
+            await alive.run_out()
+            done = len(on.states()) == wanted and work.pile.reported
+            if done or mortality.dead.is_set():
+                return
+            await on.clock.advance(EVERY_SECONDS)
+        raise AssertionError(f"not planned: {on.states()}, {work.pile.reported}")
+
+
+@pytest.mark.parametrize("point", list(points_around(PLANNING)))
+async def test_death_while_planning_neither_loses_nor_doubles(
+    point: str, tmp_path: Path
+) -> None:
+    async with (
+        open_shop(tmp_path / "shop") as shop,
+        stage(tmp_path / "backhaul.db", shop, QUIRKS, PUSH) as on,
+    ):
+        for number, turn in enumerate(TURNS.get(point.partition(":")[0], (1,)), 1):
+            mortality = Mortality(point, turn)
+            work, wanted = await prepare(on, number), number * COMMANDS
+            await live(on, work, wanted, mortality)
+            assert mortality.dead.is_set(), f"it does not come to {point}, turn {turn}"
+            await live(on, work, wanted, Mortality())
+            effects = await on.effects()
+            done = [(state, effects[id_]) for id_, state in on.states().items()]
+            assert done == [("applied", 1)] * wanted
+            told = {one.key for one in work.pile.reported}
+            assert told == {f"bad-{number}"}
+        assert await on.ledger() == []

@@ -1,0 +1,114 @@
+"""F5: told to stop while it is busy: it sends nothing more, and ends in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults.proxied import proxied
+from faults.stopping import REQUESTS, Signaled, mixed, of_commands
+from faults.trials import LONG, SEED, chances, tell
+from support.databases import rows
+from support.fault_proxy import timeout
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faults.proxied import Line
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600 if LONG else 120)]
+
+RUNS = {False: 50, True: 50} if LONG else {False: 2, True: 1}
+"""How often it is told to stop, where keys are not taken and where they are."""
+PRODUCTS = 60
+STOP_SECONDS, HURRY_SECONDS = 25, 2
+LOST = 0.3
+"""The share of commands that are never answered."""
+NEVER_FINISHED = 5
+SENT = ("applied", "uncertain")
+PUSH = """[push]
+retry_base = "50ms"
+concurrency = 10
+read_seconds = {}
+looks = ["0s", "400ms", "800ms"]"""
+
+
+def patient(seconds: int) -> str:
+    return PUSH.format(seconds)
+
+
+async def check_drained(line: Line, run: str) -> None:
+    """Let another daemon settle all that is open, and hold the books together."""
+    line.proxy.storm = None
+    await line.start_again()
+    await line.drained()
+    assert await line.findings() == [], run
+
+
+def unkept(line: Line, told: Signaled) -> set[bytes]:
+    stored = rows(line.office.database, "SELECT body FROM inbox")
+    return told.kept - {body for (body,) in stored}
+
+
+@pytest.mark.parametrize("keyed", RUNS, ids=["keyless", "keyed"])
+async def test_a_busy_daemon_ends_in_time_and_sends_nothing_more(
+    keyed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance, longest = chances(), 0.0
+    folder = tmp_path / "platform"
+    async with proxied(folder, PRODUCTS, push=patient(1), keyed=keyed) as line:
+        for number in range(RUNS[keyed]):
+            run = f"seed {SEED}, run {number}"
+            line.proxy.storm = mixed(chance, LOST, 0.8)
+            told = Signaled(line)
+            await told.fill(REQUESTS)
+            told.signal()
+            stalled = 0 if number % 2 else NEVER_FINISHED
+            assert set(await told.finish(told.halved[stalled:])) == {200}, run
+            code, seconds = await told.ended(STOP_SECONDS)
+            assert (code, seconds < STOP_SECONDS) == (0, True), run
+            assert told.sent_after() == [], run
+            assert states(line) <= {"applied", "uncertain", "planned"}, run
+            assert unkept(line, told) == set(), run
+            longest = max(longest, seconds)
+            await check_drained(line, run)
+    tell(capsys, 0, RUNS[keyed], f"stops, the longest took {longest:.1f} s")
+
+
+@pytest.mark.skipif(not LONG, reason="waits twenty seconds; run with FAULTS=long")
+async def test_what_is_never_answered_is_waited_for_in_vain(tmp_path: Path) -> None:
+    """Neither the longest patience nor a stalled request may outlast systemd's."""
+    async with proxied(tmp_path / "platform", PRODUCTS, push=patient(60)) as line:
+        line.proxy.storm = of_commands(timeout)
+        told = Signaled(line)
+        await told.fill(NEVER_FINISHED)
+        told.signal()
+        code, seconds = await told.ended(30)
+        assert (code, told.sent_after()) == (0, [])
+        assert seconds < STOP_SECONDS
+        assert states(line) == {"sending", "planned"}
+        await check_drained(line, "never answered")
+
+
+@pytest.mark.parametrize("requests", [NEVER_FINISHED, 0] if LONG else [NEVER_FINISHED])
+async def test_told_twice_it_ends_at_once(requests: int, tmp_path: Path) -> None:
+    async with proxied(tmp_path / "platform", PRODUCTS, push=patient(60)) as line:
+        line.proxy.storm = of_commands(timeout)
+        told = Signaled(line)
+        await told.fill(requests)
+        told.signal()
+        log = line.daemon.log
+        await until(lambda: "daemon.stopping" in log.read_text(), "it stops")
+        told.signal()
+        code, seconds = await told.ended(STOP_SECONDS)
+        assert code == 1
+        assert seconds < HURRY_SECONDS
+        assert "stopped at once" in log.read_text()
+        await check_drained(line, "told twice")
+
+
+def states(line: Line) -> set[str]:
+    found = rows(line.office.database, "SELECT DISTINCT state FROM commands")
+    return {state for (state,) in found}

@@ -1,0 +1,91 @@
+"""F6: the process stands still for a while, as on a machine that is suspended."""
+
+from __future__ import annotations
+
+import signal
+import time
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import from_text, to_text
+from faults.proxied import proxied
+from faults.stopping import of_commands
+from faults.trials import LONG, tell
+from support.databases import rows
+from support.fault_proxy import latency
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faults.proxied import Line
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900 if LONG else 120)]
+
+STANDSTILLS = 5 if LONG else 1
+STILL_SECONDS = 120.0 if LONG else 4.0
+"""Longer than several times each job; the long form also than a wait for an answer."""
+PUSH = """[push]
+retry_base = "50ms"
+read_seconds = 10
+looks = ["0s", "1s", "2s"]"""
+EVERY_SECONDS = {"prune": 1, "reconcile_incremental": 2}
+JOBS = """
+[jobs.reconcile_full]
+enabled = false
+[jobs.prune]
+every = "1s"
+[jobs.reconcile_incremental]
+every = "2s"
+"""
+SLACK_SECONDS = 0.5
+SENT_AT_ONCE = 8
+
+
+def runs_since(line: Line, job: str, moment: str) -> list[datetime]:
+    query = (
+        "SELECT started_at FROM job_runs WHERE job = ? AND started_at > ? ORDER BY 1"
+    )
+    return [from_text(at) for (at,) in rows(line.office.database, query, job, moment)]
+
+
+async def stand_still(line: Line) -> str:
+    """Stop the process and let it go on; return the moment when it does."""
+    line.daemon.process.send_signal(signal.SIGSTOP)
+    end = time.monotonic() + STILL_SECONDS
+    await until(lambda: time.monotonic() > end, "a while", STILL_SECONDS + 10)
+    moment = to_text(datetime.now(UTC))
+    line.daemon.process.send_signal(signal.SIGCONT)
+    return moment
+
+
+async def check_runs(line: Line, job: str, moment: str) -> None:
+    """See that what was missed runs once, and after it everything in its time."""
+    every = EVERY_SECONDS[job]
+    await until(lambda: len(runs_since(line, job, moment)) > 1, f"{job} runs on")
+    found = runs_since(line, job, moment)
+    gaps = [(b - a).total_seconds() for a, b in pairwise(found)]
+    assert min(gaps) > every - SLACK_SECONDS, f"{job} ran at {found}"
+
+
+async def test_after_a_standstill_nothing_runs_or_lands_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with proxied(tmp_path / "platform", 40, push=PUSH, more=JOBS) as line:
+        await until(lambda: runs_since(line, "prune", ""), "a job has run")
+        for _ in range(STANDSTILLS):
+            line.proxy.storm = of_commands(latency(1))
+            sent = len(line.proxy.requests("POST"))
+            line.adjust(*line.products(20))
+            await line.posted(sent + SENT_AT_ONCE)
+            moment = await stand_still(line)
+            line.proxy.storm = None
+            for job in EVERY_SECONDS:
+                await check_runs(line, job, moment)
+            await line.drained()
+            assert await line.findings() == []
+        assert line.daemon.terminate() == 0
+    tell(capsys, 0, STANDSTILLS, f"standstills of {STILL_SECONDS:.0f} s")
