@@ -24,6 +24,7 @@ from faults.mirroring import mirroring
 from faults.trials import LONG
 from support.daemon import Office
 from support.databases import rows
+from support.loop_guard import on_purpose
 from support.reconciling import shown_by_mirror, shown_by_platform
 from support.reference_shop import open_shop
 
@@ -75,7 +76,8 @@ def settings_for(office: Office, quirks: Quirks) -> Settings:
 
 def common(path: Path) -> list[bytes]:
     """Return what a mirror and a fresh reading of the platform have in common."""
-    found = dump(path, COMPARED, without=("updated_at", "deleted_at"))
+    with on_purpose():
+        found = list(dump(path, COMPARED, without=("updated_at", "deleted_at")))
     return [line for line in found if TOLD_BY_EVENTS_ONLY not in line]
 
 
@@ -85,7 +87,8 @@ def whole(path: Path, quirks: Quirks) -> list[bytes]:
     Of a deletion that stays untold only our own reading knows a time.
     """
     untold = ("updated_at", "deleted_at") if "no-retry" in quirks else ()
-    return list(dump(path, without=untold))
+    with on_purpose():
+        return list(dump(path, without=untold))
 
 
 def shuffled(arrivals: Sequence[Arrival], seed: int) -> list[Arrival]:
