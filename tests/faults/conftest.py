@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from faults.trials import LONG
 from support.daemon import daemon_process, office_of
 from support.reference import reference
 
@@ -14,6 +16,17 @@ if TYPE_CHECKING:
 
     from support.daemon import DaemonProcess, Office
     from support.reference import ReferenceProcess
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave out, where the short form is wanted, what has none."""
+    if LONG or "KILLS" in os.environ:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session")

@@ -102,7 +102,7 @@ async def work_in_calm(line: Line) -> float:
     return fullest_span(line.proxy, began)
 
 
-@pytest.mark.skipif(not LONG, reason="a storm of half an hour; run with FAULTS=long")
+@pytest.mark.long
 @pytest.mark.timeout(2 * STORM_SECONDS + 1_800)
 async def test_a_long_storm_is_sat_out_and_its_backlog_drains(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from faults.killing import STEADY, Outcome, play_with_kills
-from faults.trials import LONG, SEED, tell
+from faults.trials import SEED, tell
 
 KILLS_A_ROUND = 20
-KILLS = int(os.environ.get("KILLS", "200" if LONG else "0"))
+KILLS = int(os.environ.get("KILLS", "200"))
 """3,000 are asked for before a release: FAULTS=long KILLS=3000, four hours."""
 RECOVERY_SECONDS = 5.0
 CONCURRENCY = 8
@@ -39,7 +39,7 @@ def words(outcomes: list[Outcome]) -> str:
 
 
 @pytest.mark.faults
-@pytest.mark.skipif(not KILLS, reason="takes long; run with FAULTS=long or KILLS=20")
+@pytest.mark.long
 @pytest.mark.timeout(60 + 15 * KILLS)
 async def test_no_kill_of_many_loses_or_doubles(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

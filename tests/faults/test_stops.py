@@ -77,7 +77,7 @@ async def test_a_busy_daemon_ends_in_time_and_sends_nothing_more(
     tell(capsys, 0, RUNS[keyed], f"stops, the longest took {longest:.1f} s")
 
 
-@pytest.mark.skipif(not LONG, reason="waits twenty seconds; run with FAULTS=long")
+@pytest.mark.long
 async def test_what_is_never_answered_is_waited_for_in_vain(tmp_path: Path) -> None:
     """Neither the longest patience nor a stalled request may outlast systemd's."""
     async with proxied(tmp_path / "platform", PRODUCTS, push=patient(60)) as line:
