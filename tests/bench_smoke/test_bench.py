@@ -42,10 +42,6 @@ FIGURES = {
 }
 
 
-WHOLE_DAEMONS = ("recovery", "scan")
-"""Rows that start the daemon itself, several times: too long for every run."""
-
-
 @pytest.fixture
 def scale(tmp_path_factory: pytest.TempPathFactory) -> Scale:
     # A short name: a daemon's socket lies below, and its path may have 107 bytes.
@@ -54,13 +50,9 @@ def scale(tmp_path_factory: pytest.TempPathFactory) -> Scale:
     return replace(few, seconds=0.2, mirrored=2_000, fixture="demo", peers=False)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, marks=[pytest.mark.faults] * (row in WHOLE_DAEMONS))
-        for row in FIGURES
-    ],
-)
+# Servers are started and loaded for each row: too long for every run.
+@pytest.mark.faults
+@pytest.mark.parametrize("row", FIGURES)
 def test_a_row_runs_and_its_counts_agree(row: str, scale: Scale) -> None:
     figures = command.ROWS[row](scale).figures
     assert figures.keys() >= FIGURES[row]
