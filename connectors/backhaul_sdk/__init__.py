@@ -2,7 +2,6 @@
 
 from backhaul_sdk.contract import (
     Batch,
-    Change,
     CheckFailed,
     Connector,
     Emit,
@@ -13,17 +12,6 @@ from backhaul_sdk.contract import (
     Route,
 )
 from backhaul_sdk.manifest import Capability, Spec
-from backhaul_sdk.outcome import (
-    Absent,
-    Applied,
-    Found,
-    LookedUp,
-    NotSent,
-    Pushed,
-    Rejected,
-    Uncertain,
-    Unknown,
-)
 from backhaul_sdk.records import (
     Bad,
     Cancellation,
@@ -31,38 +19,24 @@ from backhaul_sdk.records import (
     Line,
     Record,
     StockAdjustment,
-    StockLevel,
-    Tracking,
 )
 
 __all__ = [
-    "Absent",
-    "Applied",
     "Bad",
     "Batch",
     "Cancellation",
     "Capability",
-    "Change",
     "CheckFailed",
     "Connector",
     "Emit",
-    "Found",
     "Fulfillment",
     "HttpRequest",
     "HttpResponse",
     "Line",
-    "LookedUp",
-    "NotSent",
-    "Pushed",
     "Receipt",
     "Record",
-    "Rejected",
     "Rejection",
     "Route",
     "Spec",
     "StockAdjustment",
-    "StockLevel",
-    "Tracking",
-    "Uncertain",
-    "Unknown",
 ]

@@ -11,16 +11,15 @@ if TYPE_CHECKING:
 
 
 class Capability(Enum):
-    """What an instance does: bring records in, or carry changes out."""
+    """How records come in."""
 
     PULL = "pull"
     LISTEN = "listen"
-    PUSH = "push"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A connector's manifest; `topics` are the changes that its `push` understands.
+    """A connector's manifest.
 
     `settings` validates `[connectors.NAME]` without `type` and the keys that the host
     knows (`every`, `store`, `enabled`). `secret_fields` are never shown or logged.
@@ -32,4 +31,3 @@ class Spec:
     capabilities: frozenset[Capability]
     settings: type[BaseModel]
     secret_fields: frozenset[str] = frozenset()
-    topics: frozenset[str] = frozenset()

@@ -62,10 +62,8 @@ class Matcher:
         kind, record = decode(waiting.payload)
         if isinstance(record, StockAdjustment):
             found = _match_adjustment(waiting, record, mirror)
-        elif isinstance(record, Fulfillment | Cancellation):
-            found = _match_order(waiting, kind, record, mirror)
         else:
-            found = Unmatched(f"records of kind {kind} are not taken", final=True)
+            found = _match_order(waiting, kind, record, mirror)
         if isinstance(found, Unmatched) and self._expired(waiting):
             return Unmatched(found.reason, final=True)
         return found
