@@ -233,6 +233,15 @@ async def test_waiting_record_rests_between_two_looks(
     assert len(await store.records.match(matcher, 9)) == 3
 
 
+async def test_a_waiting_record_does_not_wait_for_a_clock_that_was_set_back(
+    store: SqliteStore, matcher: Matcher, clock: VirtualClock
+) -> None:
+    await accept(store, matcher, shipped())
+    clock.set_back(86_400)
+    assert len(await store.records.match(matcher, 9)) == 1
+    assert await store.records.match(matcher, 9) == []
+
+
 async def test_a_waiting_record_that_cannot_be_matched_is_set_aside_too(
     store: SqliteStore, matcher: Matcher
 ) -> None:

@@ -84,10 +84,12 @@ class SqliteRecords:
             rows = connection.execute(
                 """
                 SELECT id, instance, store, key, payload, locator, received_at
-                FROM records WHERE state = 'waiting' AND retry_at <= ?
+                FROM records
+                WHERE state = 'waiting' AND (retry_at <= ? OR retry_at > ?)
                 ORDER BY retry_at LIMIT ?
                 """,
-                (now, limit),
+                # Further ahead than the longest rest: the clock was set back since.
+                (now, to_text(moment + LONGEST_REST), limit),
             ).fetchall()
             waiting = [WaitingRecord(*row) for row in rows]
             connection.executemany(
