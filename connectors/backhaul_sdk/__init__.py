@@ -2,6 +2,7 @@
 
 from backhaul_sdk.contract import (
     Batch,
+    Change,
     CheckFailed,
     Connector,
     Emit,
@@ -12,6 +13,17 @@ from backhaul_sdk.contract import (
     Route,
 )
 from backhaul_sdk.manifest import Capability, Spec
+from backhaul_sdk.outcome import (
+    Absent,
+    Applied,
+    Found,
+    LookedUp,
+    NotSent,
+    Pushed,
+    Rejected,
+    Uncertain,
+    Unknown,
+)
 from backhaul_sdk.records import (
     Bad,
     Cancellation,
@@ -19,24 +31,38 @@ from backhaul_sdk.records import (
     Line,
     Record,
     StockAdjustment,
+    StockLevel,
+    Tracking,
 )
 
 __all__ = [
+    "Absent",
+    "Applied",
     "Bad",
     "Batch",
     "Cancellation",
     "Capability",
+    "Change",
     "CheckFailed",
     "Connector",
     "Emit",
+    "Found",
     "Fulfillment",
     "HttpRequest",
     "HttpResponse",
     "Line",
+    "LookedUp",
+    "NotSent",
+    "Pushed",
     "Receipt",
     "Record",
+    "Rejected",
     "Rejection",
     "Route",
     "Spec",
     "StockAdjustment",
+    "StockLevel",
+    "Tracking",
+    "Uncertain",
+    "Unknown",
 ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
+from backhaul_sdk.outcome import LookedUp, Pushed, Rejected, Unknown
 from backhaul_sdk.records import Bad, Record
 
 if TYPE_CHECKING:
@@ -71,15 +72,20 @@ class HttpRequest:
     path: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer: `body` is sent as JSON."""
+    """An answer: `body` is sent as JSON.
+
+    `content`, where it is given, is sent instead, with the `Content-Type` of `headers`.
+    """
 
     status: int
-    body: Mapping[str, object]
+    body: Mapping[str, object] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
 
 
 HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -93,6 +99,37 @@ class Route:
     method: str
     path: str
     handler: HttpHandler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """News of the store for a back office.
+
+    `id` is the same whenever this change is handed to this instance: an idempotency
+    key. `topic` is one of `TOPICS`. Changes of one `object_id` come one after the
+    other. `document` is the object as the mirror holds it, with the platform's names;
+    of a deleted one, and of stock, it is `{"id", "productId", "variantId", "sku",
+    "stock"}`, as far as it applies.
+    """
+
+    id: str
+    store: str
+    topic: str
+    object_id: str
+    occurred_at: str
+    document: Mapping[str, Any] = field(repr=False)
+
+
+TOPICS = (
+    "order.placed",
+    "order.updated",
+    "order.cancelled",
+    "product.updated",
+    "product.deleted",
+    "stock.changed",
+    "customer.updated",
+)
+"""Every kind of news. `order.placed` comes once for an order, before all others."""
 
 
 class Connector(Generic[SettingsT]):
@@ -126,6 +163,22 @@ class Connector(Generic[SettingsT]):
     async def listen(self, emit: Emit) -> Sequence[Route]:
         """Accept what is sent to us; return the HTTP routes the host shall serve."""
         return ()
+
+    def topics(self) -> frozenset[str]:
+        """Return the changes that this instance takes, by its settings."""
+        return self.spec.topics
+
+    async def push(self, change: Change) -> Pushed:
+        """Carry one change out: once, without retries, with every failure classified.
+
+        What is raised counts as Uncertain. Not called for topics that are not in
+        `topics()`.
+        """
+        return Rejected(f"{type(self).__name__} takes no changes")
+
+    async def lookup(self, change: Change) -> LookedUp:
+        """Tell whether the system has a change whose `push` was uncertain."""
+        return Unknown("this system cannot be asked")
 
     async def report(self, rejections: Sequence[Rejection]) -> None:
         """Show rows that ended in quarantine. Repeated after a kill: be idempotent."""

@@ -11,18 +11,20 @@ if TYPE_CHECKING:
 
 
 class Capability(Enum):
-    """How records come in."""
+    """What an instance does: bring records in, or carry changes out."""
 
     PULL = "pull"
     LISTEN = "listen"
+    PUSH = "push"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A connector's manifest.
+    """A connector's manifest; `topics` are the changes that its `push` understands.
 
-    `settings` validates `[connectors.NAME]` without `type` and the keys that the host
-    knows (`every`, `store`, `enabled`). `secret_fields` are never shown or logged.
+    `settings` validates `[connectors.NAME]` without the keys that are the host's:
+    `type, store, enabled, every, dry_run, topics, begin`. `secret_fields` are never
+    shown or logged.
     """
 
     name: str
@@ -31,3 +33,4 @@ class Spec:
     capabilities: frozenset[Capability]
     settings: type[BaseModel]
     secret_fields: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()

@@ -8,7 +8,10 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A part of a shipment: `quantity` (≥ 1) units of the order line with `sku`."""
+    """A part of a shipment: `quantity` (≥ 1) units of the order line with `sku`.
+
+    `sku` is what the back office calls the article: its SKU, or its GTIN as text.
+    """
 
     sku: str
     quantity: int
@@ -67,6 +70,43 @@ class StockAdjustment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StockLevel:
+    """What is in stock: `quantity` (≥ 0) units of the variant with `sku`, as counted.
+
+    `as_of` (RFC 3339) is when the back office counted, not when it told us: what was
+    sold since is taken off. `key` is stable for this statement about this article.
+    """
+
+    key: str
+    sku: str
+    quantity: int
+    as_of: str
+    locator: str = ""
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracking:
+    """What a courier says of a parcel: `status` is one of `TRACKING_STATUSES`.
+
+    `key` is the courier's id of this event. `order` is what the courier was told as
+    our reference, where it was told. `at` (RFC 3339) is when it happened. `on_return`
+    says what a parcel that came back asks for: `park` proposes to cancel the order,
+    `cancel` does so once every parcel of the order came back.
+    """
+
+    key: str
+    tracking_number: str
+    status: str
+    at: str | None = None
+    tracking_company: str | None = None
+    order: str | None = None
+    on_return: str = "park"
+    locator: str = ""
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bad:
     """A row that cannot be used: a value, not an exception, so the others go on.
 
@@ -79,8 +119,18 @@ class Bad:
     locator: str = ""
 
 
-Record: TypeAlias = Fulfillment | Cancellation | StockAdjustment
-"""Everything that can become a command."""
+Record: TypeAlias = Fulfillment | Cancellation | StockAdjustment | StockLevel | Tracking
+"""Everything that a back office can tell."""
+
+TRACKING_STATUSES = (
+    "announced",
+    "in_transit",
+    "out_for_delivery",
+    "failed_attempt",
+    "delivered",
+    "returned",
+)
+"""What couriers' words come down to, as far as a parcel can get. None leads back."""
 
 CANCEL_REASONS = frozenset(
     {"CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER"}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[2]
 PROOF = """\
 from backhaul import testing
@@ -22,21 +24,26 @@ EXAMPLES = sorted(path for path in ROOT.glob("docs/examples/*") if path.is_dir()
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built and unpacked: what `pip install` puts into a project."""
-    folder = tmp_path_factory.mktemp("wheel")
+    unpacked = tmp_path_factory.mktemp("wheel") / "site"
+    install(ROOT, unpacked)
+    return unpacked
+
+
+def install(project: Path, site: Path) -> None:
+    """Build a project's wheel and unpack it there."""
+    folder = site.with_name(f"{project.name}-wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
     built = subprocess.run(
         [*build, "--directory", str(folder)],
-        cwd=ROOT,
+        cwd=project,
         capture_output=True,
         text=True,
         check=False,
     )
     assert built.returncode == 0, built.stderr
     (wheel,) = folder.glob("*.whl")
-    unpacked = folder / "site"
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(unpacked)
-    return unpacked
+        archive.extractall(site)
 
 
 @pytest.mark.timeout(180)
@@ -47,11 +54,20 @@ def test_an_example_passes_with_the_wheel(
     # Away from this tree, whose settings of pytest would put its sources first.
     project = tmp_path / example.name
     shutil.copytree(example, project, ignore=shutil.ignore_patterns("__pycache__"))
+    paths = [str(installed)]
+    if (project / "pyproject.toml").exists():
+        own = tmp_path / "site"
+        install(project, own)
+        # Only what was installed counts, not the sources beside the tests.
+        for source in own.glob("*.py"):
+            (project / source.name).unlink()
+        paths.append(str(own))
     (project / "conftest.py").write_text(PROOF.format(installed=str(installed)))
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
         cwd=project,
-        env=os.environ | {"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,

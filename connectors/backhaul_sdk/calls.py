@@ -1,0 +1,249 @@
+"""HTTP calls of a connector: one request, one answer, and every failure told apart.
+
+A call goes through the guard of addresses, follows no redirect, keeps no cookie, uses
+no proxy of the environment, and reads a body of bounded size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    ConnectionTimeoutError,
+    DummyCookieJar,
+    InvalidURL,
+)
+
+from backhaul_sdk.addresses import AddressRefused, Guard, Network
+from backhaul_sdk.contract import CheckFailed
+from backhaul_sdk.outcome import Applied, NotSent, Pushed, Rejected, Uncertain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp.abc import AbstractResolver
+    from yarl import URL
+
+USER_AGENT = "Backhaul"
+MOST_BYTES = 5_000_000
+MOST_DEPTH = 64
+CHUNK_BYTES = 65_536
+LONGEST_WAIT_SECONDS = 86_400.0
+SAID_CHARACTERS = 300
+
+
+class CallFailed(CheckFailed):
+    """A call brought no answer; the text says why, without secrets."""
+
+
+class NeverSent(CallFailed):
+    """The request certainly did not arrive."""
+
+
+class NoAnswer(CallFailed):
+    """The request may have arrived."""
+
+
+class NotJson(CheckFailed):
+    """The answer is not the JSON that was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the other side answered; header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def retry_after_seconds(self) -> float | None:
+        """How long the other side asks to be left alone, if it does."""
+        asked = self.headers.get("retry-after", "").strip()
+        if re.fullmatch(r"\d{1,9}", asked):
+            return min(float(asked), LONGEST_WAIT_SECONDS)
+        try:
+            # Its own clock is compared with its own clock.
+            until = parsedate_to_datetime(asked)
+            now = parsedate_to_datetime(self.headers.get("date", ""))
+            wait = (until - now).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return min(max(wait, 0.0), LONGEST_WAIT_SECONDS)
+
+    def json(self) -> Any:
+        """Return the body's JSON value. Raises NotJson."""
+        return read_json(self.body)
+
+    def words(self) -> str:
+        """Return the status and the beginning of the body, for a person."""
+        text = self.body[: 4 * SAID_CHARACTERS].decode("utf-8", "replace")
+        said = " ".join(text.split())[:SAID_CHARACTERS]
+        return f"{self.status}: {said}" if said else str(self.status)
+
+
+class Caller:
+    """Calls what its network settings allow. `open` it in a running loop.
+
+    Without `keep_alive` every request has a connection of its own, so that none is
+    lost on a connection that the other side is closing.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        answer_seconds: float = 30.0,
+        connect_seconds: float = 10.0,
+        most_bytes: int = MOST_BYTES,
+        keep_alive: bool = False,
+        resolver: AbstractResolver | None = None,
+    ) -> None:
+        self._guard = Guard(network, resolver)
+        self._answer_seconds = answer_seconds
+        self._connect_seconds = connect_seconds
+        self._most_bytes = most_bytes
+        self._keep_alive = keep_alive
+        self._session: ClientSession | None = None
+
+    def check(self, url: str | URL) -> URL:
+        """Return the URL if it may be called. Raises AddressRefused."""
+        return self._guard.check(url)
+
+    async def open(self) -> None:
+        """Get ready; does nothing when it is ready."""
+        if self._session is None:
+            self._session = ClientSession(
+                connector=self._guard.connector(keep_alive=self._keep_alive),
+                cookie_jar=DummyCookieJar(),
+                headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
+                timeout=ClientTimeout(
+                    connect=self._connect_seconds, sock_connect=self._connect_seconds
+                ),
+            )
+
+    async def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def call(
+        self,
+        method: str,
+        url: str | URL,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """Send one request, once. Raises NeverSent or NoAnswer."""
+        await self.open()
+        try:
+            target = self.check(url)
+            async with asyncio.timeout(self._answer_seconds):
+                return await self._ask(method, target, headers or {}, body)
+        except AddressRefused as refused:
+            raise NeverSent(str(refused)) from None
+        except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as error:
+            raise NeverSent(f"{_where(url)} cannot be reached: {_why(error)}") from None
+        except (ClientError, TimeoutError, OSError) as error:
+            raise NoAnswer(f"no answer from {_where(url)}: {_why(error)}") from None
+
+    async def _ask(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None
+    ) -> Answer:
+        if self._session is None:
+            raise NeverSent("it is closed already")
+        async with self._session.request(
+            method, url, headers=headers, data=body, allow_redirects=False
+        ) as response:
+            content = await self._content(response)
+            named = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(response.status, named, content)
+
+    async def _content(self, response: ClientResponse) -> bytes:
+        content = bytearray()
+        async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+            content += chunk
+            if len(content) > self._most_bytes:
+                response.close()
+                host = response.url.host
+                limit = f"{self._most_bytes} bytes"
+                raise NoAnswer(f"the answer of {host} is longer than {limit}")
+        return bytes(content)
+
+
+def read_json(body: bytes) -> Any:
+    """Return a JSON value that is not nested too deep. Raises NotJson."""
+    try:
+        document = json.loads(body, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise NotJson("the answer is not JSON") from None
+    level: list[Any] = [document]
+    for _ in range(MOST_DEPTH + 1):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return document
+    raise NotJson(f"the answer is nested more than {MOST_DEPTH} deep")
+
+
+def outcome_of(answer: Answer) -> Pushed:
+    """Classify what a system answered to a write that it takes once at most."""
+    if answer.is_success:
+        return Applied()
+    if answer.status == 429 or (answer.status == 503 and _asks_to_wait(answer)):
+        return NotSent(
+            f"asked to come back later, {answer.words()}", answer.retry_after_seconds
+        )
+    if 300 <= answer.status < 400:
+        return NotSent("redirected, which is not followed: set the final address")
+    if answer.status in (401, 403, 407):
+        return NotSent(f"not let in, check key and rights: {answer.words()}")
+    if answer.status in (404, 405):
+        return NotSent(f"nothing takes this there, check the URL: {answer.words()}")
+    if answer.status in (400, 409, 410, 413, 414, 415, 422):
+        return Rejected(f"refused: {answer.words()}")
+    return Uncertain(f"answered {answer.words()}")
+
+
+def _asks_to_wait(answer: Answer) -> bool:
+    return answer.retry_after_seconds is not None
+
+
+def _children(node: Any) -> Any:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _where(url: str | URL) -> str:
+    """Return scheme, host and port: paths and queries may hold keys."""
+    found = re.match(r"https?://[^/?#@]*", str(url))
+    return found[0] if found else "the address"
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it takes too long"
+    if isinstance(error, ClientConnectorError):
+        return str(error.os_error.strerror or error.os_error)
+    # Other texts of aiohttp may hold the URL.
+    return type(error).__name__

@@ -1,0 +1,44 @@
+"""Contract tests: every connector runs them against its real counterpart.
+
+A connector's test file is short. One that brings records in:
+
+    class TestMine(PullContract):  # ConnectorContract for one that is only called
+        @pytest.fixture
+        def bench(self, tmp_path: Path) -> Bench:
+            return MyBench(tmp_path)
+
+One that carries changes out (one that does both has two such classes):
+
+    class TestMyPush(PushContract):
+        @pytest.fixture
+        async def bench(self, server: MyServer) -> SinkBench:
+            return MySinkBench(server)
+
+`pytest.register_assert_rewrite("backhaul_sdk.testing")` in a conftest.py lets a failure
+show the values that differ.
+"""
+
+from backhaul_sdk.testing.any_connector import HOST_KEYS, AnyConnector, opened
+from backhaul_sdk.testing.benches import Bench, Counterpart, Failure, SinkBench
+from backhaul_sdk.testing.interrupting import Interrupted, cancelled_at
+from backhaul_sdk.testing.memory_host import MemoryHost
+from backhaul_sdk.testing.pushing import PushContract
+from backhaul_sdk.testing.samples import sample_change
+from backhaul_sdk.testing.taking import ConnectorContract, PullContract
+
+__all__ = [
+    "HOST_KEYS",
+    "AnyConnector",
+    "Bench",
+    "ConnectorContract",
+    "Counterpart",
+    "Failure",
+    "Interrupted",
+    "MemoryHost",
+    "PullContract",
+    "PushContract",
+    "SinkBench",
+    "cancelled_at",
+    "opened",
+    "sample_change",
+]
