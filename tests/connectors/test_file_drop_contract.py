@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from backhaul_sdk.testing import Bench, MemoryHost, PullContract
 from connectors.dropping import CANCELLATIONS, FULFILLMENTS, STOCK_DELTAS, Drop
 from connectors.examples import documented
+from connectors.spreadsheets import archive, sheet_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,25 +18,51 @@ if TYPE_CHECKING:
 
     from backhaul_connectors.file_drop import FileDrop
 
+
+def as_csv(rows: Sequence[str]) -> bytes:
+    return "".join(f"{row.strip()}\n" for row in rows).encode()
+
+
+def as_json(rows: Sequence[str]) -> bytes:
+    header, *cells = (row.strip().split(",") for row in rows)
+    objects = (dict(zip(header, row, strict=False)) for row in cells)
+    return "".join(f"{json.dumps(each)}\n" for each in objects).encode()
+
+
+def as_spreadsheet(rows: Sequence[str]) -> bytes:
+    return archive(sheet_of(rows))
+
+
 KINDS = {
     "fulfillments": (FULFILLMENTS, "{},BlueDart,BD{}"),
     "cancellations": (CANCELLATIONS, "{},yes,customer"),
     "stock-deltas": (STOCK_DELTAS, "LS-{},-2,damaged"),
+    "stock-levels": ("sku,quantity,as_of\n", "LS-{},{},2026-03-31"),
 }
+FORMATS = {"csv": as_csv, "jsonl": as_json, "xlsx": as_spreadsheet}
+TRIED = (
+    ("fulfillments", "csv"),
+    ("cancellations", "jsonl"),
+    ("stock-deltas", "csv"),
+    ("stock-levels", "xlsx"),
+)
 
 
 class DropBench(Bench):
     """A folder into which a courier or an ERP drops files."""
 
-    def __init__(self, path: Path, kind: str) -> None:
-        self._drop = Drop(path, {"batch_rows": 10})
-        self._kind = kind
+    secrets: Sequence[str] = ("no password is set for a folder",)
+
+    def __init__(self, path: Path, kind: str, ending: str) -> None:
+        self._drop = Drop(path)
+        self._kind, self._ending = kind, ending
         self._header, self._row = KINDS[kind]
 
     def connector(self) -> FileDrop:
         return self._drop.connector()
 
     def offer(self, first: int, number: int) -> None:
+        self._drop.options["batch_rows"] = max(10, number // 200)
         self._put(first, [self._good(n) for n in range(first, first + number)])
 
     def offer_a_bad_one_among(self, good: int) -> None:
@@ -44,13 +72,19 @@ class DropBench(Bench):
 
     def offer_with_unknown_field(self, number: int) -> None:
         header, row = self._header.strip(), self._good(number)
-        self._drop.put(f"{self._kind}.csv", f"colour,{header},note\nred,{row},x\n")
+        self._drop_file("", [f"colour,{header},note", f"red,{row},x"])
 
     def state(self) -> object:
         return {
             path: (path.stat().st_mtime_ns, path.is_file() and path.read_bytes())
             for path in (self._drop.path, *self._drop.path.rglob("*"))
         }
+
+    async def unplug(self) -> None:
+        self._drop.path.rename(self._drop.path.with_suffix(".away"))
+
+    async def plug_in(self) -> None:
+        self._drop.path.with_suffix(".away").rename(self._drop.path)
 
     def example(self) -> Mapping[str, object]:
         return documented("file_drop")
@@ -62,13 +96,16 @@ class DropBench(Bench):
         return self._row.format(number, number)
 
     def _put(self, first: int, rows: Sequence[str]) -> None:
-        content = self._header + "".join(f"{row}\n" for row in rows)
-        self._drop.put(f"{self._kind}-{first}.csv", content)
+        self._drop_file(f"-{first}", [self._header, *rows])
+
+    def _drop_file(self, suffix: str, rows: Sequence[str]) -> None:
+        content = FORMATS[self._ending](rows)
+        self._drop.put(f"{self._kind}{suffix}.{self._ending}", content)
 
 
 class TestFileDrop(PullContract):
     """Run for every kind of file."""
 
-    @pytest.fixture(params=KINDS)
+    @pytest.fixture(params=TRIED, ids="-".join)
     def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
-        return DropBench(tmp_path, request.param)
+        return DropBench(tmp_path, *request.param)

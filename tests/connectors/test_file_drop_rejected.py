@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backhaul_connectors.file_drop.formulas import formula_safe
 from backhaul_connectors.file_drop.rejected import (
     MARK,
-    formula_safe,
     merge,
     read_sheet,
     sheet_of,
@@ -147,6 +147,7 @@ async def test_a_rejected_file_saved_by_a_spreadsheet_is_added_to(drop: Drop) ->
     ["../../escape.csv:2", "/etc/escape.csv:2", "archive/escape.csv:2", "escape.csv:2"],
 )
 async def test_a_locator_leads_nowhere_else(drop: Drop, locator: str) -> None:
+    await drop.pull()
     await drop.report(Rejection("k", CANCELLATIONS + BAD, "no", locator))
     assert drop.files() == {"rejected/escape.rejected.csv"}
 

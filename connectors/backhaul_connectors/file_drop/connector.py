@@ -1,4 +1,4 @@
-"""Takes CSV files from a folder, and gives back the rows it could not use."""
+"""Takes files from a folder, and gives back the rows it could not use."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from backhaul_connectors.file_drop.cells import key_of
+from backhaul_connectors.file_drop.copies import Copies
 from backhaul_connectors.file_drop.cursor import Cursor
-from backhaul_connectors.file_drop.folder import REJECTED, Changed, Folder, Found
+from backhaul_connectors.file_drop.folder import Folder
+from backhaul_connectors.file_drop.found import Changed, Found
 from backhaul_connectors.file_drop.judging import Sound, Unsound, judge
 from backhaul_connectors.file_drop.manifest import SPEC
-from backhaul_connectors.file_drop.parsing import forms, key_of
+from backhaul_connectors.file_drop.naming import own_folders
+from backhaul_connectors.file_drop.outbox import Outbox
+from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.rejected import RejectedRows
+from backhaul_connectors.file_drop.settling import Settling
 from backhaul_connectors.file_drop.waiting import in_thread
-from backhaul_sdk import Bad, Batch, CheckFailed, Connector
+from backhaul_sdk import Bad, Batch, Connector, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
+    from backhaul_connectors.file_drop.parsing import Form
+    from backhaul_connectors.file_drop.place import Place
     from backhaul_connectors.file_drop.settings import Settings
-    from backhaul_sdk import Rejection
+    from backhaul_sdk import Change, Rejection
+    from backhaul_sdk.outcome import LookedUp, Pushed
 
 
 class FileDrop(Connector["Settings"]):
@@ -41,27 +50,23 @@ class FileDrop(Connector["Settings"]):
     ) -> None:
         super().__init__(instance, settings)
         kinds = forms(settings)
-        self._folder = Folder(
-            settings.path,
-            kinds,
-            settle_seconds=settings.settle_seconds,
-            require_done_file=settings.require_done_file,
-            clock=clock,
-        )
+        self._place = _place(settings, kinds, clock)
         columns = (name for kind in kinds for name in kind.columns.values())
-        self._rejected = RejectedRows(settings.path / REJECTED, columns)
+        self._rejected = RejectedRows(self._place, columns)
+        self._outbox = Outbox(self._place, settings.exports, settings.export_format)
 
     async def check(self) -> None:
-        if problem := await in_thread(self._folder.problem):
-            raise CheckFailed(problem)
+        await self._place.check()
 
     async def open(self) -> None:
-        await self.check()
-        await in_thread(self._folder.prepare)
+        await self._place.open()
+
+    async def close(self) -> None:
+        await self._place.close()
 
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
         taken = Cursor.from_text(cursor)
-        for file in await in_thread(self._folder.ready, taken.name):
+        for file in await self._place.ready(taken.name):
             try:
                 async with aclosing(self._take(file, taken, cursor)) as batches:
                     async for batch in batches:
@@ -74,18 +79,35 @@ class FileDrop(Connector["Settings"]):
             taken = Cursor.from_text(cursor)
 
     async def report(self, rejections: Sequence[Rejection]) -> None:
-        await in_thread(self._rejected.write, rejections)
+        await self._rejected.write(rejections)
+
+    def topics(self) -> frozenset[str]:
+        """Return the news that are written out: none without a folder for them."""
+        return self.spec.topics if self.settings.exports else frozenset()
+
+    async def push(self, change: Change) -> Pushed:
+        if not self.settings.exports:
+            return Rejected("no folder is set for the store's news; set exports")
+        return await self._outbox.push(change)
+
+    async def lookup(self, change: Change) -> LookedUp:
+        return await self._outbox.lookup(change)
 
     async def _take(
         self, file: Found, taken: Cursor, cursor: str | None
     ) -> AsyncGenerator[Batch]:
-        found = await judge(file, taken, self.settings)
-        if isinstance(found, Unsound):
-            yield self._held(file, found, cursor)
-            return
-        async with aclosing(self._batches(file, found)) as batches:
-            async for batch in batches:
-                yield batch
+        copies = Copies(self.settings.copies)
+        try:
+            source = await self._place.fetch(file, copies)
+            found = await judge(source, taken, self.settings, copies)
+            if isinstance(found, Unsound):
+                yield self._held(file, found, cursor)
+                return
+            async with aclosing(self._batches(file, found)) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            await in_thread(copies.close)
 
     async def _batches(self, file: Found, sound: Sound) -> AsyncGenerator[Batch]:
         """Yield the rows that are left; the last batch's `ack` archives the file."""
@@ -102,7 +124,7 @@ class FileDrop(Connector["Settings"]):
                 rows=rows,
             ).to_text()
             if position.row >= rows:
-                archive = partial(in_thread, self._folder.archive, file)
+                archive = partial(self._place.archive, file)
                 yield Batch(records=records, cursor=cursor, ack=archive)
                 return
             yield Batch(records=records, cursor=cursor)
@@ -115,8 +137,29 @@ class FileDrop(Connector["Settings"]):
             reason=f"{file.name} was put into held/: {unsound.reason}",
             locator=file.name,
         )
-        hold = partial(in_thread, self._folder.hold, file, reason)
+        hold = partial(self._place.hold, file, reason)
         return Batch(records=[bad], cursor=cursor, ack=hold)
+
+
+def _place(
+    settings: Settings, kinds: Sequence[Form], clock: Callable[[], float]
+) -> Place:
+    settling = Settling(settings.settle_seconds, settings.require_done_file, clock)
+    folders = own_folders(settings.exports)
+    if not settings.sftp_host:
+        return Folder(settings.path, kinds, settling, folders)
+    # What speaks SSH takes most of a second to import.
+    from backhaul_connectors.file_drop.sftp import RemoteFolder
+    from backhaul_connectors.file_drop.ssh_line import Line
+
+    return RemoteFolder(
+        Line(settings),
+        str(settings.path),
+        kinds,
+        settling,
+        own_folders=folders,
+        max_bytes=settings.max_file_mb * 1_000_000,
+    )
 
 
 def _closed(file: Found, error: PermissionError) -> Bad:

@@ -16,7 +16,7 @@ MAX_ROW_BYTES = 65_536
 MAX_ROW_LINES = 50
 """How far a quote may stay open; a forgotten one would swallow the whole file."""
 
-_UNREADABLE = re.compile("[\udc80-\udcff\0]")
+_UNREADABLE = re.compile("[\ud800-\udfff\0]")
 
 
 @dataclass(frozen=True, slots=True)

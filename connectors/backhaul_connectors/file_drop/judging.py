@@ -6,19 +6,17 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backhaul_connectors.file_drop.reading import (
-    Digest,
-    Table,
-    Unreadable,
-    layout_of,
-)
+from backhaul_connectors.file_drop.found import Unreadable
+from backhaul_connectors.file_drop.reading import Digest, Table
+from backhaul_connectors.file_drop.understanding import understand
 from backhaul_connectors.file_drop.waiting import in_thread
 from backhaul_sdk import Bad
 
 if TYPE_CHECKING:
+    from backhaul_connectors.file_drop.copies import Copies
     from backhaul_connectors.file_drop.csv_rows import Position
     from backhaul_connectors.file_drop.cursor import Cursor
-    from backhaul_connectors.file_drop.folder import Found
+    from backhaul_connectors.file_drop.found import Source
     from backhaul_connectors.file_drop.settings import Settings
 
 STEP_ROWS = 1_000
@@ -45,23 +43,51 @@ class Unsound:
     details: tuple[str, ...] = ()
 
 
-async def judge(file: Found, cursor: Cursor, settings: Settings) -> Sound | Unsound:
-    """Read the whole file once. Raises Changed when it is written to meanwhile."""
+async def judge(
+    file: Source, cursor: Cursor, settings: Settings, copies: Copies
+) -> Sound | Unsound:
+    """Read the whole file once. Raises Changed when it is written to meanwhile.
+
+    Where it cannot be read in place, what is read is one of `copies`.
+    """
+    if file.fingerprint.size > settings.max_file_mb * 1_000_000:
+        return _too_large(file, settings)
     digest = Digest()
     while await in_thread(digest.step, file):
         pass
+    identity = identity_of(file, digest)
     try:
-        layout = await in_thread(layout_of, file, digest, settings)
+        readable, layout = await understand(file, digest, settings, copies)
     except Unreadable as error:
-        return Unsound(digest.sha256, str(error))
-    table = Table(file, digest.sha256, layout)
-    row = await in_thread(_first_row, file, digest.sha256, cursor)
+        return Unsound(identity, str(error))
+    table = Table(readable, identity, file.fingerprint.dated, layout)
+    row = await in_thread(_first_row, file, identity, cursor)
     if row is None:
-        return Unsound(digest.sha256, _changed(cursor))
+        return Unsound(identity, _changed(cursor))
     return await _count(table, row, settings)
 
 
-def _first_row(file: Found, sha256: str, cursor: Cursor) -> int | None:
+def identity_of(file: Source, digest: Digest) -> str:
+    """Return what tells this content from another.
+
+    Where the file's time is part of what it says, the same bytes written again say
+    something else.
+    """
+    if not file.form.dated_by_file:
+        return digest.sha256
+    said = f"{digest.sha256} {file.fingerprint.modified_ns}"
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _too_large(file: Source, settings: Settings) -> Unsound:
+    said = f"{file.name} {file.fingerprint.size} {file.fingerprint.modified_ns}"
+    return Unsound(
+        hashlib.sha256(said.encode()).hexdigest(),
+        f"the file has more than {settings.max_file_mb} MB; see max_file_mb",
+    )
+
+
+def _first_row(file: Source, sha256: str, cursor: Cursor) -> int | None:
     """Return how many rows were taken before, or None if only a person can say."""
     if cursor.sha256 == sha256:
         return cursor.row
@@ -78,7 +104,7 @@ def _first_row(file: Found, sha256: str, cursor: Cursor) -> int | None:
     return None if has_grown or cursor.is_partial else 0
 
 
-def _beginning(file: Found, size: int) -> bytes:
+def _beginning(file: Source, size: int) -> bytes:
     with file.open() as stream:
         return stream.read(size)
 

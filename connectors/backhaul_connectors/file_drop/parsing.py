@@ -2,48 +2,57 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-import unicodedata
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from backhaul_connectors.file_drop.cells import (
+    Unusable,
+    identifier,
+    key_of,
+    moment,
+    reason,
+    same,
+    whole_number,
+    yes_or_no,
+)
 from backhaul_connectors.file_drop.settings import zone
-from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
+from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment, StockLevel
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from datetime import tzinfo
 
+    from backhaul_connectors.file_drop.cells import Cells
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Record
 
-Cells: TypeAlias = "Mapping[str, str]"
-"""The cells of a row by what they mean; columns that are absent are empty."""
-
 MAX_QUANTITY = 1_000_000
-YES = frozenset({"yes", "y", "true", "1"})
-NO = frozenset({"no", "n", "false", "0"})
-
-_RUINED = re.compile(r"[+-]?\d+([.,]\d+)?E\+\d+", re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-
-
-class Unusable(Exception):
-    """The row cannot become a record; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a row was found: `file` is the sha256 of the file's content."""
+    """Where a row was found.
+
+    `file` tells one content of a file from another, `dated` is the file's time.
+    """
 
     file: str
+    dated: str
     row: int
     locator: str
     raw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conventions:
+    """How numbers and times are written, and the columns that are part of a key."""
+
+    zone: tzinfo
+    date_format: str
+    decimal: str
+    named: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,67 +66,92 @@ class Form:
     build: Callable[[Cells, Origin], Record]
     follows_content: bool
     """Whether the same row in another file is the same event."""
+    dated_by_file: bool = False
+    """Whether a file without this kind's date means the moment it was written."""
 
 
 def forms(settings: Settings) -> tuple[Form, ...]:
     """Return the kinds of files that the settings ask for."""
-    all_forms = (
-        _fulfillment_form(settings),
-        _cancellation_form(settings),
-        _stock_delta_form(settings),
+    keys = {f"key {number}": name for number, name in enumerate(settings.key_columns)}
+    conventions = Conventions(
+        zone=zone(settings.timezone),
+        date_format=settings.date_format,
+        decimal=settings.decimal,
+        named=tuple(keys),
     )
+    makers = (_fulfillment_form, _cancellation_form, _stock_delta_form, _level_form)
+    all_forms = (maker(settings, keys, conventions) for maker in makers)
     return tuple(form for form in all_forms if form.pattern)
 
 
-def _fulfillment_form(settings: Settings) -> Form:
-    zone_of_file = zone(settings.timezone)
+def _fulfillment_form(
+    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+) -> Form:
     return Form(
         kind="fulfillment",
         pattern=settings.fulfillments,
-        columns=settings.fulfillment_columns.model_dump(),
-        optional=frozenset({"sku", "quantity", "shipped_at"}),
-        build=lambda cells, origin: fulfillment(cells, origin, zone_of_file),
+        columns={**settings.fulfillment_columns.model_dump(), **keys},
+        optional=frozenset({"sku", "quantity", "shipped_at", *keys}),
+        build=partial(fulfillment, conventions),
         follows_content=True,
     )
 
 
-def _cancellation_form(settings: Settings) -> Form:
+def _cancellation_form(
+    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+) -> Form:
     return Form(
         kind="cancellation",
         pattern=settings.cancellations,
-        columns=settings.cancellation_columns.model_dump(),
-        optional=frozenset(),
-        build=cancellation,
+        columns={**settings.cancellation_columns.model_dump(), **keys},
+        optional=frozenset(keys),
+        build=partial(cancellation, conventions),
         follows_content=True,
     )
 
 
-def _stock_delta_form(settings: Settings) -> Form:
-    named = {f"key {number}": name for number, name in enumerate(settings.key_columns)}
+def _stock_delta_form(
+    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+) -> Form:
     return Form(
         kind="stock delta",
         pattern=settings.stock_deltas,
-        columns={**settings.stock_delta_columns.model_dump(), **named},
+        columns={**settings.stock_delta_columns.model_dump(), **keys},
         optional=frozenset(),
-        build=lambda cells, origin: stock_delta(cells, origin, tuple(named)),
-        follows_content=bool(named),
+        build=partial(stock_delta, conventions),
+        follows_content=bool(keys),
     )
 
 
-def fulfillment(cells: Cells, origin: Origin, zone_of_file: tzinfo) -> Fulfillment:
+def _level_form(
+    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+) -> Form:
+    return Form(
+        kind="stock level",
+        pattern=settings.stock_levels,
+        columns={**settings.stock_level_columns.model_dump(), **keys},
+        optional=frozenset({"as_of", *keys}),
+        build=partial(stock_level, conventions),
+        follows_content=True,
+        dated_by_file=True,
+    )
+
+
+def fulfillment(how: Conventions, cells: Cells, origin: Origin) -> Fulfillment:
     """Return the shipment; its key is its content, so a corrected file adds only
     the rows that changed."""
     order = identifier(cells, "order")
-    company = cells["tracking_company"] or None
+    company = identifier(cells, "tracking_company", required=False) or None
     number = identifier(cells, "tracking_number", required=False) or None
-    lines = _lines(cells)
-    shipped_at = _moment(cells.get("shipped_at", ""), zone_of_file)
+    lines = _lines(how, cells)
+    shipped_at = moment(cells, "shipped_at", how.zone, how.date_format)
     content = [
-        _same(order).lstrip("#"),
-        _same(company or ""),
-        _same(number or "").replace(" ", ""),
-        [[_same(line.sku), line.quantity] for line in lines],
+        same(order).lstrip("#"),
+        same(company or ""),
+        same(number or "").replace(" ", ""),
+        [[same(line.sku), line.quantity] for line in lines],
         shipped_at,
+        *_named(how, cells),
     ]
     return Fulfillment(
         key=key_of("fulfillment", content),
@@ -131,7 +165,7 @@ def fulfillment(cells: Cells, origin: Origin, zone_of_file: tzinfo) -> Fulfillme
     )
 
 
-def _lines(cells: Cells) -> tuple[Line, ...]:
+def _lines(how: Conventions, cells: Cells) -> tuple[Line, ...]:
     sku = identifier(cells, "sku", required=False)
     quantity = cells.get("quantity", "")
     if not sku and quantity:
@@ -139,28 +173,28 @@ def _lines(cells: Cells) -> tuple[Line, ...]:
             "there is a quantity but no sku; name the article, or leave both empty "
             "when everything was shipped"
         )
-    return (Line(sku=sku, quantity=_quantity(quantity or "1")),) if sku else ()
+    if not sku:
+        return ()
+    return (Line(sku=sku, quantity=_quantity(quantity or "1", how.decimal, least=1)),)
 
 
-def cancellation(cells: Cells, origin: Origin) -> Cancellation:
+def cancellation(how: Conventions, cells: Cells, origin: Origin) -> Cancellation:
     """Return the cancellation; its key is its content."""
     order = identifier(cells, "order")
-    restock = _yes_or_no(cells["restock"])
-    reason = _reason(cells["reason"], CANCEL_REASONS, "OTHER")
-    content = [_same(order).lstrip("#"), restock, reason]
+    restock = yes_or_no(cells["restock"])
+    why = reason(cells["reason"], CANCEL_REASONS, "OTHER")
+    content = [same(order).lstrip("#"), restock, why, *_named(how, cells)]
     return Cancellation(
         key=key_of("cancellation", content),
         order=order,
         restock=restock,
-        reason=reason,
+        reason=why,
         locator=origin.locator,
         raw=origin.raw,
     )
 
 
-def stock_delta(
-    cells: Cells, origin: Origin, key_columns: tuple[str, ...]
-) -> StockAdjustment:
+def stock_delta(how: Conventions, cells: Cells, origin: Origin) -> StockAdjustment:
     """Return the change of stock.
 
     Two equal changes are two events (two breakages in a day), so content cannot be
@@ -168,58 +202,61 @@ def stock_delta(
     the same file dropped again is the same event.
     """
     sku = identifier(cells, "sku")
-    named = [identifier(cells, column) for column in key_columns]
+    named = [same(identifier(cells, column)) for column in how.named]
     place = (origin.file, origin.row)
     return StockAdjustment(
-        key=key_of("stock delta", tuple(map(_same, named)) or place),
+        key=key_of("stock delta", tuple(named) or place),
         sku=sku,
-        delta=_delta(cells["adjustment"]),
-        reason=_reason(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT"),
+        delta=_delta(cells["adjustment"], how.decimal),
+        reason=reason(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT"),
         locator=origin.locator,
         raw=origin.raw,
     )
 
 
-def key_of(kind: str, content: Sequence[object]) -> str:
-    """Return a key that depends on kind and content alone."""
-    text = json.dumps([kind, content])
-    return f"{kind.replace(' ', '-')}:{hashlib.sha256(text.encode()).hexdigest()[:40]}"
+def stock_level(how: Conventions, cells: Cells, origin: Origin) -> StockLevel:
+    """Return what is in stock; the same number counted at another time is news."""
+    sku = identifier(cells, "sku")
+    quantity = _quantity(cells["quantity"], how.decimal, least=0)
+    as_of = moment(cells, "as_of", how.zone, how.date_format) or origin.dated
+    content = [same(sku), quantity, as_of, *_named(how, cells)]
+    return StockLevel(
+        key=key_of("stock level", content),
+        sku=sku,
+        quantity=quantity,
+        as_of=as_of,
+        locator=origin.locator,
+        raw=origin.raw,
+    )
 
 
-def clean(cell: str) -> str:
-    """Return the cell without blanks around it and a spreadsheet's text mark."""
-    text = cell.strip()
-    guarded = text.startswith(("'=", "'+", "'-", "'@"))
-    return text[1:] if guarded else text
+def _named(how: Conventions, cells: Cells) -> list[Any]:
+    """Return what sets apart rows that are equal otherwise; mostly nothing."""
+    found = [
+        same(identifier(cells, column, required=False))
+        for column in how.named
+        if column in cells
+    ]
+    return [found] if found else []
 
 
-def identifier(cells: Cells, column: str, *, required: bool = True) -> str:
-    """Return a number or code that is compared as text."""
-    text = cells.get(column, "")
-    name = "key column" if column.startswith("key ") else column.replace("_", " ")
-    if required and not text:
-        raise Unusable(f"the {name} is empty")
-    if _RUINED.fullmatch(text):
+def _quantity(text: str, decimal: str, *, least: int) -> int:
+    quantity = whole_number(text, decimal)
+    if quantity is None or not least <= quantity <= MAX_QUANTITY:
         raise Unusable(
-            f"the spreadsheet turned the {name} into {text}, digits are lost; format "
-            "the column as text and export again"
+            f"quantity must be a whole number of at least {least}, not {text!r}"
+            f"{_ambiguous(text, decimal)}"
         )
-    return text
-
-
-def _quantity(text: str) -> int:
-    quantity = int(text) if _WHOLE.fullmatch(text) else 0
-    if not 1 <= quantity <= MAX_QUANTITY:
-        raise Unusable(f"quantity must be a whole number of at least 1, not {text!r}")
     return quantity
 
 
-def _delta(text: str) -> int:
-    # Word processors write a true minus sign.
-    number = text.replace("\N{MINUS SIGN}", "-")
-    if not _WHOLE.fullmatch(number):
-        raise Unusable(f"adjustment must be a whole number such as 5 or -5: {text!r}")
-    delta = int(number)
+def _delta(text: str, decimal: str) -> int:
+    delta = whole_number(text, decimal)
+    if delta is None:
+        raise Unusable(
+            f"adjustment must be a whole number such as 5 or -5: {text!r}"
+            f"{_ambiguous(text, decimal)}"
+        )
     if delta == 0:
         raise Unusable("adjustment is 0, so nothing would change")
     if abs(delta) > MAX_DELTA:
@@ -227,33 +264,7 @@ def _delta(text: str) -> int:
     return delta
 
 
-def _yes_or_no(text: str) -> bool:
-    word = text.casefold()
-    if word not in YES | NO:
-        raise Unusable(f"restock must be yes or no, not {text!r}")
-    return word in YES
-
-
-def _reason(text: str, known: frozenset[str], default: str) -> str:
-    word = re.sub(r"[\s-]+", "_", text).upper() or default
-    if word not in known:
-        raise Unusable(f"reason {text!r} is unknown; use {', '.join(sorted(known))}")
-    return word
-
-
-def _moment(text: str, zone_of_file: tzinfo) -> str | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=zone_of_file)
-        return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    except (ValueError, OverflowError):
-        raise Unusable(
-            f"shipped at is no date: {text!r}; write 2026-03-31 or 2026-03-31T14:05"
-        ) from None
-
-
-def _same(text: str) -> str:
-    """Return what remains when writing style is taken away."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+def _ambiguous(text: str, decimal: str) -> str:
+    if decimal != "auto" or whole_number(text, ".") is None:
+        return ""
+    return "; is that thousands or decimals? set decimal to ',' or '.'"

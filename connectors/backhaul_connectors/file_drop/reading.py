@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from backhaul_connectors.file_drop.cells import Unusable, clean, key_of
 from backhaul_connectors.file_drop.csv_rows import (
     BOM,
     MAX_ROW_BYTES,
@@ -18,27 +19,25 @@ from backhaul_connectors.file_drop.csv_rows import (
     shown,
     sniff_delimiter,
 )
-from backhaul_connectors.file_drop.parsing import Origin, Unusable, clean, key_of
+from backhaul_connectors.file_drop.found import Unreadable
+from backhaul_connectors.file_drop.json_rows import JsonRowReader, csv_line
+from backhaul_connectors.file_drop.parsing import Origin
 from backhaul_sdk import Bad
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import BinaryIO
 
-    from backhaul_connectors.file_drop.folder import Found
-    from backhaul_connectors.file_drop.settings import Settings
+    from backhaul_connectors.file_drop.found import Source
     from backhaul_sdk import Record
 
 STEP_LINES = 20_000
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 OTHER_FORMATS = {
-    b"\xff\xfe": "is UTF-16 text",
-    b"\xfe\xff": "is UTF-16 text",
-    b"PK\x03\x04": "is a spreadsheet",
+    b"PK\x03\x04": "is a spreadsheet, not CSV; name it .xlsx or save it as CSV UTF-8",
+    b"\xd0\xcf\x11\xe0": "is an old or locked spreadsheet; save it as .xlsx without "
+    "a password, or as CSV UTF-8",
 }
-
-
-class Unreadable(Exception):
-    """No row of the file can be used; the text says why and what to do."""
 
 
 @dataclass(slots=True)
@@ -57,11 +56,20 @@ class Digest:
 
     @property
     def encoding(self) -> str:
-        """UTF-8 with a mark, or if more lines with accents are UTF-8 than are not."""
+        """How letters are stored, by a mark at the beginning or by a vote.
+
+        Without a mark it is UTF-8 if more lines with accents are that than are not.
+        """
+        if self.start.startswith(UTF16_MARKS):
+            return "utf-16"
+        halves = self.start[::2], self.start[1::2]
+        # An empty half of each of the first letters.
+        if len(self.start) == 4 and any(halves[0]) != any(halves[1]):
+            return "utf-16-le" if any(halves[0]) else "utf-16-be"
         marked = self.start.startswith(BOM)
         return "utf-8" if marked or self.utf8_lines >= self.other_lines else "cp1252"
 
-    def step(self, file: Found) -> bool:
+    def step(self, file: Source) -> bool:
         """Read on; tell whether there may be more."""
         before = self.offset
         with file.open() as stream:
@@ -73,7 +81,7 @@ class Digest:
         return self.offset > before
 
     def _take(self, line: bytes) -> None:
-        self.start = self.start or line[:4]
+        self.start += line[: 4 - len(self.start)]
         self.offset += len(line)
         self._sha256.update(line)
         if line.isascii():
@@ -95,24 +103,45 @@ class Layout:
     width: int
     places: Mapping[str, int]
     start: Position
+    members: tuple[str, ...] | None = None
+    """The columns' names where each line is an object that names them itself."""
+    pads_rows: bool = False
+    """Whether empty cells at the end of a row are left out, as in spreadsheets."""
+
+    def reader(self, stream: BinaryIO, position: Position) -> RowReader:
+        if self.members is not None:
+            return JsonRowReader(stream, self.members, position)
+        return RowReader(stream, self.encoding, self.delimiter, position)
 
 
-def layout_of(file: Found, digest: Digest, settings: Settings) -> Layout:
+def layout_of(file: Source, encoding: str, delimiter: str) -> Layout:
     """Read the header. Raises Unreadable for a file without the columns it needs."""
-    for start, what in OTHER_FORMATS.items():
-        if digest.start.startswith(start):
-            raise Unreadable(f"the file {what}, not CSV; save it as CSV UTF-8")
-    encoding = digest.encoding if settings.encoding == "auto" else settings.encoding
     with file.open() as stream:
-        delimiter: str = settings.delimiter
+        start = stream.read(4)
+        if what := OTHER_FORMATS.get(start):
+            raise Unreadable(f"the file {what}")
         if delimiter == "auto":
             known = set(map(column_name, file.form.columns.values()))
             delimiter = sniff_delimiter(stream, encoding, known)
         return _read_header(file, stream, encoding, delimiter)
 
 
+def json_layout_of(file: Source) -> Layout:
+    """Return the layout of a file whose objects name their columns themselves."""
+    columns = tuple(file.form.columns.values())
+    return Layout(
+        encoding="utf-8",
+        delimiter=",",
+        header=csv_line(columns),
+        width=len(columns),
+        places={meaning: place for place, meaning in enumerate(file.form.columns)},
+        start=Position(),
+        members=columns,
+    )
+
+
 def _read_header(
-    file: Found, stream: BinaryIO, encoding: str, delimiter: str
+    file: Source, stream: BinaryIO, encoding: str, delimiter: str
 ) -> Layout:
     found = first_row(stream, encoding, delimiter)
     if found is None:
@@ -131,7 +160,7 @@ def _read_header(
     )
 
 
-def _places(file: Found, header: tuple[str, ...]) -> dict[str, int]:
+def _places(file: Source, header: tuple[str, ...]) -> dict[str, int]:
     names = [column_name(cell) for cell in header]
     wanted = {m: column_name(name) for m, name in file.form.columns.items()}
     missing = [
@@ -153,10 +182,11 @@ def _places(file: Found, header: tuple[str, ...]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A file whose header was understood."""
+    """A file whose header was understood; `sha256` names its content."""
 
-    file: Found
+    file: Source
     sha256: str
+    dated: str
     layout: Layout
 
     def read(
@@ -164,9 +194,7 @@ class Table:
     ) -> tuple[list[Record | Bad], Position]:
         """Return what the next `limit` rows become, and where to go on."""
         with self.file.open() as stream:
-            reader = RowReader(
-                stream, self.layout.encoding, self.layout.delimiter, position
-            )
+            reader = self.layout.reader(stream, position)
             rows = islice(reader, limit)
             records = [self._convert(row, reader.position.row) for row in rows]
             return records, reader.position
@@ -174,6 +202,7 @@ class Table:
     def _convert(self, row: Row, number: int) -> Record | Bad:
         origin = Origin(
             file=self.sha256,
+            dated=self.dated,
             row=number,
             locator=f"{self.file.name}:{row.line}",
             raw=f"{self.layout.header}\n{shown(row.text)}",
@@ -188,14 +217,16 @@ class Table:
             )
 
     def _cells(self, row: Row) -> dict[str, str]:
-        width = self.layout.width
+        width, cells = self.layout.width, row.cells
         if row.problem:
             raise Unusable(row.problem)
+        if self.layout.pads_rows:
+            cells += ("",) * (width - len(cells))
         # Spreadsheets pad rows with empty cells.
-        if len(row.cells) < width or any(map(str.strip, row.cells[width:])):
+        if len(cells) < width or any(map(str.strip, cells[width:])):
             raise Unusable(
-                f"the row has {len(row.cells)} cells where the header has {width}; "
+                f"the row has {len(cells)} cells where the header has {width}; "
                 f"a text that contains {self.layout.delimiter!r} needs quotation marks"
             )
         places = self.layout.places.items()
-        return {meaning: clean(row.cells[place]) for meaning, place in places}
+        return {meaning: clean(cells[place]) for meaning, place in places}

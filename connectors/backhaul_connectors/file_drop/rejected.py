@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 import io
-import os
 import re
-import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -21,11 +20,14 @@ from backhaul_connectors.file_drop.csv_rows import (
     first_row,
     sniff_delimiter,
 )
+from backhaul_connectors.file_drop.formulas import formula_safe
+from backhaul_connectors.file_drop.naming import REJECTED
+from backhaul_connectors.file_drop.waiting import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-    from pathlib import Path
 
+    from backhaul_connectors.file_drop.place import Place
     from backhaul_sdk import Rejection
 
 MARK = "rejected_row"
@@ -33,7 +35,6 @@ REASONS = ("reason", "rejection_reason")
 """What the added column is called: the second where the file has its own reason."""
 
 _LOCATOR = re.compile(r"(?P<name>.+):(?P<line>\d+)", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,12 @@ class Sheet:
 class RejectedRows:
     """Writes rejected files; one writer at a time, since each adds to what is there."""
 
-    def __init__(self, folder: Path, known_columns: Iterable[str]) -> None:
-        self._folder = folder
+    def __init__(self, place: Place, known_columns: Iterable[str]) -> None:
+        self._place = place
         self._known = frozenset(map(column_name, known_columns))
-        self._lock = threading.Lock()
+        self._lock = asyncio.Lock()
 
-    def write(self, rejections: Sequence[Rejection]) -> None:
+    async def write(self, rejections: Sequence[Rejection]) -> None:
         """Add the rows to the files they came from; known ones are not added again.
 
         A file that was held as a whole has its reason beside it instead.
@@ -63,18 +64,27 @@ class RejectedRows:
             if found := _LOCATOR.fullmatch(rejection.locator):
                 # The name comes back from a database: it must not lead elsewhere.
                 by_file[PurePath(found["name"]).stem].append(rejection)
-        with self._lock:
+        async with self._lock:
             for stem, group in by_file.items():
-                self._add(self._folder / f"{stem}.rejected.csv", group)
+                await self._add(f"{stem}.rejected.csv", group)
 
-    def _add(self, target: Path, rejections: Sequence[Rejection]) -> None:
-        incoming = [sheet_of(rejection, self._known) for rejection in rejections]
-        present = (
-            [read_sheet(target.read_bytes(), self._known)] if target.exists() else []
-        )
-        merged = merge([*present, *incoming])
-        if not present or merged.rows.keys() > present[0].rows.keys():
-            replace_file(target, to_csv(merged))
+    async def _add(self, name: str, rejections: Sequence[Rejection]) -> None:
+        present = await self._place.read(REJECTED, name)
+        content = await in_thread(added, present, rejections, self._known)
+        if content is not None:
+            await self._place.write(REJECTED, name, content)
+
+
+def added(
+    present: bytes | None, rejections: Sequence[Rejection], known: Collection[str]
+) -> bytes | None:
+    """Return the rejected file with these rows; None if it has them all."""
+    incoming = [sheet_of(rejection, known) for rejection in rejections]
+    before = [] if present is None else [read_sheet(present, known)]
+    merged = merge([*before, *incoming])
+    if before and not merged.rows.keys() > before[0].rows.keys():
+        return None
+    return to_csv(merged)
 
 
 def sheet_of(rejection: Rejection, known: Collection[str]) -> Sheet:
@@ -157,25 +167,3 @@ def to_csv(sheet: Sheet) -> bytes:
     for row in sheet.rows.values():
         writer.writerow(formula_safe(row.get(name, "")) for name in sheet.columns)
     return out.getvalue().encode("utf-8-sig")
-
-
-def formula_safe(cell: str) -> str:
-    """Return the cell so that no spreadsheet runs it; numbers stay numbers."""
-    is_formula = cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{cell}" if is_formula and not _NUMBER.fullmatch(cell) else cell
-
-
-def replace_file(target: Path, content: bytes) -> None:
-    """Put the content there whole or not at all, also when the power goes."""
-    target.parent.mkdir(exist_ok=True)
-    unfinished = target.with_name(f".{target.name}.tmp")
-    with unfinished.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    unfinished.replace(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
+OWN_FOLDERS = ("archive", "held", "rejected", "exported")
 STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -70,23 +78,84 @@ class StockDeltaColumns(BaseModel):
     )
 
 
+class StockLevelColumns(BaseModel):
+    """What the columns of a file of stock levels are called."""
+
+    model_config = STRICT
+
+    sku: str = Field(default="sku", description="Column of the article.")
+    quantity: str = Field(
+        default="quantity", description="Column of how many units there are."
+    )
+    as_of: str = Field(
+        default="as_of",
+        description="Column of when they were counted; may be absent: when the file "
+        "was written.",
+    )
+
+
 class Settings(BaseModel):
     """`[connectors.NAME]` with `type = "file_drop"`."""
 
     model_config = STRICT
 
-    path: Path = Field(description="The folder that files are put into.")
+    path: Path = Field(
+        description="The folder that files are put into; with sftp_host, over there."
+    )
+    sftp_host: str = Field(
+        default="",
+        description="Name or address of an SFTP server; empty means a folder on this "
+        "machine.",
+    )
+    sftp_port: int = Field(
+        default=22, ge=1, le=65_535, description="Port of the SFTP server."
+    )
+    sftp_user: str = Field(default="", description="Name to log in with.")
+    sftp_password: SecretStr | None = Field(
+        default=None, description="Password to log in with."
+    )
+    sftp_key: SecretStr | None = Field(
+        default=None,
+        description="Private key to log in with, as text; sftp_key_file names its "
+        "file.",
+    )
+    sftp_passphrase: SecretStr | None = Field(
+        default=None, description="What opens the private key."
+    )
+    sftp_host_key: str = Field(
+        default="",
+        description="The server's public key (ssh-ed25519 AAAA…), or its fingerprint "
+        "(SHA256:…); several in lines of their own.",
+    )
+    sftp_known_hosts: Path | None = Field(
+        default=None,
+        description="File of known hosts, as ssh keeps it, in the place of "
+        "sftp_host_key.",
+    )
+    exports: str = Field(
+        default="",
+        description="Folder below path for files with the store's news, a file for "
+        "each; empty for none. `topics` says which news.",
+    )
+    export_format: Literal["csv", "jsonl"] = Field(
+        default="csv",
+        description="csv has the main columns, jsonl the whole document of each.",
+    )
     fulfillments: str = Field(
-        default="fulfillments*.csv",
+        default="fulfillments*.{csv,xlsx,jsonl}",
         description="Pattern of the names of fulfillment files; empty for none.",
     )
     cancellations: str = Field(
-        default="cancellations*.csv",
+        default="cancellations*.{csv,xlsx,jsonl}",
         description="Pattern of the names of cancellation files; empty for none.",
     )
     stock_deltas: str = Field(
-        default="stock-deltas*.csv",
+        default="stock-deltas*.{csv,xlsx,jsonl}",
         description="Pattern of the names of files of stock changes; empty for none.",
+    )
+    stock_levels: str = Field(
+        default="stock-levels*.{csv,xlsx,jsonl}",
+        description="Pattern of the names of files of stock levels; empty for none.",
     )
     fulfillment_columns: FulfillmentColumns = Field(
         default=FulfillmentColumns(), description="Column names of fulfillment files."
@@ -98,19 +167,39 @@ class Settings(BaseModel):
         default=StockDeltaColumns(),
         description="Column names of files of stock changes.",
     )
+    stock_level_columns: StockLevelColumns = Field(
+        default=StockLevelColumns(),
+        description="Column names of files of stock levels.",
+    )
     key_columns: tuple[str, ...] = Field(
         default=(),
         description="Columns that together name one stock movement, such as a document "
-        "number; without them a movement is a row of one particular file.",
+        "number; without them a movement is a row of one particular file. In other "
+        "files they tell rows apart that are equal otherwise.",
+    )
+    sheet: str = Field(
+        default="",
+        description="Name of the sheet of a spreadsheet; empty means the first one "
+        "that is not hidden.",
     )
     delimiter: Literal["auto", ",", ";", "\t", "|"] = Field(
         default="auto",
         description='What stands between two cells; "auto" looks at the first line.',
     )
-    encoding: Literal["auto", "utf-8", "cp1252"] = Field(
+    encoding: Literal["auto", "utf-8", "cp1252", "utf-16"] = Field(
         default="auto",
-        description='How letters are stored; "auto" is UTF-8, or Windows-1252 for a '
-        "file that is not.",
+        description='How letters are stored; "auto" is UTF-8, UTF-16 for a file that '
+        "begins as such, or Windows-1252 for one that is neither.",
+    )
+    decimal: Literal["auto", ".", ","] = Field(
+        default="auto",
+        description='What stands before decimals: with "," 1.000 is a thousand; '
+        '"auto" refuses what could be either.',
+    )
+    date_format: str = Field(
+        default="",
+        description="How dates are written, as for strptime, such as %d.%m.%Y; empty "
+        "means 2026-03-31 or 2026-03-31T14:05.",
     )
     timezone: str = Field(
         default="UTC",
@@ -132,6 +221,22 @@ class Settings(BaseModel):
         description="Share of unusable rows, from 0 to 1, above which a file of five "
         "or more rows is held as a whole.",
     )
+    max_file_mb: int = Field(
+        default=500,
+        ge=1,
+        description="Largest file that is read, in megabytes; a larger one is held.",
+    )
+    max_unzipped_mb: int = Field(
+        default=50,
+        ge=1,
+        description="Largest size of a spreadsheet when unpacked, in megabytes: 50 are "
+        "about 300,000 rows of three cells. A larger one is held.",
+    )
+    copies: Path | None = Field(
+        default=None,
+        description="Folder for nameless copies while a spreadsheet or a remote file "
+        "is read; unset means the system's folder for temporary files.",
+    )
     batch_rows: int = Field(
         default=500,
         ge=1,
@@ -148,6 +253,42 @@ class Settings(BaseModel):
             problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
             raise ValueError(problem) from None
         return name
+
+    @field_validator("exports")
+    @classmethod
+    def _is_one_folder(cls, name: str) -> str:
+        if "/" in name or name.startswith(".") or name in OWN_FOLDERS:
+            raise ValueError(f"{name!r} must be one folder's own name, such as outbox")
+        return name
+
+    @field_validator("sftp_host_key")
+    @classmethod
+    def _can_be_compared(cls, text: str) -> str:
+        keys = [line for line in text.splitlines() if line]
+        if all(line.startswith("SHA256:") for line in keys):
+            return text
+        import asyncssh  # takes most of a second, and only this needs it
+
+        for line in keys:
+            try:
+                if not line.startswith("SHA256:"):
+                    asyncssh.import_public_key(line)
+            except asyncssh.KeyImportError:
+                problem = f"{line[:40]!r} is no public key; write ssh-ed25519 AAAA…"
+                raise ValueError(problem) from None
+        return text
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Settings:
+        if not self.sftp_host:
+            if self.sftp_user or self.sftp_password or self.sftp_key:
+                raise ValueError("sftp_host is missing")
+            return self
+        if not self.sftp_user:
+            raise ValueError("sftp_user is missing: the name to log in with")
+        if not self.sftp_password and not self.sftp_key:
+            raise ValueError("sftp_password or sftp_key is missing")
+        return self
 
 
 def zone(name: str) -> tzinfo:

@@ -1,13 +1,13 @@
-"""Blocking work in a thread, never left behind."""
+"""Work that is never left behind half done: in a thread, or at a server."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,3 +27,14 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; when cancelled, wait first until it has ended."""
+    running = asyncio.gather(work)
+    try:
+        (result,) = await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+    return result

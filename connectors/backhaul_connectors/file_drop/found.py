@@ -1,0 +1,91 @@
+"""A file that was found, wherever it lies, and what can be wrong with it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from backhaul_connectors.file_drop.csv_rows import shown
+from backhaul_sdk import CheckFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from backhaul_connectors.file_drop.parsing import Form
+
+
+class Changed(Exception):
+    """The file is not the one that was found; it is looked at again later."""
+
+
+class Unreachable(CheckFailed):
+    """The folder cannot be worked with now; the text says why and what to do."""
+
+
+class Unreadable(Exception):
+    """No row of the file can be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What changes when a file is written to, or another takes its name.
+
+    `identity` is its inode, where that can be known.
+    """
+
+    size: int
+    modified_ns: int
+    identity: int = 0
+
+    @property
+    def dated(self) -> str:
+        """When the file was written last, RFC 3339."""
+        moment = datetime.fromtimestamp(self.modified_ns // 1_000 / 1e6, UTC)
+        return moment.isoformat().replace("+00:00", "Z")
+
+
+class Source(Protocol):
+    """A file whose content can be read; `name` is what people are told."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def form(self) -> Form: ...
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """Open the content at its beginning; `Changed` if it is no longer that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file's content in a nameless file of ours."""
+
+    name: str
+    form: Form
+    fingerprint: Fingerprint
+    stream: BinaryIO
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        self.stream.seek(0)
+        yield self.stream
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that is there: `file_name` is its name in the folder, as it is."""
+
+    file_name: str
+    form: Form
+    fingerprint: Fingerprint
+
+    @property
+    def name(self) -> str:
+        return shown(self.file_name)

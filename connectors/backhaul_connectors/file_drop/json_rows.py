@@ -1,0 +1,106 @@
+"""Rows of a file with one JSON object a line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from backhaul_connectors.file_drop.csv_rows import (
+    Position,
+    Row,
+    RowReader,
+    column_name,
+    unreadable,
+)
+from backhaul_connectors.file_drop.numbers import number_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_NAMES = 1_000
+_SPECIAL = re.compile('["\r\n]')
+
+
+class JsonRowReader(RowReader):
+    """Reads line by line; the members that `columns` name become the cells."""
+
+    def __init__(
+        self, stream: BinaryIO, columns: Sequence[str], position: Position | None = None
+    ) -> None:
+        super().__init__(stream, "utf-8", ",", position)
+        self._columns = [column_name(column) for column in columns]
+        self._names: dict[str, str] = {}
+
+    def _read_row(self, first: str) -> Row:
+        if self._cut:
+            return super()._read_row(first)
+        line, text = self._line, first.rstrip("\r\n")
+        if not text.strip():
+            return Row(line, "")
+        try:
+            cells = self._cells(text)
+        except (ValueError, RecursionError) as error:
+            return Row(line, text, (), f"the line is not usable: {_words(error)}")
+        row = csv_line(cells)
+        return Row(line, row, cells, unreadable(row))
+
+    def _cells(self, text: str) -> tuple[str, ...]:
+        found = json.loads(
+            text,
+            object_pairs_hook=_once,
+            parse_int=str,
+            parse_float=number_text,
+            parse_constant=_refuse,
+        )
+        if not isinstance(found, dict):
+            raise ValueError('it must be an object such as {"order": "1001"}')
+        members = {self._name(name): value for name, value in found.items()}
+        return tuple(_text(name, members.get(name)) for name in self._columns)
+
+    def _name(self, written: str) -> str:
+        # Most lines have the names of the line before; a few lines have any number.
+        if len(self._names) > MOST_NAMES:
+            self._names.clear()
+        if written not in self._names:
+            self._names[written] = column_name(written)
+        return self._names[written]
+
+
+def csv_line(cells: Sequence[str]) -> str:
+    """Return the cells as one line of CSV, without its end."""
+    plain = ",".join(cells)
+    if plain.count(",") == len(cells) - 1 and not _SPECIAL.search(plain):
+        return plain
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="").writerow(cells)
+    return out.getvalue()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name stands there more than once")
+    return members
+
+
+def _refuse(word: str) -> str:
+    raise ValueError(f"{word} is no number")
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        raise ValueError(f"{name} must be a text or a number")
+    return "" if value is None else str(value).lower()
+
+
+def _words(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is no JSON, at character {error.pos + 1}: {error.msg}"
+    return str(error)

@@ -1,0 +1,64 @@
+"""Which files are complete: declared done, or not changed for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul_connectors.file_drop.naming import DONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from backhaul_connectors.file_drop.found import Fingerprint, Found
+
+
+class Settling:
+    """Remembers since when each file has not changed.
+
+    `clock` returns seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        settle_seconds: float,
+        require_done_file: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settle_seconds = settle_seconds
+        self._require_done_file = require_done_file
+        self._clock = clock
+        self._seen: dict[str, tuple[Fingerprint, float]] = {}
+
+    def ready(
+        self, found: Sequence[Found], done: Mapping[str, int], first: str
+    ) -> list[Found]:
+        """Return what may be read: the file named `first`, then the oldest.
+
+        `done` is when each file whose name ends in `.done` was written.
+        """
+        names = {file.file_name for file in found}
+        self._seen = {n: seen for n, seen in self._seen.items() if n in names}
+        ready = [file for file in found if self._may_be_read(file, done)]
+        return sorted(
+            ready,
+            key=lambda file: (
+                file.name != first,
+                file.fingerprint.modified_ns,
+                file.name,
+            ),
+        )
+
+    def forget(self, file: Found) -> None:
+        self._seen.pop(file.file_name, None)
+
+    def _may_be_read(self, file: Found, done: Mapping[str, int]) -> bool:
+        # An older one was left over from the previous file of this name.
+        declared = done.get(file.file_name + DONE, -1)
+        if declared >= file.fingerprint.modified_ns:
+            return True
+        now = self._clock()
+        known, since = self._seen.get(file.file_name, (None, now))
+        if known != file.fingerprint:
+            since = now
+        self._seen[file.file_name] = (file.fingerprint, since)
+        return not self._require_done_file and now - since >= self._settle_seconds
