@@ -26,14 +26,41 @@ class Dock:
     options: dict[str, Any] = field(default_factory=dict)
     host: MemoryHost = field(default_factory=MemoryHost)
     seconds: float = 0.0
+    entrance_seconds: float = 10.0
     emit: Emit | None = None
+    sent: list[bytes] = field(default_factory=list)
     _scanner: Scanner | None = None
 
     def scanner(self) -> Scanner:
         """Return a new connector, as after a restart."""
         settings = Settings.model_validate({"devices": DEVICES, **self.options})
-        self._scanner = Scanner("dock", settings, clock=lambda: self.seconds)
+        self._scanner = Scanner(
+            "dock",
+            settings,
+            clock=lambda: self.seconds,
+            entrance_seconds=self.entrance_seconds,
+        )
         return self._scanner
+
+    async def open(self) -> Scanner:
+        """Open a new connector, with the host listening."""
+        scanner = self.scanner()
+        await scanner.open()
+        await scanner.listen(self.emit or self.host.emit)
+        return scanner
+
+    async def close(self) -> None:
+        if self._scanner is not None:
+            await self._scanner.close()
+
+    async def restart(self) -> Scanner:
+        await self.close()
+        return await self.open()
+
+    async def pull(self) -> None:
+        """Do what the host does every few seconds."""
+        if self._scanner is not None:
+            await self.host.pull(self._scanner)
 
     async def scan(self, **members: object) -> HttpResponse:
         """Post a scan as the device `dock`."""
@@ -45,9 +72,10 @@ class Dock:
         """Post a body with a device's token."""
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
+        self.sent.append(body)
         request = HttpRequest("POST", "/scan", headers, body)
         scanner = self._scanner or self.scanner()
-        (route,) = await scanner.listen(self.emit or self.host.emit)
+        route, *_ = await scanner.listen(self.emit or self.host.emit)
         return await route.handler(request)
 
     def records(self) -> list[Record]:

@@ -86,7 +86,9 @@ async def test_receive_adds_to_stock(
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ({"mode": "count", "code": "LS-S"}, "mode must be one of: pack, receive"),
+        ({"mode": "count", "code": "LS-S"}, "folder is not set"),
+        ({"mode": "pick", "code": "1001"}, "folder is not set"),
+        ({"code": "bh-close"}, "folder is not set"),
         ({"mode": "set", "code": "LS-S", "stock": 5}, "mode must be one of"),
         ({"code": "LS-S"}, "mode must be one of"),
         ({"mode": "pack"}, "code is missing"),
@@ -104,7 +106,10 @@ async def test_receive_adds_to_stock(
         ({"mode": "pack", "code": "1", "sequence": [1]}, "sequence must be"),
         ({"mode": "pack", "code": "1", "at": "yesterday"}, "at is no time"),
         ({"mode": "pack", "code": "1", "at": "2026-03-31T14:05"}, "its time zone"),
-        ({"mode": "pack", "code": "1", "device": "belt"}, "another device than belt"),
+        (
+            {"mode": "pack", "code": "1", "device": "belt"},
+            "this device is dock, not belt",
+        ),
         ({"mode": "pack", "code": "1", "device": 7}, "device must be text"),
     ],
 )
@@ -214,5 +219,5 @@ async def test_a_host_that_fails_makes_the_device_try_again(dock: Dock) -> None:
 
 
 def test_importing_and_constructing_does_nothing() -> None:
-    assert Scanner.spec.secret_fields == {"devices"}
+    assert Scanner.spec.secret_fields == {"devices", "mqtt_password"}
     assert TOKEN not in repr(vars(Dock().scanner()))

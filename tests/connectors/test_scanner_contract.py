@@ -1,30 +1,40 @@
-"""The scanner keeps the connectors' contract."""
+"""The scanner keeps the connectors' contract, whichever way its devices send."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
+import aiomqtt
 import pytest
 
+from backhaul_connectors.scanner import Scanner
 from backhaul_sdk import Capability, HttpRequest
 from backhaul_sdk.testing import Bench, ConnectorContract, MemoryHost
 from connectors.examples import documented
+from connectors.lining import LINES, as_lines, wire_to
 from connectors.scanning import DEVICES, Dock
+from support.mosquitto import mosquitto
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
 
-    from backhaul_connectors.scanner import Scanner
     from backhaul_sdk import Connector
+    from support.mosquitto import Mosquitto
+
+
+SCANS = "scanners/dock/scan"
 
 
 class DockBench(Bench):
     """A device that sends its scans again until they are answered."""
 
-    secrets = tuple(DEVICES.values())
+    secrets: tuple[str, ...] = tuple(DEVICES.values())
 
-    def __init__(self) -> None:
-        self._dock = Dock()
+    def __init__(self, **options: object) -> None:
+        self._dock = Dock(options)
         self._unanswered: list[dict[str, object]] = []
         self._refusals: list[str] = []
 
@@ -56,13 +66,11 @@ class DockBench(Bench):
         self._dock.host = host
         while self._unanswered:
             answer = await self._dock.scan(**self._unanswered[0])
-            self._unanswered.pop(0)
-            if answer.status != 200:
-                self._refusals.append(str(answer.body["what"]))
+            self._settle(dict(answer.body))
 
     async def provoke(self) -> Sequence[str]:
         """Post with a wrong token, a broken body, and into a host that fails."""
-        token, other = self.secrets
+        token, other = self.secrets[:2]
         answers = [
             await self._dock.post(b"{}", token=f"{token}x"),
             await self._dock.post(b"{", token=token),
@@ -74,6 +82,59 @@ class DockBench(Bench):
     def _offer(self, **members: object) -> None:
         self._unanswered.append(members)
 
+    def _settle(self, answer: Mapping[str, object]) -> None:
+        """Take the answer to the oldest scan."""
+        self._unanswered.pop(0)
+        if not answer["accepted"]:
+            self._refusals.append(str(answer["what"]))
+
+
+class LineBench(DockBench):
+    """A device that sends all it has as lines, and reads the answers."""
+
+    async def take_in(self, connector: Connector[Any], host: MemoryHost) -> None:
+        assert isinstance(connector, Scanner)
+        await connector.listen(host.emit)
+        try:
+            async with wire_to(connector.lines.address) as wire:
+                await wire.send(*as_lines(self._unanswered))
+                while self._unanswered:
+                    self._settle(json.loads(await wire.reply()))
+        finally:
+            await connector.close()
+
+
+class BrokerBench(DockBench):
+    """A device that publishes each scan until its answer is there.
+
+    It stays connected: what is cancelled is ours, not its library's.
+    """
+
+    def __init__(self, device: aiomqtt.Client, **options: object) -> None:
+        super().__init__(**options)
+        self._device = device
+
+    async def take_in(self, connector: Connector[Any], host: MemoryHost) -> None:
+        assert isinstance(connector, Scanner)
+        await connector.listen(host.emit)
+        try:
+            # Before its first session the broker keeps nothing for anybody.
+            await connector.broker.connected.wait()
+            lines = as_lines(self._unanswered)
+            sent = [self._device.publish(SCANS, line, qos=1) for line in lines]
+            # Each of the two is one wait: a cancellation is tried at every wait.
+            await asyncio.gather(*sent)
+            await asyncio.gather(self._read())
+        finally:
+            await connector.close()
+
+    async def _read(self) -> None:
+        while self._unanswered:
+            message = await anext(self._device.messages)
+            answer = json.loads(bytes(message.payload or b""))
+            if answer.get("sequence") == self._unanswered[0].get("sequence"):
+                self._settle(answer)
+
 
 class TestScanner(ConnectorContract):
     """Run with a device that numbers its scans."""
@@ -84,3 +145,40 @@ class TestScanner(ConnectorContract):
     @pytest.fixture
     def bench(self) -> Bench:
         return DockBench()
+
+
+class TestLines(ConnectorContract):
+    """Run over plain sockets."""
+
+    @pytest.fixture
+    def bench(self) -> Bench:
+        return LineBench(**LINES)
+
+
+@pytest.mark.programs
+class TestBroker(ConnectorContract):
+    """Run over a real mosquitto."""
+
+    @pytest.fixture
+    async def broker(self, tmp_path: Path) -> AsyncIterator[Mosquitto]:
+        async with mosquitto(tmp_path) as running:
+            yield running
+
+    @pytest.fixture
+    async def device(self, broker: Mosquitto) -> AsyncIterator[aiomqtt.Client]:
+        async with aiomqtt.Client("127.0.0.1", broker.port) as connected:
+            await connected.subscribe("scanners/dock/reply", qos=1)
+            yield connected
+
+    @pytest.fixture
+    def bench(self, broker: Mosquitto, device: aiomqtt.Client) -> Bench:
+        options = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port}
+        options |= {"mqtt_tls": False, "mqtt_devices": ["dock"]}
+        return BrokerBench(device, **options)
+
+    async def test_nothing_is_left_running(self, bench: Bench) -> None:
+        connector = bench.connector()
+        before = asyncio.all_tasks()
+        await connector.open()
+        await connector.close()
+        assert asyncio.all_tasks() == before

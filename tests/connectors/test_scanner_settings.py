@@ -56,7 +56,7 @@ def with_file(file: Path, content: bytes, mode: int = 0o600) -> Scanner:
 async def test_devices_are_read_from_the_file_at_start(tmp_path: Path) -> None:
     scanner = with_file(tmp_path / "tokens", f"dock={TOKEN}\n".encode())
     await scanner.open()
-    (route,) = await scanner.listen(MemoryHost().emit)
+    route, *_ = await scanner.listen(MemoryHost().emit)
     headers = {"authorization": f"bearer {TOKEN}"}
     body = b'{"mode": "pack", "code": "1001"}'
     answer = await route.handler(HttpRequest("POST", "/scan", headers, body))

@@ -1,32 +1,37 @@
-"""The HTTP intake for scanners: one route, answered after the host's commit."""
+"""The scanner: HTTP, lines and MQTT, one intake behind them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
+from backhaul_connectors.scanner import codes, page
+from backhaul_connectors.scanner.broker import Broker
 from backhaul_connectors.scanner.devices import Devices, read_devices
+from backhaul_connectors.scanner.intake import Intake, refusal_of
+from backhaul_connectors.scanner.lines import LineServer, tls_of
 from backhaul_connectors.scanner.manifest import SPEC
-from backhaul_connectors.scanner.parsing import Refused, action_of, read_json, scan_of
-from backhaul_connectors.scanner.repeats import Repeats
-from backhaul_sdk import Connector, HttpRequest, HttpResponse, Route
+from backhaul_connectors.scanner.scan import Refused, read_json
+from backhaul_sdk import CheckFailed, Connector, HttpRequest, HttpResponse, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
+    from backhaul_connectors.scanner.intake import Answer
     from backhaul_connectors.scanner.settings import Settings
-    from backhaul_sdk import Emit, Receipt
+    from backhaul_sdk import Batch, Emit
 
 MAX_BODY_BYTES = 65_536
 RETRY_AFTER_SECONDS = 2
+ENTRANCE_SECONDS = 10.0
 
 
 class Scanner(Connector["Settings"]):
-    """Devices post what they scanned, and are told what became of it.
+    """Devices send what they scanned, and are told what became of it.
 
-    `clock` returns seconds that never go back.
+    `clock` returns seconds that never go back; `entrance_seconds` is how long a device
+    that sends lines may take to say who it is.
     """
 
     spec = SPEC
@@ -37,43 +42,55 @@ class Scanner(Connector["Settings"]):
         settings: Settings,
         *,
         clock: Callable[[], float] = time.monotonic,
+        entrance_seconds: float = ENTRANCE_SECONDS,
     ) -> None:
         super().__init__(instance, settings)
         self._devices = Devices(settings.devices)
-        self._repeats = Repeats(settings.dedupe_seconds, clock)
+        self.intake = Intake(settings, clock)
+        self.lines = LineServer(settings, self.intake, entrance_seconds)
+        self.broker = Broker(instance, settings, self.intake)
 
     async def check(self) -> None:
         await asyncio.to_thread(read_devices, self.settings)
+        await asyncio.to_thread(tls_of, self.settings)
+        await self.broker.check()
 
     async def open(self) -> None:
         self._devices = await asyncio.to_thread(read_devices, self.settings)
+        await asyncio.to_thread(codes.warm)
+        await self.intake.open()
+        await self.lines.open(self._devices)
+        await self.broker.open()
+
+    async def close(self) -> None:
+        await self.lines.close()
+        await self.broker.close()
+        await self.intake.close()
 
     async def listen(self, emit: Emit) -> Sequence[Route]:
-        return [Route("POST", "/scan", partial(self._answer, emit))]
+        self.intake.emit = emit
+        scan = Route("POST", "/scan", self._answer)
+        return [scan, *page.routes(self.intake.modes)]
 
-    async def _answer(self, emit: Emit, request: HttpRequest) -> HttpResponse:
+    async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+        """Bring nothing but what is owed; say whether the broker is there."""
+        await self.intake.hand_in_what_is_owed()
+        if problem := self.broker.problem:
+            raise CheckFailed(problem)
+        async for batch in super().pull(cursor):
+            yield batch
+
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
         device = self._devices.of(request.headers)
         if device is None:
             return _refusal(401, "this device is not known: check its token")
         try:
             _require_json(request)
-            return await self._take(emit, request, device)
+            raw = request.body.decode("utf-8", "replace").replace("\0", "\ufffd")
+            document = read_json(request.body)
+            return _response(await self.intake.take(document, device, raw))
         except Refused as refused:
-            return _refusal(refused.status, str(refused))
-
-    async def _take(
-        self, emit: Emit, request: HttpRequest, device: str
-    ) -> HttpResponse:
-        scan = scan_of(read_json(request.body), device)
-        action = action_of(scan)
-        raw = request.body.decode("utf-8", "replace").replace("\0", "\ufffd")
-        record = action.record(self._repeats.key_of(scan), raw)
-        try:
-            receipt = await emit(record)
-        except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
-            return _refusal(503, "not stored, please try again in a moment")
-        self._repeats.answered(scan)
-        return _answer_to(receipt, action.what)
+            return _response(refusal_of(refused))
 
 
 def _require_json(request: HttpRequest) -> None:
@@ -84,22 +101,13 @@ def _require_json(request: HttpRequest) -> None:
         raise Refused(415, "the message must be sent as application/json")
 
 
-def _answer_to(receipt: Receipt, done: str) -> HttpResponse:
-    if receipt.state == "quarantined":
-        return _refusal(422, receipt.what or "this cannot be used")
-    return HttpResponse(200, {"accepted": True, "what": _sentence(receipt, done)})
-
-
-def _sentence(receipt: Receipt, done: str) -> str:
-    if receipt.state == "duplicate":
-        return f"known already, nothing was done again: {done}"
-    return f"{done}: {receipt.what}" if receipt.what else done
+def _response(answer: Answer) -> HttpResponse:
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    return HttpResponse(
+        answer.status, answer.document, headers if answer.status == 503 else {}
+    )
 
 
 def _refusal(status: int, what: str) -> HttpResponse:
-    headers = {
-        401: {"WWW-Authenticate": "Bearer"},
-        503: {"Retry-After": str(RETRY_AFTER_SECONDS)},
-    }
     body = {"accepted": False, "what": what}
-    return HttpResponse(status, body, headers.get(status, {}))
+    return HttpResponse(status, body, {"WWW-Authenticate": "Bearer"})

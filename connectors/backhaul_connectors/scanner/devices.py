@@ -32,6 +32,11 @@ class Devices:
     def of(self, headers: Mapping[str, str]) -> str | None:
         """Return the device whose token is given, or None."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
+        found = self.of_token(given)
+        return found if scheme.lower() == "bearer" else None
+
+    def of_token(self, given: str) -> str | None:
+        """Return the device that this token belongs to, or None."""
         presented = given.strip().encode("utf-8", "surrogateescape")
         found = None
         # Every token is compared, so that the time tells nothing about any.
@@ -39,7 +44,7 @@ class Devices:
             expected = token.get_secret_value().encode("utf-8")
             if hmac.compare_digest(presented, expected):
                 found = name
-        return found if scheme.lower() == "bearer" else None
+        return found
 
 
 def read_devices(settings: Settings) -> Devices:

@@ -5,9 +5,9 @@ from backhaul_sdk import Capability, Spec
 
 SPEC = Spec(
     name="scanner",
-    version="1.0",
-    summary="Takes scans over HTTP: orders packed, goods received.",
+    version="1.1",
+    summary="Takes scans over HTTP, TCP and MQTT: picked, packed, received, counted.",
     capabilities=frozenset({Capability.LISTEN}),
     settings=Settings,
-    secret_fields=frozenset({"devices"}),
+    secret_fields=frozenset({"devices", "mqtt_password"}),
 )

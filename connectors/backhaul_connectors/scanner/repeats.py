@@ -1,4 +1,4 @@
-"""Gives the same scan the same key, also when its device does not number its scans."""
+"""Gives the same scan the same key where its device does not number its scans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_connectors.scanner.parsing import Scan
+    from backhaul_connectors.scanner.scan import Scan
 
 UNANSWERED_SECONDS = 600.0
 """How long a scan is remembered that may or may not have been stored."""
@@ -32,13 +32,7 @@ class Repeats:
         self._known: dict[str, Known] = {}
 
     def key_of(self, scan: Scan) -> str:
-        """Return the key of the scan.
-
-        What was scanned is part of it even with a number: a device that counts from
-        1 again after a reset must not have its new scans taken for old ones.
-        """
-        if scan.sequence is not None:
-            return f"scan:{scan.device}:{scan.sequence}:{scan.identity}"
+        """Return the key of a scan that its device did not number."""
         now = self._clock()
         self._known = {
             i: known for i, known in self._known.items() if known.until > now

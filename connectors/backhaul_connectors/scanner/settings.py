@@ -1,21 +1,26 @@
-"""The settings of a scanner intake: which devices may post, and their tokens."""
+"""The settings of a scanner intake: the ways in, the devices, and their tokens."""
 
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     SecretStr,
+    StringConstraints,
     field_validator,
     model_validator,
 )
 
 MIN_TOKEN_CHARACTERS = 16
-_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DEVICE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+DeviceName = Annotated[str, StringConstraints(pattern=f"^{_DEVICE}$")]
+Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 class Settings(BaseModel):
@@ -39,6 +44,65 @@ class Settings(BaseModel):
         description="Seconds in which the same scan of a device without sequence "
         "numbers counts once.",
     )
+    folder: Path | None = Field(
+        default=None,
+        description="Folder of its own for open picks and counts, and finished counts; "
+        "without it nothing can be picked or counted.",
+    )
+    first_mode: Literal["", "pick", "pack", "receive", "count"] = Field(
+        default="",
+        description="What a code means from a device that says no mode and has scanned "
+        "none.",
+    )
+    numeric_skus: bool = Field(
+        default=False,
+        description="Whether SKUs may be numbers as long as a GTIN; then no check "
+        "digit of a plain number is verified.",
+    )
+    tcp_port: Port | None = Field(
+        default=None,
+        description="Port on which devices send lines; 0 takes any. None: no lines.",
+    )
+    tcp_host: str = Field(
+        default="127.0.0.1",
+        description="Address for lines; without TLS that of one network only.",
+    )
+    tcp_certificate: Path | None = Field(
+        default=None, description="Certificate chain (PEM): lines are taken over TLS."
+    )
+    tcp_key: Path | None = Field(
+        default=None, description="Key (PEM), if it is not in tcp_certificate."
+    )
+    tcp_addresses: dict[DeviceName, str] = Field(
+        default_factory=dict,
+        description="Address of each device that sends lines without a token.",
+    )
+    mqtt_host: str = Field(default="", description="The broker; empty: no MQTT.")
+    mqtt_port: Port = Field(default=8883, description="The broker's port.")
+    mqtt_tls: bool = Field(
+        default=True, description="Whether the broker is reached over TLS."
+    )
+    mqtt_ca_file: Path | None = Field(
+        default=None,
+        description="Certificates (PEM) that vouch for the broker; else the system's.",
+    )
+    mqtt_username: str = Field(default="", description="Who we are to the broker.")
+    mqtt_password: SecretStr = Field(
+        default=SecretStr(""), description="Our password at the broker."
+    )
+    mqtt_client_id: str = Field(
+        default="",
+        description="Name of our session at the broker; `backhaul-` and the "
+        "instance's name if empty.",
+    )
+    mqtt_topic: str = Field(
+        default="scanners/+/scan",
+        description="Topic of the scans; `+` is the device. Answers go to the same "
+        "with `reply` at the end.",
+    )
+    mqtt_devices: tuple[DeviceName, ...] = Field(
+        default=(), description="Devices whose scans are taken from the broker."
+    )
 
     @field_validator("devices", mode="before")
     @classmethod
@@ -53,11 +117,68 @@ class Settings(BaseModel):
             raise ValueError(problem)
         return devices
 
+    @field_validator("tcp_addresses")
+    @classmethod
+    def _are_addresses(cls, addresses: dict[str, str]) -> dict[str, str]:
+        plain = {name: str(ip_address(text)) for name, text in addresses.items()}
+        if len(set(plain.values())) < len(plain):
+            raise ValueError("two devices have the same address")
+        return plain
+
+    @field_validator("mqtt_topic")
+    @classmethod
+    def _names_the_device(cls, topic: str) -> str:
+        levels = topic.split("/")
+        if levels.count("+") != 1 or levels[-1] in ("+", "reply") or "#" in topic:
+            raise ValueError("must hold one level `+`, not the last, such as a/+/scan")
+        return topic
+
     @model_validator(mode="after")
-    def _has_a_device(self) -> Settings:
-        if not self.devices and self.tokens_file is None:
-            raise ValueError("no device may post: set devices or tokens_file")
+    def _is_safe(self) -> Settings:
+        if problem := _problem_of_ways(self) or _problem_of_lines(self):
+            raise ValueError(problem)
+        if self.first_mode in ("pick", "count") and self.folder is None:
+            raise ValueError(f"first_mode {self.first_mode} needs folder")
+        if problem := _problem_of_broker(self):
+            raise ValueError(problem)
         return self
+
+
+def _problem_of_ways(settings: Settings) -> str:
+    named = settings.devices or settings.tokens_file is not None
+    if named or settings.tcp_addresses or settings.mqtt_devices:
+        return ""
+    return (
+        "no device may post: set devices or tokens_file, tcp_addresses or mqtt_devices"
+    )
+
+
+def _problem_of_lines(settings: Settings) -> str:
+    """Without TLS only known addresses are believed, and only on one network."""
+    if settings.tcp_port is None:
+        unused = settings.tcp_addresses or settings.tcp_certificate
+        return "tcp_port is missing: it is where lines are taken" if unused else ""
+    if settings.tcp_certificate is not None:
+        return ""
+    if not settings.tcp_addresses:
+        return "lines need tcp_certificate (tokens over TLS) or tcp_addresses"
+    try:
+        everywhere = ip_address(settings.tcp_host).is_unspecified
+    except ValueError:
+        return "tcp_host must be an address of this machine where there is no TLS"
+    if everywhere:
+        return "without TLS, tcp_host must be the address of one network, not of all"
+    return ""
+
+
+def _problem_of_broker(settings: Settings) -> str:
+    if not settings.mqtt_host:
+        return "mqtt_host is missing" if settings.mqtt_devices else ""
+    if not settings.mqtt_devices:
+        return "mqtt_devices is empty: name the devices whose scans are taken"
+    if settings.mqtt_password.get_secret_value() and not settings.mqtt_tls:
+        return "mqtt_password would be sent without TLS: set mqtt_tls"
+    return ""
 
 
 def parse_tokens(text: str) -> dict[str, SecretStr]:
@@ -81,7 +202,7 @@ def problem_of(devices: dict[str, SecretStr]) -> str:
     owners: dict[str, str] = {}
     for name, secret in devices.items():
         token = secret.get_secret_value()
-        if not _DEVICE.fullmatch(name):
+        if not re.fullmatch(_DEVICE, name):
             return f"device name {name!r} may hold letters, digits, dot, dash, _ only"
         if len(token) < MIN_TOKEN_CHARACTERS or not token.isprintable():
             return (

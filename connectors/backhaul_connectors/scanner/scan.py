@@ -1,4 +1,4 @@
-"""From the JSON that a device posts to a record."""
+"""A scan, and how it is read from what a device sends."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from backhaul_sdk import Fulfillment, Line, StockAdjustment
 from backhaul_sdk.records import MAX_DELTA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from backhaul_sdk import Record
+    from collections.abc import Mapping
 
 MAX_TEXT = 200
+MODES = ("count", "pack", "pick", "receive")
+SEPARATOR = "\x1d"
+"""What a GS1 code has between two of its elements; it does not print."""
 
 
 class Refused(Exception):
@@ -29,7 +29,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a device read: `quantity` counts units, `at` is RFC 3339 in UTC."""
+    """What a device read: `quantity` counts units, `at` is RFC 3339 in UTC.
+
+    `mode` is empty where the device says none. `raw` is the message as it came.
+    """
 
     device: str
     sequence: str | None
@@ -40,6 +43,7 @@ class Scan:
     tracking_company: str | None
     tracking_number: str | None
     at: str | None
+    raw: str = ""
 
     @property
     def locator(self) -> str:
@@ -60,13 +64,16 @@ class Scan:
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
+    @property
+    def key(self) -> str | None:
+        """What makes the scan one, where the device numbers its scans.
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What a scan does, and how a person calls it; `record` takes key and raw text."""
-
-    record: Callable[[str, str], Record]
-    what: str
+        What was scanned is part of it: a device that counts from 1 again after a reset
+        must not have its new scans taken for old ones.
+        """
+        if self.sequence is None:
+            return None
+        return f"scan:{self.device}:{self.sequence}:{self.identity}"
 
 
 def read_json(body: bytes) -> dict[str, Any]:
@@ -80,27 +87,43 @@ def read_json(body: bytes) -> dict[str, Any]:
     return document
 
 
-def scan_of(document: Mapping[str, Any], device: str) -> Scan:
+def read_line(line: bytes) -> dict[str, Any]:
+    """Return the JSON object; a line of another form is the code alone."""
+    if line.lstrip().startswith(b"{"):
+        return read_json(line)
+    try:
+        return {"code": line.decode()}
+    except UnicodeDecodeError:
+        raise Refused(400, "the line is not UTF-8 text") from None
+
+
+def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
     """Read the members; those that are not known are passed over. Raises Refused."""
     named = _text(document, "device")
     if named is not None and named != device:
-        raise Refused(422, f"this token belongs to another device than {named}")
-    mode, code = _text(document, "mode"), _text(document, "code")
-    if mode is None or mode.lower() not in MODES:
-        raise Refused(422, f"mode must be one of: {', '.join(sorted(MODES))}")
+        raise Refused(422, f"this device is {device}, not {named}")
+    mode, code = (_text(document, "mode") or "").lower(), _text(document, "code")
+    if mode and mode not in MODES:
+        raise Refused(422, f"mode must be one of: {', '.join(MODES)}")
     if code is None:
         raise Refused(422, "code is missing: it is what was scanned")
     return Scan(
         device=device,
         sequence=_sequence(document),
-        mode=mode.lower(),
+        mode=mode,
         code=code,
         order=_text(document, "order"),
         quantity=_quantity(document),
         tracking_company=_text(document, "trackingCompany"),
         tracking_number=_text(document, "trackingNumber"),
         at=_moment(document),
+        raw=raw,
     )
+
+
+def bare(order: str) -> str:
+    """Return what the names of one order have in common: `#1001` and `1001`."""
+    return order.casefold().lstrip("#")
 
 
 def _text(document: Mapping[str, Any], name: str) -> str | None:
@@ -110,8 +133,9 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
     if not isinstance(value, str):
         raise Refused(422, f"{name} must be text in quotation marks")
     # Scanners end what they read with a line end or a tab.
-    text = value.strip()
-    if len(text) > MAX_TEXT or not text.isprintable():
+    text = value.strip(" \t\r\n\x00\x02\x03")
+    shown = text.replace(SEPARATOR, "") if name == "code" else text
+    if len(text) > MAX_TEXT or not shown.isprintable():
         raise Refused(422, f"{name} is too long or has characters that do not print")
     return text or None
 
@@ -147,76 +171,3 @@ def _moment(document: Mapping[str, Any]) -> str | None:
         return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError):
         raise Refused(422, "at is no time such as 2026-03-31T14:05:00Z") from None
-
-
-def _pack(scan: Scan) -> Action:
-    """Pack a whole order, or the units of one article that were scanned for it.
-
-    Shipping cannot be undone: where both order and article are named, only what was
-    scanned is shipped, never the rest.
-    """
-    order = scan.order or scan.code
-    if _names_the_parcel(scan):
-        lines, what = _everything_left(scan, order)
-    else:
-        line = Line(sku=scan.code, quantity=scan.quantity or 1)
-        lines = (line,)
-        what = f"{line.quantity} x {line.sku} of order {order} packed"
-    return Action(
-        lambda key, raw: Fulfillment(
-            key=key,
-            order=order,
-            tracking_company=scan.tracking_company,
-            tracking_number=scan.tracking_number,
-            lines=lines,
-            shipped_at=scan.at,
-            locator=scan.locator,
-            raw=raw,
-        ),
-        what,
-    )
-
-
-def _names_the_parcel(scan: Scan) -> bool:
-    """Tell whether the code is the order's own or the parcel's label, no article."""
-    if scan.order is None or scan.code == scan.tracking_number:
-        return True
-    return _bare(scan.code) == _bare(scan.order)
-
-
-def _everything_left(scan: Scan, order: str) -> tuple[tuple[Line, ...], str]:
-    if scan.quantity is not None:
-        raise Refused(
-            422,
-            "a quantity needs an article: put its SKU into code and the order's "
-            "number into order",
-        )
-    return (), f"order {order} packed"
-
-
-def _bare(order: str) -> str:
-    return order.casefold().lstrip("#")
-
-
-def _receive(scan: Scan) -> Action:
-    """Put what came in on the shelf: a difference, never a level."""
-    units = scan.quantity or 1
-    return Action(
-        lambda key, raw: StockAdjustment(
-            key=key,
-            sku=scan.code,
-            delta=units,
-            reason="RECEIVED",
-            locator=scan.locator,
-            raw=raw,
-        ),
-        f"{units} x {scan.code} received",
-    )
-
-
-MODES: Mapping[str, Callable[[Scan], Action]] = {"pack": _pack, "receive": _receive}
-
-
-def action_of(scan: Scan) -> Action:
-    """Return what the scan does. Raises Refused."""
-    return MODES[scan.mode](scan)

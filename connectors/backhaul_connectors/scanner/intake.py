@@ -1,0 +1,186 @@
+"""From a message to its answer, whichever way it came in."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from backhaul_connectors.scanner.acting import action_of
+from backhaul_connectors.scanner.collecting import (
+    COMMANDS,
+    Collected,
+    Complete,
+    Rules,
+)
+from backhaul_connectors.scanner.counts import write_count
+from backhaul_connectors.scanner.floor import Floor
+from backhaul_connectors.scanner.journal import fulfillment_of
+from backhaul_connectors.scanner.repeats import Repeats
+from backhaul_connectors.scanner.scan import MODES, Refused, scan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from backhaul_connectors.scanner.journal import Session
+    from backhaul_connectors.scanner.scan import Scan
+    from backhaul_connectors.scanner.settings import Settings
+    from backhaul_sdk import Emit, Line, Receipt
+
+NOT_STORED = "not stored, please try again in a moment"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the device is told; `order` is the one that it is picking."""
+
+    status: int
+    what: str
+    order: str = ""
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The answer as JSON has it."""
+        told: dict[str, object] = {
+            "accepted": self.status == 200,
+            "what": self.what,
+        }
+        return {**told, "order": self.order} if self.order else told
+
+
+def refusal_of(refused: Refused) -> Answer:
+    """Say why a scan cannot be used."""
+    return Answer(refused.status, str(refused))
+
+
+class Intake:
+    """Takes scans for the host, and keeps those that are collected until then."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._repeats = Repeats(settings.dedupe_seconds, clock)
+        self._floor: Floor | None = None
+        self.emit: Emit | None = None
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes that devices may use here."""
+        if self._settings.folder is None:
+            return tuple(mode for mode in MODES if mode not in ("count", "pick"))
+        return MODES
+
+    async def open(self) -> None:
+        """Open the folder of what is collected. Raises CheckFailed."""
+        if self._settings.folder is not None and self._floor is None:
+            rules = Rules(
+                self._settings.first_mode,
+                self._settings.dedupe_seconds,
+                self._settings.numeric_skus,
+            )
+            self._floor = await asyncio.to_thread(
+                Floor, self._settings.folder, rules, self._clock
+            )
+
+    async def close(self) -> None:
+        """Close the folder. Safe to call twice."""
+        floor, self._floor = self._floor, None
+        if floor is not None:
+            await asyncio.to_thread(floor.close)
+
+    async def take(self, document: Mapping[str, Any], device: str, raw: str) -> Answer:
+        """Keep one scan and say what became of it. Raises Refused for a bad one."""
+        return await self._answered(scan_of(document, device, raw))
+
+    async def _answered(self, scan: Scan) -> Answer:
+        if self._settings.folder is not None:
+            return await self._take_on_the_floor(scan)
+        if scan.mode in ("count", "pick") or scan.code.upper() in COMMANDS:
+            raise Refused(422, "nothing is picked or counted here: folder is not set")
+        return await self._take_alone(_in_mode(scan, self._settings.first_mode))
+
+    async def _take_on_the_floor(self, scan: Scan) -> Answer:
+        try:
+            step = await self._open_floor().take(scan)
+        except Refused:
+            raise
+        except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
+            return Answer(503, NOT_STORED)
+        if isinstance(step, Collected):
+            return Answer(200, step.what, step.order)
+        if isinstance(step, Complete):
+            return await self.hand_in(step.session)
+        return await self._take_alone(_in_mode(step.scan, ""))
+
+    def _open_floor(self) -> Floor:
+        if self._floor is None:
+            raise OSError("the folder is not open")
+        return self._floor
+
+    async def _take_alone(self, scan: Scan) -> Answer:
+        action = action_of(scan, numeric_skus=self._settings.numeric_skus)
+        numbered = scan.key
+        record = action.record(numbered or self._repeats.key_of(scan))
+        try:
+            receipt = await self._emit()(record)
+        except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
+            return Answer(503, NOT_STORED)
+        if numbered is None:
+            self._repeats.answered(scan)
+        return _answer_to(receipt, action.what)
+
+    def _emit(self) -> Emit:
+        if self.emit is None:
+            raise OSError("nobody takes records yet")
+        return self.emit
+
+    async def hand_in(self, session: Session) -> Answer:
+        """Give a complete order to the host, or a complete count to people."""
+        try:
+            floor = self._open_floor()
+            lines = await floor.lines(session)
+            if session.mode == "count":
+                answer = Answer(200, await self._write_count(session, lines))
+            else:
+                receipt = await self._emit()(fulfillment_of(session, lines))
+                units = sum(line.quantity for line in lines)
+                done = f"order {session.order} finished with {units} units"
+                answer = _answer_to(receipt, done)
+            state = "done" if answer.status == 200 else "refused"
+            await floor.settle(session, state, answer.what)
+        except Exception:  # noqa: BLE001 - whatever failed, the device must ask again
+            return Answer(503, NOT_STORED)
+        return answer
+
+    async def _write_count(self, session: Session, lines: tuple[Line, ...]) -> str:
+        folder = self._settings.folder
+        if folder is None:
+            raise OSError("the folder is not set")
+        file = await asyncio.to_thread(write_count, folder, session, lines)
+        return f"the count of {len(lines)} articles is in {file}; stock is unchanged"
+
+    async def hand_in_what_is_owed(self) -> None:
+        """Hand in what was complete when the program ended, or the host failed."""
+        if self._floor is not None and self.emit is not None:
+            for session in await self._floor.owed():
+                await self.hand_in(session)
+
+
+def _in_mode(scan: Scan, first_mode: str) -> Scan:
+    if scan.mode:
+        return scan
+    if not first_mode:
+        raise Refused(422, f"mode must be one of: {', '.join(MODES)}")
+    return replace(scan, mode=first_mode)
+
+
+def _answer_to(receipt: Receipt, done: str) -> Answer:
+    if receipt.state == "quarantined":
+        return Answer(422, receipt.what or "this cannot be used")
+    return Answer(200, _sentence(receipt, done))
+
+
+def _sentence(receipt: Receipt, done: str) -> str:
+    if receipt.state == "duplicate":
+        return f"known already, nothing was done again: {done}"
+    return f"{done}: {receipt.what}" if receipt.what else done

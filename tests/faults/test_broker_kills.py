@@ -1,0 +1,82 @@
+"""F32 for MQTT: the broker killed amid its acknowledgements; each scan counts once."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul_connectors.scanner import Scanner
+from backhaul_connectors.scanner.settings import Settings
+from faults.belts import belt_at
+from faults.trials import LONG, chances, tell
+from support import payloads
+from support.back_office import host_of
+from support.databases import rows, started_store, take
+from support.mosquitto import mosquitto
+from support.payloads import envelope
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from support.databases import Row
+    from support.mosquitto import Mosquitto
+
+KILLS = 50 if LONG else 3
+ANSWERS_A_LIFE = 5
+"""So many scans are answered before the broker may die: everybody is at work again."""
+LONGEST_LIFE_SECONDS = 0.1
+CLOCK = SystemClock()
+KEPT = "SELECT count(*), count(DISTINCT command_id), min(state) FROM records"
+PLANNED = """
+    SELECT count(*), sum(json_extract(payload, '$.delta')) FROM commands
+    WHERE kind = 'adjust'
+"""
+
+
+@asynccontextmanager
+async def intake(database: Path, broker: Mosquitto) -> AsyncIterator[None]:
+    """Take scans into a store that knows the article."""
+    options = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port, "mqtt_tls": False}
+    settings = Settings.model_validate({**options, "mqtt_devices": ["belt"]})
+    async with started_store(database) as store:
+        await take(store, envelope("products/create", payloads.product()))
+        host = host_of(Scanner("hall", settings), store)
+        await host.listen()
+        try:
+            yield
+        finally:
+            await host.close()
+
+
+def found(database: Path) -> tuple[Row, Row]:
+    return rows(database, KEPT)[0], rows(database, PLANNED)[0]
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600 if LONG else 60)
+async def test_a_killed_broker_loses_and_doubles_no_scan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database, moments = tmp_path / "backhaul.db", chances()
+    async with (
+        mosquitto(tmp_path) as broker,
+        intake(database, broker),
+        belt_at(broker) as belt,
+    ):
+        for life in range(KILLS):
+            belt.expect(ANSWERS_A_LIFE)
+            await until(belt.has_enough, f"answers in life {life}")
+            await CLOCK.sleep(moments.uniform(0, LONGEST_LIFE_SECONDS))
+            await broker.kill()
+            await broker.start()
+        belt.end()
+        await until(lambda: belt.is_done, "every scan has its answer", 30.0)
+        kept, planned = found(database)
+    tell(capsys, belt.sent - kept[0], belt.sent, f"{KILLS} kills")
+    assert kept == (belt.sent, belt.sent, "accepted")
+    assert planned == (belt.sent, belt.sent)
