@@ -1,0 +1,172 @@
+"""Takes rows from tables, and writes news of the store into tables."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, suppress
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from backhaul_connectors.sql.cursor import Cursor
+from backhaul_connectors.sql.database import Database, words
+from backhaul_connectors.sql.manifest import SPEC
+from backhaul_connectors.sql.reading import Reader
+from backhaul_connectors.sql.settings import zone
+from backhaul_connectors.sql.writing import Writer
+from backhaul_sdk import Batch, CheckFailed, Connector, Uncertain, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from backhaul_connectors.sql.reading import Page
+    from backhaul_connectors.sql.settings import Settings
+    from backhaul_sdk import Bad, Change, LookedUp, Pushed
+
+
+class Sql(Connector["Settings"]):
+    """A database of the back office. A source that fails holds up no other."""
+
+    spec = SPEC
+
+    def __init__(self, instance: str, settings: Settings) -> None:
+        super().__init__(instance, settings)
+        self._database = Database(instance, settings)
+        family = self._database.family
+        self._readers = [
+            Reader(kind, source, family, zone(settings.timezone), settings.batch_rows)
+            for kind, source in settings.sources().items()
+        ]
+        self._writer = Writer(settings.write, family)
+        self._lag = timedelta(seconds=settings.lag_seconds)
+        self._told: set[str] = set()
+
+    async def check(self) -> None:
+        looking = Database(self.instance, self.settings)
+        await looking.open()
+        try:
+            problems = [each async for each in self._problems(looking)]
+        finally:
+            await looking.close()
+        if problems:
+            raise CheckFailed("; ".join(problems))
+
+    async def open(self) -> None:
+        self._told.clear()
+        await self._database.open()
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
+        read = Cursor.from_text(cursor)
+        failed: list[str] = []
+        for reader in self._readers:
+            try:
+                async with aclosing(self._batches(reader, read)) as batches:
+                    async for batch, behind in batches:
+                        read = behind
+                        yield batch
+            except SQLAlchemyError as error:
+                failed.append(_failure(reader, error))
+        if failed:
+            raise CheckFailed("; ".join(failed))
+
+    def topics(self) -> frozenset[str]:
+        """Return the news that there is a table for."""
+        return frozenset(topic for each in self.settings.write for topic in each.news)
+
+    async def push(self, change: Change) -> Pushed:
+        try:
+            return await self._database.run(partial(self._writer.push, change=change))
+        except CheckFailed as error:
+            return Uncertain(str(error))
+
+    async def lookup(self, change: Change) -> LookedUp:
+        try:
+            return await self._database.run(partial(self._writer.lookup, change=change))
+        except CheckFailed as error:
+            return Unknown(str(error))
+        except SQLAlchemyError as error:
+            return Unknown(words(error))
+
+    async def _problems(self, looking: Database) -> AsyncGenerator[str]:
+        for reader in self._readers:
+            if problem := await looking.run(reader.problem):
+                yield f"{reader.kind}: {problem}"
+        for problem in await looking.run(self._writer.problems):
+            yield f"write: {problem}"
+
+    async def _batches(
+        self, reader: Reader, read: Cursor
+    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        if bad := await self._unplaced(reader):
+            yield Batch(records=bad, cursor=read.to_text()), read
+        source = reader.source
+        if source.processed_at:
+            follow = self._unprocessed(reader, read)
+        elif source.changed_at:
+            follow = self._changed(reader, read)
+        else:
+            follow = self._whole(reader, read)
+        async with aclosing(follow) as batches:
+            async for each in batches:
+                yield each
+
+    async def _unplaced(self, reader: Reader) -> list[Bad]:
+        """Return, once after `open`, the rows of which no page would ever tell."""
+        if reader.kind in self._told:
+            return []
+        self._told.add(reader.kind)
+        # Without an index it can take too long; that must not keep rows from us.
+        with suppress(SQLAlchemyError):
+            return await self._database.run(reader.without_order)
+        return []
+
+    async def _changed(
+        self, reader: Reader, read: Cursor
+    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        more = True
+        while more:
+            place = read.places.get(reader.kind)
+            page = await self._database.run(
+                partial(reader.changed, place=place, lag=self._lag)
+            )
+            more = page.more
+            if page.place is not None:
+                read = read.moved(reader.kind, page.place)
+                yield Batch(records=page.records, cursor=read.to_text()), read
+
+    async def _unprocessed(
+        self, reader: Reader, read: Cursor
+    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        place, more = None, True
+        while more:
+            page = await self._database.run(partial(reader.unprocessed, place=place))
+            place, more = page.place, page.more
+            if page.records:
+                ack = partial(self._mark, reader, page)
+                yield Batch(records=page.records, cursor=read.to_text(), ack=ack), read
+
+    async def _whole(
+        self, reader: Reader, read: Cursor
+    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        more = True
+        while more:
+            place = read.places.get(reader.kind)
+            page = await self._database.run(partial(reader.whole, place=place))
+            more = page.more
+            read = read.moved(reader.kind, page.place if more else None)
+            if page.records or place is not None:
+                yield Batch(records=page.records, cursor=read.to_text()), read
+
+    async def _mark(self, reader: Reader, page: Page) -> None:
+        try:
+            await self._database.run(partial(reader.mark, ids=page.ids))
+        except SQLAlchemyError as error:
+            raise CheckFailed(_failure(reader, error)) from None
+
+
+def _failure(reader: Reader, error: SQLAlchemyError) -> str:
+    return f"{reader.kind}: {reader.name} cannot be used: {words(error)}"

@@ -1,0 +1,131 @@
+"""One connection in a thread of its own, and what to say when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import NullPool, create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from backhaul_connectors.sql.dialects import SQLITE, arguments, existing, prepare, stop
+from backhaul_sdk import CheckFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Engine
+
+    from backhaul_connectors.sql.settings import Settings
+
+T = TypeVar("T")
+
+
+class Database:
+    """Runs what blocks, one after the other; never more than one connection."""
+
+    def __init__(self, instance: str, settings: Settings) -> None:
+        self._instance = instance
+        self._settings = settings
+        url = settings.address()
+        self.family = url.get_backend_name()
+        self.shown = url.set(drivername=self.family).render_as_string()
+        self._patience = settings.connect_seconds + settings.statement_seconds
+        self._engine: Engine | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: Any = None
+
+    async def open(self) -> None:
+        """Get ready; nothing connects yet."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, f"sql-{self._instance}")
+            self._engine = self._new_engine()
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        thread, engine = self._thread, self._engine
+        self._thread = self._engine = None
+        if thread is not None and engine is not None:
+            thread.submit(engine.dispose)
+            # Whatever runs was waited for, or told to stop: this takes no time.
+            thread.shutdown(wait=True)
+
+    async def run(self, work: Callable[[Engine], T]) -> T:
+        """Return what `work` returns in the thread; nothing of it is left behind.
+
+        Raises CheckFailed when the database cannot be reached, is lost or too slow,
+        and SQLAlchemyError for what it answered.
+        """
+        if self._thread is None or self._engine is None:
+            raise CheckFailed(f"the database {self.shown} is closed")
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._thread, partial(work, self._engine))
+        try:
+            async with asyncio.timeout(self._patience):
+                return await asyncio.shield(running)
+        except TimeoutError:
+            await self._stop(running)
+            if running.exception() is None:
+                return running.result()
+            raise CheckFailed(self._says("it does not answer")) from None
+        except asyncio.CancelledError:
+            await self._stop(running)
+            raise
+        except SQLAlchemyError as error:
+            if self.is_lost(error):
+                raise CheckFailed(self._says(words(error))) from None
+            raise
+
+    def is_lost(self, error: SQLAlchemyError) -> bool:
+        """Tell whether there is no connection, rather than an answer."""
+        if not isinstance(error, DBAPIError):
+            return True
+        return error.connection_invalidated or error.statement is None
+
+    def _says(self, reason: str) -> str:
+        return f"the database {self.shown} cannot be used: {reason}"
+
+    async def _stop(self, running: asyncio.Future[Any]) -> None:
+        if not running.done():
+            stop(self.family, self._connection)
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()
+
+    def _new_engine(self) -> Engine:
+        settings = self._settings
+        url = settings.address()
+        engine = create_engine(
+            existing(url),
+            connect_args=arguments(
+                url, settings.connect_seconds, settings.statement_seconds
+            ),
+            hide_parameters=True,
+            **_pooling(self.family),
+        )
+
+        @event.listens_for(engine, "connect")
+        def _connected(connection: Any, _record: object) -> None:
+            self._connection = connection
+            prepare(self.family, connection, settings.statement_seconds)
+
+        return engine
+
+
+def _pooling(family: str) -> dict[str, Any]:
+    """A server's connection is kept and tried before use; a file is opened anew.
+
+    What was opened of a file that was moved away would go on being read.
+    """
+    if family == SQLITE:
+        return {"poolclass": NullPool}
+    return {"pool_size": 1, "max_overflow": 0, "pool_pre_ping": True}
+
+
+def words(error: SQLAlchemyError) -> str:
+    """Return what the database said, without the statement and its values."""
+    orig = error.orig if isinstance(error, DBAPIError) else error
+    primary = getattr(getattr(orig, "diag", None), "message_primary", None)
+    return primary or " ".join(str(orig).split()) or type(orig).__name__

@@ -1,0 +1,157 @@
+"""What differs between the databases: connecting, clocks, text that is no text."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from psycopg.adapt import Loader
+from psycopg.pq import Format
+from sqlalchemy import LargeBinary, Text, and_, bindparam, cast, func, or_, tuple_
+from sqlalchemy.types import NullType
+
+from backhaul_connectors.sql.values import Bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import URL, ColumnElement
+
+POSTGRES, MYSQL, MARIADB, SQLITE = "postgresql", "mysql", "mariadb", "sqlite"
+CLOCKS = {
+    POSTGRES: "SELECT extract(epoch FROM clock_timestamp())",
+    MYSQL: "SELECT unix_timestamp(now(6))",
+    MARIADB: "SELECT unix_timestamp(now(6))",
+    SQLITE: "SELECT (julianday('now') - 2440587.5) * 86400.0",
+}
+"""Seconds since 1970, as the database's own clock has them."""
+_TEXTS = ("text", "varchar", "bpchar", "name")
+_TIMES = ("timestamp", "timestamptz", "date")
+
+
+def arguments(url: URL, connect_seconds: float, statement_seconds: float) -> Any:
+    """Return what the driver is given beside the address."""
+    family = url.get_backend_name()
+    if family == SQLITE:
+        return {"timeout": statement_seconds}
+    if family == POSTGRES:
+        # A peer that vanished is noticed while we wait, not when the kernel tires.
+        alive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+        return {"connect_timeout": int(connect_seconds), **alive}
+    patience = int(statement_seconds) + 5
+    return {
+        "connect_timeout": int(connect_seconds),
+        "read_timeout": patience,
+        "write_timeout": patience,
+    }
+
+
+def existing(url: URL) -> URL:
+    """Return the address so that connecting never makes a new, empty file."""
+    if url.get_backend_name() != SQLITE:
+        return url
+    file = quote(url.database or "")
+    return url.set(database=f"file:{file}", query={"uri": "true", "mode": "rw"})
+
+
+def prepare(family: str, connection: Any, statement_seconds: float) -> None:
+    """Limit statements, and keep text that is not UTF-8 apart from text that is."""
+    milliseconds = int(statement_seconds * 1000)
+    if family == SQLITE:
+        connection.text_factory = lenient
+        return
+    if family == POSTGRES:
+        _load_leniently(connection)
+        connection.autocommit = True
+        connection.execute(f"SET statement_timeout = {milliseconds}")
+        connection.autocommit = False
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT version()")
+        if "mariadb" in str(cursor.fetchone()[0]).lower():
+            cursor.execute(f"SET SESSION max_statement_time = {statement_seconds:f}")
+        else:
+            cursor.execute(f"SET SESSION max_execution_time = {milliseconds}")
+
+
+def lenient(text: bytes) -> str | Bytes:
+    """Return the text, or its bytes where they are no text."""
+    try:
+        return bytes(text).decode()
+    except UnicodeDecodeError:
+        return Bytes(text)
+
+
+def _load_leniently(connection: Any) -> None:
+    """Let no single value, such as a date of infinity, spoil a whole page."""
+    for name in _TEXTS:
+        _wrap(connection, name, lenient)
+    for name in _TIMES:
+        _wrap(connection, name, lambda text: bytes(text).decode("utf-8", "replace"))
+
+
+def _wrap(connection: Any, name: str, otherwise: Callable[[bytes], Any]) -> None:
+    oid = connection.adapters.types[name].oid
+    usual = connection.adapters.get_loader(oid, Format.TEXT)
+
+    class Lenient(Loader):
+        def __init__(self, oid: int, context: Any = None) -> None:
+            super().__init__(oid, context)
+            self._usual = usual(oid, context).load
+
+        def load(self, data: Any) -> Any:
+            try:
+                found = self._usual(data)
+            except Exception:  # noqa: BLE001 - each kind of value fails in its own way
+                return otherwise(bytes(data))
+            return (
+                found if isinstance(found, str) or name in _TIMES else otherwise(data)
+            )
+
+    connection.adapters.register_loader(oid, Lenient)
+
+
+def bound(family: str, value: Any) -> ColumnElement[Any]:
+    """Return a value as a parameter that the database compares as it keeps it."""
+    if isinstance(value, Bytes):
+        raw = bindparam(None, bytes(value), type_=LargeBinary(), unique=True)
+        if family == POSTGRES:
+            return func.convert_from(raw, "SQL_ASCII")
+        return cast(raw, Text())
+    return bindparam(None, value, type_=NullType(), unique=True)
+
+
+def later(
+    family: str, at: ColumnElement[Any], id_: ColumnElement[Any], place: Any
+) -> ColumnElement[bool]:
+    """Return the condition for rows behind a place, in the form that uses an index."""
+    last_at, last_id = bound(family, place.at), bound(family, place.id)
+    if family in (POSTGRES, SQLITE):
+        return tuple_(at, id_) > tuple_(last_at, last_id)
+    return and_(at >= last_at, or_(at > last_at, id_ > last_id))
+
+
+def lock_number(text: str) -> int:
+    """Return a number of 64 bits for a lock that is named by a text."""
+    digest = hashlib.sha256(text.encode()).digest()[:8]
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def stop(family: str, connection: Any) -> None:
+    """Make the statement that runs in another thread end. Never raises."""
+    with contextlib.suppress(Exception):
+        if family == SQLITE:
+            connection.interrupt()
+        elif family == POSTGRES:
+            _shut(os.dup(connection.pgconn.socket))
+        else:
+            connection._sock.shutdown(socket.SHUT_RDWR)
+
+
+def _shut(descriptor: int) -> None:
+    with socket.socket(fileno=descriptor) as held:
+        held.shutdown(socket.SHUT_RDWR)

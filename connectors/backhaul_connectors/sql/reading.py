@@ -1,0 +1,214 @@
+"""Reads one source page by page: what is new, in order, once it has settled."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, func, or_, select, text, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import NullType
+
+from backhaul_connectors.sql.cursor import Place
+from backhaul_connectors.sql.database import words
+from backhaul_connectors.sql.dialects import CLOCKS, bound, later
+from backhaul_connectors.sql.parsing import Origin, key_of, record_of
+from backhaul_connectors.sql.settings import columns_of
+from backhaul_connectors.sql.tables import lack, quoted_column, table_of
+from backhaul_connectors.sql.values import (
+    Bytes,
+    Unusable,
+    moment,
+    shown,
+    to_json,
+)
+from backhaul_sdk import Bad
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import tzinfo
+
+    from sqlalchemy import Connection, Engine, FromClause, Select
+
+    from backhaul_connectors.sql.settings import Source
+    from backhaul_sdk import Record
+
+MOST_TOLD = 100
+_COLON = re.compile(r"(?<!:):(?!:)(?=\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows as records, the place behind them, and whether there may be more."""
+
+    records: Sequence[Record | Bad]
+    ids: Sequence[Any]
+    place: Place | None
+    more: bool
+
+
+class Reader:
+    """The statements of one source. Every method blocks."""
+
+    def __init__(
+        self, kind: str, source: Source, family: str, zone: tzinfo, limit: int
+    ) -> None:
+        self.kind = kind
+        self.source = source
+        self._family = family
+        self._zone = zone
+        self._limit = limit
+        self._meanings = columns_of(source)
+        self._from = self._place()
+        self._id = self._column(source.id)
+        self._at = self._column(source.changed_at or source.id)
+        self.name = source.table or f"the query of {kind}"
+
+    def changed(self, engine: Engine, place: Place | None, lag: timedelta) -> Page:
+        """Return the next rows by `changed_at` that have been there for `lag`."""
+        with engine.connect() as connection:
+            cut = self._now(connection) - lag
+            rows = self._rows(connection, place)
+        settled = self._settled(rows, cut)
+        more = len(settled) == self._limit
+        return self._page(settled, more, settled[-1][1] if settled else None)
+
+    def unprocessed(self, engine: Engine, place: Place | None) -> Page:
+        """Return the next rows that nobody has taken."""
+        with engine.connect() as connection:
+            rows = self._rows(connection, place)
+        return self._page(rows, len(rows) == self._limit, None)
+
+    def whole(self, engine: Engine, place: Place | None) -> Page:
+        """Return the next rows of all, as of now."""
+        with engine.connect() as connection:
+            now = self._now(connection)
+            rows = self._rows(connection, place)
+        dated = [(row[0], now, *row[2:]) for row in rows]
+        return self._page(dated, len(rows) == self._limit, None)
+
+    def mark(self, engine: Engine, ids: Sequence[Any]) -> None:
+        """Say in the table that these rows were taken."""
+        source = self.source
+        into = table_of(source.table, {source.processed_at: 0, source.id: 0})
+        processed, id_ = into.c[source.processed_at], into.c[source.id]
+        marking = update(into).values({processed: func.current_timestamp()})
+        marking = marking.where(processed.is_(None))
+        plain = [{"row": each} for each in ids if not isinstance(each, Bytes)]
+        with engine.begin() as connection:
+            if plain:
+                own = bindparam("row", type_=NullType())
+                connection.execute(marking.where(id_ == own), plain)
+            for each in ids:
+                if isinstance(each, Bytes):
+                    is_row = id_ == bound(self._family, each)
+                    connection.execute(marking.where(is_row))
+
+    def without_order(self, engine: Engine) -> list[Bad]:
+        """Return rows that are never read, since nothing tells where they stand."""
+        missing = or_(self._at.is_(None), self._id.is_(None))
+        statement = self._base().where(missing).limit(MOST_TOLD)
+        with engine.connect() as connection:
+            rows = connection.execute(statement).all()
+        return [self._unplaced(row) for row in rows]
+
+    def problem(self, engine: Engine) -> str:
+        """Read one row; say what keeps it from being read, empty if nothing does."""
+        with engine.connect() as connection:
+            try:
+                connection.execute(self._base().limit(1)).all()
+                return ""
+            except DBAPIError as error:
+                if error.connection_invalidated:
+                    raise
+                connection.rollback()
+                return self._lack(connection) or words(error)
+
+    def _lack(self, connection: Connection) -> str:
+        own = (self.source.id, self.source.changed_at, self.source.processed_at)
+        names = [name for name in (*own, *self._meanings.values()) if name]
+        return lack(connection, self.source.table, names) if self.source.table else ""
+
+    def _base(self) -> Select[Any]:
+        return select(*self._columns()).select_from(self._from)
+
+    def _unplaced(self, row: Any) -> Bad:
+        raw = to_json(self._values(row))
+        empty = self.source.id if row[0] is None else self.source.changed_at
+        return Bad(
+            key=key_of("unplaced", self.kind, row[0], raw),
+            raw=raw,
+            reason=f"{empty} is empty, so the row is never read; fill it in",
+            locator=f"{self.name} {shown(row[0])}",
+        )
+
+    def _place(self) -> FromClause:
+        """Return where the rows are, with the columns that are read.
+
+        Each is named with its table: of one that is not there, SQLite would otherwise
+        make a text.
+        """
+        named = [self.source.id, self.source.changed_at, self.source.processed_at]
+        names = sorted({*filter(None, named), *self._meanings.values()})
+        if self.source.table:
+            return table_of(self.source.table, names)
+        # A colon in the query, as in '12:30', is no parameter.
+        query = text(_COLON.sub(r"\\:", self.source.query))
+        return query.columns(*map(quoted_column, names)).subquery("source")
+
+    def _column(self, name: str) -> Any:
+        return self._from.c[name]
+
+    def _columns(self) -> list[Any]:
+        columns = [self._id, self._at, *map(self._column, self._meanings.values())]
+        return [each.label(f"c{number}") for number, each in enumerate(columns)]
+
+    def _select(self, place: Place | None) -> Select[Any]:
+        statement = self._base().where(self._id.is_not(None))
+        if self.source.processed_at:
+            processed = self._column(self.source.processed_at)
+            statement = statement.where(processed.is_(None))
+        if self.source.changed_at:
+            statement = statement.where(self._at.is_not(None)).order_by(self._at)
+        if place is not None and self.source.changed_at:
+            statement = statement.where(later(self._family, self._at, self._id, place))
+        elif place is not None:
+            statement = statement.where(self._id > bound(self._family, place.id))
+        return statement.order_by(self._id).limit(self._limit)
+
+    def _rows(self, connection: Connection, place: Place | None) -> list[Any]:
+        return list(connection.execute(self._select(place)).all())
+
+    def _now(self, connection: Connection) -> datetime:
+        seconds = connection.execute(text(CLOCKS[self._family])).scalar_one()
+        return datetime.fromtimestamp(float(seconds), UTC)
+
+    def _settled(self, rows: list[Any], cut: datetime) -> list[Any]:
+        """Return the rows that are old enough; they come in order."""
+        if not rows or self._is_settled(rows[-1], cut):
+            return rows
+        return list(takewhile(lambda row: self._is_settled(row, cut), rows))
+
+    def _is_settled(self, row: Any, cut: datetime) -> bool:
+        try:
+            return moment(row[1], self._zone, self.source.changed_at) <= cut
+        except Unusable:
+            return True  # a time that is none gets no later by waiting
+
+    def _page(self, rows: Sequence[Any], more: bool, at: Any) -> Page:
+        records = [
+            record_of(
+                self.kind,
+                self._values(row),
+                Origin(self.name, row[0], row[1], self._zone),
+            )
+            for row in rows
+        ]
+        place = Place(at, rows[-1][0]) if rows else None
+        return Page(records, [row[0] for row in rows], place, more)
+
+    def _values(self, row: Any) -> Mapping[str, Any]:
+        return dict(zip(self._meanings, row[2:], strict=True))

@@ -1,0 +1,397 @@
+"""The settings of a database: its address, what is read, and what is written."""
+
+from __future__ import annotations
+
+from datetime import UTC, tzinfo
+from typing import Annotated, Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "sqlite": "sqlite",
+}
+TOPICS = frozenset(
+    {
+        "order.placed",
+        "order.updated",
+        "order.cancelled",
+        "stock.changed",
+        "product.updated",
+        "customer.updated",
+    }
+)
+SPECIAL = frozenset({"@topic", "@store", "@object", "@occurred_at", "@document"})
+LONGEST_NAME = 128
+
+
+def named(name: str) -> str:
+    """Return the name of a column as it stands. Raises ValueError for none."""
+    if not name or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise ValueError(f"{name!r} cannot be the name of a column or table")
+    return name
+
+
+def table_named(name: str) -> str:
+    """Return `table` or `schema.table` as it stands. Raises ValueError for neither."""
+    for part in name.split("."):
+        named(part)
+    if name.count(".") > 1:
+        raise ValueError(f"{name!r} is no table; write it as table or schema.table")
+    return name
+
+
+def asked(query: str) -> str:
+    """Return a query without the semicolon at its end. Raises ValueError."""
+    text = query.strip().rstrip(";").rstrip()
+    if text.partition(" ")[0].split("\n")[0].lower() not in ("select", "with"):
+        raise ValueError("a query begins with SELECT or WITH")
+    return text
+
+
+Column: TypeAlias = Annotated[str, AfterValidator(named)]
+Optional: TypeAlias = Annotated[str, AfterValidator(lambda text: text and named(text))]
+Table: TypeAlias = Annotated[str, AfterValidator(table_named)]
+
+
+class FulfillmentColumns(BaseModel):
+    """What the columns of shipments are called; an empty name means there is none."""
+
+    model_config = STRICT
+
+    order: Column = Field(
+        default="order_number", description="Column of the order's number."
+    )
+    tracking_company: Optional = Field(
+        default="tracking_company", description="Column of the carrier."
+    )
+    tracking_number: Optional = Field(
+        default="tracking_number", description="Column of the tracking number."
+    )
+    sku: Optional = Field(
+        default="", description="Column of the article, for a part of an order."
+    )
+    quantity: Optional = Field(
+        default="", description="Column of how many units of the article left."
+    )
+    lines: Optional = Field(
+        default="",
+        description="Column of a JSON list of sku and quantity, for shipments of "
+        "several articles; instead of `sku` and `quantity`.",
+    )
+    shipped_at: Optional = Field(
+        default="", description="Column of when the parcel left."
+    )
+
+
+class CancellationColumns(BaseModel):
+    """What the columns of cancellations are called."""
+
+    model_config = STRICT
+
+    order: Column = Field(
+        default="order_number", description="Column of the order's number."
+    )
+    restock: Column = Field(
+        default="restock", description="Column that tells whether goods go back."
+    )
+    reason: Optional = Field(default="", description="Column of the reason.")
+
+
+class StockDeltaColumns(BaseModel):
+    """What the columns of movements of stock are called."""
+
+    model_config = STRICT
+
+    sku: Column = Field(default="sku", description="Column of the article.")
+    adjustment: Column = Field(
+        default="adjustment", description="Column of the signed change, in units."
+    )
+    reason: Optional = Field(default="", description="Column of the reason.")
+
+
+class StockLevelColumns(BaseModel):
+    """What the columns of stock are called."""
+
+    model_config = STRICT
+
+    sku: Column = Field(default="sku", description="Column of the article.")
+    quantity: Column = Field(
+        default="quantity", description="Column of how many units there are."
+    )
+    as_of: Optional = Field(
+        default="",
+        description="Column of when it was counted; without it `changed_at`, or the "
+        "moment it was read.",
+    )
+
+
+class Source(BaseModel):
+    """Where rows of one kind are, and how new ones are told from known ones."""
+
+    model_config = STRICT
+
+    table: Annotated[str, AfterValidator(lambda t: t and table_named(t))] = Field(
+        default="", description="Table or view, or schema.table."
+    )
+    query: Annotated[str, AfterValidator(lambda t: t and asked(t))] = Field(
+        default="", description="A SELECT whose rows are read, instead of `table`."
+    )
+    id: Column = Field(
+        default="id", description="Column that names the row; no two have the same."
+    )
+    changed_at: Optional = Field(
+        default="",
+        description="Column of when the row was written last: what is later than the "
+        "row read before is new.",
+    )
+    processed_at: Optional = Field(
+        default="",
+        description="Column that is empty until the row was taken, and is then set by "
+        "the connector; instead of `changed_at`.",
+    )
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> Source:
+        if bool(self.table) == bool(self.query):
+            raise ValueError("set table, or query, and not both")
+        if self.changed_at and self.processed_at:
+            raise ValueError("set changed_at, or processed_at, and not both")
+        if self.query and self.processed_at:
+            raise ValueError("processed_at is written, which needs a table")
+        return self
+
+
+class _Followed(Source):
+    @model_validator(mode="after")
+    def _tells_new_rows(self) -> _Followed:
+        if not self.changed_at and not self.processed_at:
+            raise ValueError("set changed_at or processed_at, to tell what is new")
+        return self
+
+
+class Fulfillments(_Followed):
+    """Shipments that left the house."""
+
+    columns: FulfillmentColumns = Field(
+        default=FulfillmentColumns(), description="What the columns are called."
+    )
+
+
+class Cancellations(_Followed):
+    """Orders that will not be delivered."""
+
+    columns: CancellationColumns = Field(
+        default=CancellationColumns(), description="What the columns are called."
+    )
+
+
+class StockDeltas(_Followed):
+    """Movements of stock."""
+
+    columns: StockDeltaColumns = Field(
+        default=StockDeltaColumns(), description="What the columns are called."
+    )
+
+
+class StockLevels(Source):
+    """What is in stock. With neither `changed_at` nor `processed_at` all is read."""
+
+    columns: StockLevelColumns = Field(
+        default=StockLevelColumns(), description="What the columns are called."
+    )
+
+    @model_validator(mode="after")
+    def _tells_when(self) -> StockLevels:
+        if self.processed_at and not self.columns.as_of:
+            raise ValueError("processed_at needs columns.as_of: when was it counted?")
+        return self
+
+
+class Target(BaseModel):
+    """A table that news of the store are written to."""
+
+    model_config = STRICT
+
+    news: tuple[str, ...] = Field(
+        min_length=1, description='Which news it takes, such as "order.placed".'
+    )
+    table: Table = Field(description="Table, or schema.table.")
+    change_column: Column = Field(
+        default="change_id",
+        description="Column that holds the id of the change written last.",
+    )
+    object_column: Optional = Field(
+        default="",
+        description="Column that holds the id of the order, product or customer, to "
+        "keep one row for each up to date; without it each change is a row.",
+    )
+    columns: dict[Column, str] = Field(
+        default_factory=dict,
+        description="Other columns, each with what it is filled from: a path such as "
+        "customer.email, or @topic, @store, @object, @occurred_at, @document.",
+    )
+
+    @field_validator("news")
+    @classmethod
+    def _are_known(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := sorted(set(topics) - TOPICS):
+            raise ValueError(
+                f"{unknown[0]!r} is not one of {', '.join(sorted(TOPICS))}"
+            )
+        return topics
+
+    @field_validator("columns")
+    @classmethod
+    def _can_be_filled(cls, columns: dict[str, str]) -> dict[str, str]:
+        for source in columns.values():
+            if not source or (source.startswith("@") and source not in SPECIAL):
+                known = ", ".join(sorted(SPECIAL))
+                raise ValueError(f"{source!r} is neither a path nor one of {known}")
+        return columns
+
+    @model_validator(mode="after")
+    def _has_each_column_once(self) -> Target:
+        own = [self.change_column, self.object_column, *self.columns]
+        if twice := [name for name in self.columns if own.count(name) > 1]:
+            raise ValueError(f"column {twice[0]!r} is filled already")
+        return self
+
+
+class Settings(BaseModel):
+    """`[connectors.NAME]` with `type = "sql"`."""
+
+    model_config = STRICT
+
+    url: SecretStr = Field(
+        description="Address of the database, such as "
+        '"postgresql://backhaul@db.example/erp", mysql://, mariadb:// or '
+        "sqlite:////srv/erp.db.",
+    )
+    password: SecretStr | None = Field(
+        default=None, description="The user's password, where `url` has none."
+    )
+    fulfillments: Fulfillments | None = Field(
+        default=None, description="Where shipments are read from."
+    )
+    cancellations: Cancellations | None = Field(
+        default=None, description="Where cancellations are read from."
+    )
+    stock_deltas: StockDeltas | None = Field(
+        default=None, description="Where movements of stock are read from."
+    )
+    stock_levels: StockLevels | None = Field(
+        default=None, description="Where levels of stock are read from."
+    )
+    write: tuple[Target, ...] = Field(
+        default=(), description="Tables that news of the store are written to."
+    )
+    lag_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="Seconds for which a row must have been there before it is read "
+        "by `changed_at`: as long as the longest transaction that writes such rows.",
+    )
+    timezone: str = Field(
+        default="UTC",
+        description="Time zone of times that do not name theirs, such as Asia/Kolkata.",
+    )
+    batch_rows: int = Field(
+        default=1_000,
+        ge=1,
+        le=10_000,
+        description="Rows that are read and committed together.",
+    )
+    connect_seconds: float = Field(
+        default=10.0, ge=1, le=300, description="How long connecting may take."
+    )
+    statement_seconds: float = Field(
+        default=30.0, ge=0.1, le=3_600, description="How long one statement may take."
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_database(cls, url: SecretStr) -> SecretStr:
+        parsed(url.get_secret_value())
+        return url
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        try:
+            zone(name)
+        except (ValueError, OSError):
+            problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
+            raise ValueError(problem) from None
+        return name
+
+    @model_validator(mode="after")
+    def _has_work(self) -> Settings:
+        if not self.sources() and not self.write:
+            raise ValueError(
+                "nothing is read or written: set fulfillments, cancellations, "
+                "stock_deltas, stock_levels or write"
+            )
+        return self
+
+    def sources(self) -> dict[str, Source]:
+        """Return what is read, by kind."""
+        all_sources: dict[str, Source | None] = {
+            "fulfillments": self.fulfillments,
+            "cancellations": self.cancellations,
+            "stock_deltas": self.stock_deltas,
+            "stock_levels": self.stock_levels,
+        }
+        return {kind: each for kind, each in all_sources.items() if each is not None}
+
+    def address(self) -> URL:
+        """Return the address with the password, for the driver alone."""
+        url = parsed(self.url.get_secret_value())
+        if self.password is None or url.get_backend_name() == "sqlite":
+            return url
+        return url.set(password=self.password.get_secret_value())
+
+
+def parsed(text: str) -> URL:
+    """Return the address with our driver. Raises ValueError that shows no secret."""
+    try:
+        url = make_url(text)
+        family = url.get_backend_name()
+    except (ArgumentError, ValueError):
+        problem = "url is no address of a database; write postgresql://USER@HOST/NAME"
+        raise ValueError(problem) from None
+    if family not in DRIVERS:
+        known = ", ".join(f"{name}://" for name in DRIVERS)
+        raise ValueError(f"url begins with {family}://, and must with one of {known}")
+    if family == "sqlite" and not url.database:
+        raise ValueError("url names no file; write sqlite:////srv/erp.db")
+    return url.set(drivername=DRIVERS[family])
+
+
+def zone(name: str) -> tzinfo:
+    """Return the time zone. Raises ValueError or OSError for an unknown one."""
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except KeyError:
+        raise ValueError(name) from None
+
+
+def columns_of(source: Any) -> dict[str, str]:
+    """Return the columns that a source has, by what they mean."""
+    return {
+        meaning: name for meaning, name in source.columns.model_dump().items() if name
+    }

@@ -1,0 +1,143 @@
+"""What a database returns, as text that keeps its kind, and as what records need."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+MILLISECONDS_FROM = 1e11
+"""A number of seconds above this is one of milliseconds: no clock shows year 5138."""
+
+
+class Unusable(Exception):
+    """The row cannot become a record; the text says why and what to do."""
+
+
+class Bytes(bytes):
+    """Text whose bytes are no letters: compared as text, kept apart as bytes."""
+
+    __slots__ = ()
+
+
+def to_plain(value: object) -> Any:
+    """Return a value as JSON that `from_plain` turns into the same value again."""
+    name = _KINDS.get(type(value))
+    return value if name is None else {name: _written(value)}
+
+
+def from_plain(plain: Any) -> Any:
+    """Return the value. Raises ValueError, TypeError or KeyError for any other JSON."""
+    if not isinstance(plain, dict):
+        return plain
+    ((name, text),) = plain.items()
+    return _READERS[name](text)
+
+
+_KINDS: dict[type, str] = {
+    datetime: "datetime",
+    date: "date",
+    time: "time",
+    Decimal: "decimal",
+    UUID: "uuid",
+    Bytes: "text",
+    bytes: "bytes",
+}
+_READERS: dict[str, Any] = {
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "decimal": Decimal,
+    "uuid": UUID,
+    "text": lambda text: Bytes(bytes.fromhex(text)),
+    "bytes": bytes.fromhex,
+}
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def to_json(value: object) -> str:
+    """Return anything a row may hold as text; equal rows give equal texts."""
+    return _ENCODER.encode(value)
+
+
+def _plain_or_text(value: object) -> Any:
+    plain = to_plain(value)
+    return str(value) if plain is value else plain
+
+
+_ENCODER = json.JSONEncoder(
+    default=_plain_or_text, ensure_ascii=False, separators=(",", ":")
+)
+
+
+def shown(value: object) -> str:
+    """Return a value for a person to read."""
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'" if len(value) <= 64 else f"{len(value)} bytes"
+    return str(value)
+
+
+def text_of(value: object, name: str) -> str:
+    """Return a number or code as text; empty for NULL."""
+    if isinstance(value, str):
+        return value.strip()
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        raise Unusable(f"the {name} holds bytes that are no letters: {shown(value)}")
+    if isinstance(value, float | Decimal) and is_whole(value):
+        return str(int(value))
+    return str(value).strip()
+
+
+def is_whole(number: float | Decimal) -> bool:
+    return math.isfinite(number) and number == int(number)
+
+
+def whole(value: object, name: str) -> int:
+    """Return a whole number; `3.000` is one."""
+    try:
+        number = Decimal(text_of(value, name) or "NaN")
+    except ArithmeticError:
+        number = Decimal("NaN")
+    if isinstance(value, bool) or not is_whole(number):
+        raise Unusable(f"{name} must be a whole number, not {shown(value)!r}")
+    return int(number)
+
+
+def moment(value: object, zone: tzinfo, name: str) -> datetime:
+    """Return a time in UTC. A number is one of seconds or milliseconds since 1970."""
+    try:
+        found = _moment(value, zone)
+        aware = found if found.tzinfo else found.replace(tzinfo=zone)
+        return aware.astimezone(UTC)
+    except (ValueError, OverflowError, OSError, ArithmeticError):
+        raise Unusable(f"{name} is no time: {shown(value)!r}") from None
+
+
+def _moment(value: object, zone: tzinfo) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=zone)
+    if isinstance(value, int | float | Decimal):
+        seconds = float(value)
+        milliseconds = abs(seconds) >= MILLISECONDS_FROM
+        return datetime.fromtimestamp(seconds / 1e3 if milliseconds else seconds, UTC)
+    return datetime.fromisoformat(str(value))
+
+
+def rfc3339(at: datetime) -> str:
+    """Return the time as records have it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,163 @@
+"""An SQL ERP beside a real platform: orders in, shipments and counts out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.clock import SystemClock, to_text
+from support.daemon import DaemonProcess, connected, connected_process
+from support.databases import rows
+from support.reference import reference
+from support.reference_shop import cart, open_shop
+from support.sql_erp import SqlErp, locked
+from support.waiting import await_true, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+    from support.reference_shop import Shop
+
+DELIVERIES = "SELECT state, reason, attempts FROM deliveries WHERE topic='order.placed'"
+
+
+async def stock(shop: Shop, product: Any) -> int:
+    state = await shop.state()
+    levels = {level["productId"]: level["stock"] for level in state["levels"]}
+    return int(levels[product["id"]])
+
+
+async def test_an_order_goes_to_the_erp_once_and_its_shipment_comes_back(
+    tmp_path: Path,
+) -> None:
+    erp = SqlErp(tmp_path / "erp.db")
+    async with (
+        open_shop(tmp_path / "shop") as shop,
+        connected(shop, erp.configuration) as (office, _),
+    ):
+        placed = await shop.order(await shop.product())
+        await until(erp.orders, "the order is in the ERP")
+        assert erp.orders() == [(placed["number"], placed["status"])]
+        shipment = (str(placed["number"]), "House Freight", "HF1")
+        erp.run(
+            "INSERT INTO shipments (order_number, tracking_company, tracking_number)"
+            " VALUES (?, ?, ?)",
+            shipment,
+        )
+        await until(lambda: is_shipped(office), "the order is shipped")
+        (order,) = (await shop.state())["orders"]
+        assert [each["trackingNumber"] for each in order["shipments"]] == ["HF1"]
+        assert erp.writes() == [placed["id"]]
+
+
+def is_shipped(office: Office) -> bool:
+    states = rows(office.database, "SELECT fulfillment_status FROM orders")
+    return states == [("FULFILLED",)]
+
+
+async def test_what_the_erp_counts_becomes_true_while_orders_go_on(
+    tmp_path: Path,
+) -> None:
+    erp = SqlErp(tmp_path / "erp.db")
+    async with (
+        open_shop(tmp_path / "shop") as shop,
+        connected(shop, erp.configuration) as (office, _),
+    ):
+        product = await shop.product(stock=50, sku="LAMP")
+        for _ in range(3):
+            await sell(shop, product)
+        counted_at = to_text(SystemClock().now())
+        await sell(shop, product, 2)
+        erp.run(
+            "INSERT INTO counts (sku, quantity, counted_at) VALUES ('LAMP', 80, ?)",
+            (counted_at,),
+        )
+        for _ in range(3):
+            await sell(shop, product)
+        await until(lambda: target(office), "the count is done")
+        assert target(office) == [("applied",)]
+        assert await stock(shop, product) == 80 - 2 - 3
+
+
+async def sell(shop: Shop, product: Any, quantity: int = 1) -> None:
+    sold = await shop.shopper("POST", "/orders", cart(product, quantity))
+    assert sold.status < 300, sold.body
+
+
+def target(office: Office) -> list[tuple[Any, ...]]:
+    query = "SELECT state FROM commands WHERE kind = 'target' AND state != 'planned'"
+    return rows(office.database, query)
+
+
+def buy(server: ReferenceProcess) -> str:
+    product = server.state()["products"][0]
+    ordered = server.storefront("POST", "/orders", cart(product))
+    assert ordered.status < 300, ordered.body
+    return str(ordered.data()["id"])
+
+
+@pytest.mark.programs
+@pytest.mark.timeout(180)
+def test_a_daemon_killed_before_its_order_is_written_writes_it_once(
+    tmp_path: Path,
+) -> None:
+    erp = SqlErp(tmp_path / "erp.db")
+    with (
+        reference(tmp_path / "shop", fixture="fresh") as server,
+        connected_process(server, erp.configuration) as daemon,
+    ):
+        with locked(erp.path):
+            order = buy(server)
+            await_sending(daemon.office)
+            daemon.kill()
+        assert erp.writes() == []
+        finish(daemon.office)
+        assert erp.writes() == [order]
+        assert rows(daemon.office.database, DELIVERIES) == [("applied", "taken", 2)]
+
+
+@pytest.mark.programs
+@pytest.mark.timeout(180)
+def test_a_daemon_killed_before_it_notes_the_order_does_not_write_it_again(
+    tmp_path: Path,
+) -> None:
+    erp = SqlErp(tmp_path / "erp.db")
+    with (
+        reference(tmp_path / "shop", fixture="fresh") as server,
+        connected_process(server, erp.configuration) as daemon,
+    ):
+        with locked(erp.path):
+            order = buy(server)
+            await_sending(daemon.office)
+            ours = locked(daemon.office.database)
+            ours.__enter__()
+        await_true(erp.writes, "the order is in the ERP")
+        daemon.kill()
+        ours.__exit__(None, None, None)
+        finish(daemon.office)
+        assert erp.writes() == [order]
+        told = rows(daemon.office.database, DELIVERIES)
+        assert told == [("applied", "found there", 1)]
+
+
+def await_sending(office: Office) -> None:
+    def look() -> bool:
+        return [row[0] for row in rows(office.database, DELIVERIES)] == ["sending"]
+
+    await_true(look, "the order is being handed over")
+
+
+def finish(office: Office) -> None:
+    """Start the daemon again, until the order is told."""
+
+    def look() -> bool:
+        return [row[0] for row in rows(office.database, DELIVERIES)] == ["applied"]
+
+    again = DaemonProcess(office)
+    try:
+        await_true(look, "the order is told", 90)
+    finally:
+        again.kill()

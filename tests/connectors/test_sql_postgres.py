@@ -1,0 +1,61 @@
+"""The SQL connector keeps the connectors' contract on a PostgreSQL server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_sdk.testing import PullContract, PushContract
+from connectors.sql_benches import FollowedAcross, OutboxAcross, WrittenToPostgres
+from connectors.tables import PostgresTables
+from support.postgres import postgres
+from support.tcp_relay import tcp_relay
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from backhaul_sdk.testing import Bench, SinkBench
+    from support.postgres import Postgres
+    from support.tcp_relay import Relay
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture
+async def relay(server: Postgres) -> AsyncIterator[Relay]:
+    async with tcp_relay(server.port) as running:
+        yield running
+
+
+@pytest.fixture
+async def tables(server: Postgres, relay: Relay) -> AsyncIterator[PostgresTables]:
+    made = PostgresTables(server)
+    made.port = relay.port
+    yield made
+    await made.close()
+
+
+class TestReading(PullContract):
+    """By when a row changed, and by whether it was taken."""
+
+    @pytest.fixture(params=[FollowedAcross, OutboxAcross])
+    def bench(
+        self, tables: PostgresTables, relay: Relay, request: pytest.FixtureRequest
+    ) -> Bench:
+        made: Bench = request.param(tables, relay)
+        return made
+
+
+class TestWriting(PushContract):
+    """Into a table with a row for each change."""
+
+    @pytest.fixture
+    def bench(self, tables: PostgresTables, relay: Relay) -> SinkBench:
+        return WrittenToPostgres(tables, relay)
