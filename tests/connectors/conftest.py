@@ -3,3 +3,13 @@
 import pytest
 
 pytest.register_assert_rewrite("backhaul_sdk.testing")
+
+LENGTHY = ("test_many_records_need_little_memory", "test_cancellation_anywhere")
+"""Contract tests of a hundred thousand records, and of every wait there is."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the lengthy ones to `make programs`."""
+    for item in items:
+        if item.name.startswith(LENGTHY) and "connectors/" in item.nodeid:
+            item.add_marker(pytest.mark.programs)

@@ -1,0 +1,121 @@
+"""From events to records: what is said of a parcel, and the order that left with it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from backhaul_connectors.courier.parsing import Unusable, digest_of
+from backhaul_connectors.courier.statuses import status_of
+from backhaul_sdk import Bad, Fulfillment, Line, Tracking
+from backhaul_sdk.records import MAX_DELTA, TRACKING_STATUSES
+
+if TYPE_CHECKING:
+    from backhaul_connectors.courier.parsing import Event
+    from backhaul_connectors.courier.settings import Settings
+    from backhaul_sdk import Record
+
+MOST_RAW = 20_000
+
+
+def records_of(settings: Settings, event: Event, raw: str) -> list[Record | Bad]:
+    """Return the records of an event: a shipment before what is said of it."""
+    locator = f"{settings.vendor} {event.tracking_number}"
+    status = _status(settings, event)
+    if status is None:
+        return [
+            bad(
+                raw,
+                f"nobody knows the status {event.word!r}: add it to statuses",
+                f"{event.tracking_number}:{event.word}",
+                locator,
+            )
+        ]
+    if not status:
+        return []
+    tracking = Tracking(
+        key=f"event:{event.key or _name(event)}",
+        tracking_number=event.tracking_number,
+        status=status,
+        at=event.at,
+        tracking_company=event.company,
+        order=event.order,
+        on_return=settings.on_return,
+        locator=locator,
+        raw=raw[:MOST_RAW],
+    )
+    return [*_shipment(settings, event, status, raw, locator), tracking]
+
+
+def bad(raw: str, reason: str, name: str, locator: str) -> Bad:
+    """Return what a person has to look at."""
+    return Bad(
+        key=f"bad:{digest_of([name, reason])}",
+        raw=raw[:MOST_RAW],
+        reason=reason,
+        locator=locator,
+    )
+
+
+def _status(settings: Settings, event: Event) -> str | None:
+    status = status_of(event.word, settings.vendor, settings.statuses)
+    if not event.comes_back or not status:
+        return status
+    # On its way back it is not delivered to anybody; at its end it came back.
+    return "returned" if status in ("delivered", "returned") else ""
+
+
+def _name(event: Event) -> str:
+    return digest_of([event.tracking_number, event.word.casefold(), event.at])
+
+
+def _shipment(
+    settings: Settings, event: Event, status: str, raw: str, locator: str
+) -> list[Record | Bad]:
+    rung = TRACKING_STATUSES.index(status)
+    has_left = rung >= TRACKING_STATUSES.index(settings.ship_at)
+    if settings.ship == "never" or event.order is None or status == "returned":
+        return []
+    if not has_left or (settings.ship == "lines" and event.lines is None):
+        return []
+    try:
+        lines = () if event.lines is None else _lines(event.lines)
+    except Unusable as error:
+        return [bad(raw, str(error), f"lines {event.tracking_number}", locator)]
+    return [
+        Fulfillment(
+            # Whichever event tells of it first: a parcel leaves once.
+            key=f"shipped:{event.tracking_number}",
+            order=event.order,
+            tracking_company=event.company,
+            tracking_number=event.tracking_number,
+            lines=lines,
+            shipped_at=event.at,
+            locator=locator,
+            raw=raw[:MOST_RAW],
+        )
+    ]
+
+
+def _lines(found: Any) -> tuple[Line, ...]:
+    """Return what is in a parcel. Raises Unusable: a missing article is not all."""
+    if not isinstance(found, list) or not found:
+        raise Unusable("the parcel's lines are empty, so nobody knows what left")
+    return tuple(map(_line, found))
+
+
+def _line(found: Any) -> Line:
+    sku = found.get("sku") if isinstance(found, dict) else None
+    if not isinstance(sku, str | int) or isinstance(sku, bool) or not str(sku).strip():
+        raise Unusable("a line of the parcel names no sku, so nobody knows what left")
+    quantity = found.get("quantity", 1)
+    if isinstance(quantity, bool) or not isinstance(quantity, int):
+        raise Unusable("a quantity of the parcel is no whole number")
+    if not 1 <= quantity <= MAX_DELTA:
+        raise Unusable(f"a quantity must be from 1 to {MAX_DELTA}, not {quantity}")
+    return Line(sku=str(sku).strip(), quantity=quantity)
+
+
+def raw_of(message: Any) -> str:
+    """Return a message as it is kept."""
+    return json.dumps(message, ensure_ascii=False)[:MOST_RAW]

@@ -1,0 +1,144 @@
+"""Takes a courier's messages, and asks it when none comes for long."""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from backhaul_connectors.courier.asking import Seen, pages, read
+from backhaul_connectors.courier.building import bad, raw_of, records_of
+from backhaul_connectors.courier.manifest import SPEC
+from backhaul_connectors.courier.parsing import (
+    ROWS,
+    Unusable,
+    digest_of,
+    events_of,
+    find,
+)
+from backhaul_connectors.courier.signatures import is_genuine
+from backhaul_sdk import Batch, CheckFailed, Connector, HttpResponse, Route
+from backhaul_sdk.calls import Caller, CallFailed, NotJson, read_json
+from backhaul_sdk.clock import seconds_since_1970
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from backhaul_connectors.courier.settings import Settings
+    from backhaul_sdk import Bad, Emit, HttpRequest, Record
+
+ASK_AGAIN_SECONDS = 3_600.0
+RETRY_AFTER_SECONDS = 30
+
+
+class Courier(Connector["Settings"]):
+    """A courier, or a service that speaks for many.
+
+    `clock` returns seconds that never go back, `now` the seconds since 1970.
+    """
+
+    spec = SPEC
+
+    def __init__(
+        self,
+        instance: str,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = seconds_since_1970,
+    ) -> None:
+        super().__init__(instance, settings)
+        self._clock = clock
+        self._now = now
+        self._caller = Caller(settings.network, keep_alive=True)
+        # What came while nobody listened is asked for at the start.
+        self._ask_at = 0.0
+
+    async def check(self) -> None:
+        if self.settings.base_url:
+            self._caller.check(self.settings.base_url)
+
+    async def open(self) -> None:
+        await self.check()
+
+    async def close(self) -> None:
+        await self._caller.close()
+
+    async def listen(self, emit: Emit) -> Sequence[Route]:
+        if not self.settings.secrets:
+            return ()
+        return [Route("POST", "/events", partial(self._answer, emit))]
+
+    async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
+        if not self.settings.asks or self._clock() < self._ask_at:
+            return
+        seen, now = Seen.from_text(cursor), self._now()
+        listed = pages(self._caller, self.settings, seen, now)
+        async with aclosing(listed) as all_pages:
+            async for rows in all_pages:
+                records = [each for row in rows for each in self._row(seen, row)]
+                if records:
+                    yield Batch(records=records, cursor=seen.to_text())
+        self._ask_at = self._clock() + min(
+            self.settings.silent_seconds, ASK_AGAIN_SECONDS
+        )
+        seen.asked_at = now
+        yield Batch(records=[], cursor=seen.to_text())
+
+    async def _answer(self, emit: Emit, request: HttpRequest) -> HttpResponse:
+        if not is_genuine(self.settings, request, self._now()):
+            return _said(401, "the signature is missing or wrong")
+        self._ask_at = self._clock() + self.settings.silent_seconds
+        try:
+            records = await self._records(request.body)
+        except CallFailed:
+            # The courier sends it again, and then it is fetched again.
+            again = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+            return _said(503, "not fetched; send it again", again)
+        for record in records:
+            await emit(record)
+        return _said(200, f"{len(records)} kept")
+
+    async def _records(self, body: bytes) -> list[Record | Bad]:
+        raw = body.decode("utf-8", "replace").replace("\0", "\ufffd")
+        try:
+            message = await self._whole(read_json(body))
+            events = events_of(self.settings, message)
+        except CallFailed:
+            raise
+        except (Unusable, NotJson, CheckFailed) as error:
+            return [bad(raw, str(error), digest_of(raw), self.settings.vendor)]
+        return [
+            record
+            for event in events
+            for record in records_of(self.settings, event, raw)
+        ]
+
+    async def _whole(self, message: Any) -> Any:
+        """Return the message, or what it only points to."""
+        if not self.settings.fetch_path:
+            return message
+        url = find(self.settings.fetch_path, message)
+        if not isinstance(url, str):
+            raise Unusable(f"there is no URL at {self.settings.fetch_path!r}")
+        return await read(self._caller, self.settings, url)
+
+    def _row(self, seen: Seen, row: Any) -> list[Record | Bad]:
+        raw = raw_of(row)
+        try:
+            event = ROWS[self.settings.vendor](self.settings, row)
+        except Unusable as error:
+            return [bad(raw, str(error), digest_of(row), self.settings.vendor)]
+        said = f"{event.word}:{event.at}"
+        if not seen.is_news(event.tracking_number, said):
+            return []
+        return records_of(self.settings, event, raw)
+
+
+def _said(
+    status: int, what: str, headers: dict[str, str] | None = None
+) -> HttpResponse:
+    return HttpResponse(
+        status, {"accepted": status == 200, "what": what}, headers or {}
+    )

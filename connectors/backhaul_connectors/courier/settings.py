@@ -1,0 +1,191 @@
+"""The settings of a courier: who it is, its secrets, and what its words mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from backhaul_sdk.addresses import AddressRefused, Guard, Network
+from backhaul_sdk.records import TRACKING_STATUSES
+
+STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+FEWEST_CHARACTERS = 8
+API_URLS = {
+    "easypost": "https://api.easypost.com",
+    "aftership": "https://api.aftership.com",
+    "sendcloud": "https://panel.sendcloud.sc",
+    "generic": "",
+}
+
+
+def _expression(text: str) -> str:
+    try:
+        jmespath.compile(text)
+    except JMESPathError:
+        raise ValueError(f"{text!r} is no JMESPath expression") from None
+    return text
+
+
+Expression = Annotated[str, AfterValidator(_expression)]
+
+
+class Signature(BaseModel):
+    """How a generic courier signs: HMAC-SHA256 of the body, or of time and body."""
+
+    model_config = STRICT
+
+    header: str = Field(default="x-signature", description="Header of the signature.")
+    encoding: Literal["hex", "base64"] = Field(
+        default="hex", description="How the signature is written."
+    )
+    prefix: str = Field(default="", description="What stands before it, as sha256=.")
+    timestamp_header: str = Field(
+        default="",
+        description="Header with the seconds since 1970, signed as time.body; none "
+        "means that only the body is signed.",
+    )
+
+
+class Events(BaseModel):
+    """Where a generic courier's message has its events, and they their members."""
+
+    model_config = STRICT
+
+    items: Expression = Field(default="[@]", description="The events of a message.")
+    key: Expression = Field(default="id", description="What names an event for ever.")
+    tracking_number: Expression = Field(
+        default="tracking_number", description="The parcel's number."
+    )
+    status: Expression = Field(default="status", description="The word for its state.")
+    at: Expression = Field(default="at", description="When it happened.")
+    tracking_company: Expression = Field(
+        default="carrier", description="Who carries the parcel."
+    )
+    order: Expression = Field(default="order", description="Our order's number.")
+    lines: Expression = Field(
+        default="lines", description="What is in the parcel: sku and quantity."
+    )
+
+
+class Settings(BaseModel):
+    """`[connectors.NAME]` with `type = "courier"`."""
+
+    model_config = STRICT
+
+    vendor: Literal["easypost", "aftership", "sendcloud", "generic"] = Field(
+        description="Whose messages these are."
+    )
+    secrets: tuple[SecretStr, ...] = Field(
+        default=(),
+        description="Secrets that messages are signed with; two while one replaces "
+        "the other.",
+    )
+    window_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        description="Seconds that a signed time may be off, where a time is signed.",
+    )
+    on_return: Literal["park", "cancel"] = Field(
+        default="park",
+        description="What a parcel that came back asks for: a proposal to cancel the "
+        "order, or to cancel it once every parcel of it came back.",
+    )
+    ship: Literal["never", "lines", "order"] = Field(
+        default="lines",
+        description="Whether a parcel fulfills its order: never, only the lines that "
+        "the courier names, or without lines all that is left.",
+    )
+    ship_at: Literal["announced", "in_transit"] = Field(
+        default="in_transit",
+        description="When it does: with its label, or once it is on its way.",
+    )
+    statuses: dict[str, str] = Field(
+        default_factory=dict,
+        description="What more of the courier's words mean; empty passes a word over.",
+    )
+    api_key: SecretStr = Field(
+        default=SecretStr(""), description="Key for asking; none means never to ask."
+    )
+    api_secret: SecretStr = Field(
+        default=SecretStr(""), description="Sendcloud's second key."
+    )
+    api_url: str = Field(
+        default="",
+        description="Where the courier is asked, if not at its usual address.",
+    )
+    api_path: str = Field(
+        default="", description="Path of a generic courier's list of parcels."
+    )
+    silent_seconds: float = Field(
+        default=86_400.0,
+        ge=0,
+        description="Seconds without a message after which the courier is asked.",
+    )
+    fetch_path: str = Field(
+        default="",
+        description="Where a generic courier's message has the URL of what happened.",
+    )
+    signature: Signature = Field(
+        default=Signature(), description="How a generic courier signs."
+    )
+    events: Events = Field(
+        default=Events(), description="Where a generic courier's events are."
+    )
+    network: Network = Field(
+        default=Network(),
+        description="What may be reached besides public HTTPS servers.",
+    )
+
+    @property
+    def base_url(self) -> str:
+        """Where the courier is asked; empty if nowhere."""
+        return (self.api_url or API_URLS[self.vendor]).rstrip("/")
+
+    @field_validator("secrets", mode="before")
+    @classmethod
+    def _from_lines(cls, value: object) -> object:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return text.split() if isinstance(text, str) else value
+
+    @field_validator("secrets")
+    @classmethod
+    def _are_long(cls, secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(each.get_secret_value()) < FEWEST_CHARACTERS for each in secrets):
+            raise ValueError(f"a secret needs {FEWEST_CHARACTERS} or more characters")
+        return secrets
+
+    @model_validator(mode="after")
+    def _can_work(self) -> Settings:
+        if not self.secrets and not self.asks:
+            raise ValueError("nothing to do: set secrets for messages, or api_key")
+        if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:
+            known = ", ".join(TRACKING_STATUSES)
+            raise ValueError(f"{', '.join(sorted(wrong))}: use {known}")
+        if self.fetch_path and not self.base_url:
+            raise ValueError("fetch_path needs api_url: no other host is asked")
+        if self.base_url:
+            self._require_reachable()
+        return self
+
+    @property
+    def asks(self) -> bool:
+        """Whether the courier is asked for what it did not tell."""
+        has_list = self.vendor != "generic" or bool(self.api_path and self.base_url)
+        return bool(self.api_key.get_secret_value()) and has_list
+
+    def _require_reachable(self) -> None:
+        try:
+            Guard(self.network).check(self.base_url)
+        except AddressRefused as refused:
+            raise ValueError(str(refused)) from None

@@ -1,0 +1,260 @@
+"""From an item of a list to a record, or to what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from backhaul_sdk import (
+    Bad,
+    Cancellation,
+    Fulfillment,
+    Line,
+    StockAdjustment,
+    StockLevel,
+    Tracking,
+)
+from backhaul_sdk.records import (
+    CANCEL_REASONS,
+    MAX_DELTA,
+    STOCK_REASONS,
+    TRACKING_STATUSES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from backhaul_connectors.http_json.settings import List
+    from backhaul_sdk import Record
+
+MAX_TEXT = 500
+MAX_RAW = 20_000
+_NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+class Unusable(Exception):
+    """The item cannot become a record; the text says why."""
+
+
+def find(expression: str, document: Any) -> Any:
+    """Return what is at a place of a document; None if nothing is. Raises Unusable."""
+    names = _names(expression)
+    try:
+        return _walk(names, document) if names else _compiled(expression)(document)
+    except JMESPathError as error:
+        raise Unusable(f"{expression} does not fit: {error}") from None
+
+
+def _walk(names: Sequence[str], document: Any) -> Any:
+    for name in names:
+        if not isinstance(document, dict):
+            return None
+        document = document.get(name)
+    return document
+
+
+@lru_cache(maxsize=256)
+def _names(expression: str) -> tuple[str, ...]:
+    """Return the names of a plain path, which needs no interpreter."""
+    return tuple(expression.split(".")) if _NAMES.fullmatch(expression) else ()
+
+
+@lru_cache(maxsize=256)
+def _compiled(expression: str) -> Any:
+    return jmespath.compile(expression).search
+
+
+def text_of(item: Any) -> str:
+    """Return the item as text, the same for equal items only."""
+    return json.dumps(item, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def digest_of(text: str) -> str:
+    """Return a short name of an item's text."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]
+
+
+class Reader:
+    """Makes records of the items of one list; `now` is when the list was asked for."""
+
+    def __init__(self, name: str, settings: List, now: str) -> None:
+        self._name = name
+        self._settings = settings
+        self._now = now
+        self._raw = ""
+        self._build = BUILDERS[settings.kind]
+
+    def read(self, item: Any, text: str) -> Record | Bad:
+        """Return what an item becomes; `text` is the item as it is kept."""
+        self._raw = text[:MAX_RAW]
+        try:
+            key = _text(find(self._settings.key, item), "key")
+            if key is None:
+                raise Unusable("it has no key")
+            return self._build(self, item, key)
+        except Unusable as error:
+            return Bad(
+                key=f"{self._name}:bad:{digest_of(text)}",
+                raw=self._raw,
+                reason=str(error),
+                locator=self._name,
+            )
+
+    def _origin(self, key: str, statement: str = "") -> dict[str, str]:
+        return {
+            "key": f"{self._name}:{key}{statement}",
+            "locator": f"{self._name} {key}",
+            "raw": self._raw,
+        }
+
+    def _field(self, item: Any, name: str) -> Any:
+        expression = self._settings.fields.get(name)
+        return None if expression is None else find(expression, item)
+
+    def text(self, item: Any, name: str) -> str | None:
+        return _text(self._field(item, name), name)
+
+    def required(self, item: Any, name: str) -> str:
+        text = self.text(item, name)
+        if text is None:
+            raise Unusable(f"it has no {name}")
+        return text
+
+    def moment(self, item: Any, name: str) -> str | None:
+        value = self._field(item, name)
+        return None if value in (None, "") else moment(value, name)
+
+    def fulfillment(self, item: Any, key: str) -> Fulfillment:
+        return Fulfillment(
+            order=self.required(item, "order"),
+            tracking_company=self.text(item, "tracking_company"),
+            tracking_number=self.text(item, "tracking_number"),
+            lines=self._lines(item),
+            shipped_at=self.moment(item, "shipped_at"),
+            **self._origin(key),
+        )
+
+    def _lines(self, item: Any) -> tuple[Line, ...]:
+        """Return what left. Where lines are told, a missing one never means all."""
+        if self._settings.lines is None:
+            return ()
+        found = find(self._settings.lines, item)
+        if not isinstance(found, list) or not found:
+            raise Unusable("it has no lines, so nobody knows what was shipped")
+        return tuple(map(self._line, found))
+
+    def _line(self, line: Any) -> Line:
+        sku = _text(find(self._settings.line_sku, line), "sku")
+        if sku is None:
+            raise Unusable("a line names no article, so nobody knows what was shipped")
+        quantity = _whole(find(self._settings.line_quantity, line), "quantity")
+        if not 1 <= quantity <= MAX_DELTA:
+            raise Unusable(f"a quantity must be from 1 to {MAX_DELTA}, not {quantity}")
+        return Line(sku=sku, quantity=quantity)
+
+    def cancellation(self, item: Any, key: str) -> Cancellation:
+        restock = self._field(item, "restock")
+        if not isinstance(restock, bool | None):
+            raise Unusable("restock must be true or false")
+        return Cancellation(
+            order=self.required(item, "order"),
+            restock=bool(restock),
+            reason=self._reason(item, CANCEL_REASONS, "OTHER"),
+            **self._origin(key),
+        )
+
+    def adjustment(self, item: Any, key: str) -> StockAdjustment:
+        delta = _whole(self._field(item, "delta"), "delta")
+        if delta == 0 or abs(delta) > MAX_DELTA:
+            raise Unusable(f"delta must be a step up to {MAX_DELTA}, not {delta}")
+        return StockAdjustment(
+            sku=self.required(item, "sku"),
+            delta=delta,
+            reason=self._reason(item, STOCK_REASONS, "MANUAL_ADJUSTMENT"),
+            **self._origin(key),
+        )
+
+    def level(self, item: Any, key: str) -> StockLevel:
+        quantity = _whole(self._field(item, "quantity"), "quantity")
+        if quantity < 0:
+            raise Unusable(f"quantity must be 0 or more, not {quantity}")
+        as_of = self.moment(item, "as_of") or self._now
+        # The same level at another time is another statement.
+        return StockLevel(
+            sku=self.required(item, "sku"),
+            quantity=quantity,
+            as_of=as_of,
+            **self._origin(key, f":{as_of}:{quantity}"),
+        )
+
+    def tracking(self, item: Any, key: str) -> Tracking:
+        word = self.required(item, "status")
+        status = self._settings.statuses.get(word, word)
+        if status not in TRACKING_STATUSES:
+            raise Unusable(f"nobody knows the status {word!r}: add it to statuses")
+        return Tracking(
+            tracking_number=self.required(item, "tracking_number"),
+            status=status,
+            at=self.moment(item, "at"),
+            tracking_company=self.text(item, "tracking_company"),
+            order=self.text(item, "order"),
+            **self._origin(key),
+        )
+
+    def _reason(self, item: Any, known: frozenset[str], default: str) -> str:
+        reason = (self.text(item, "reason") or default).upper()
+        if reason not in known:
+            raise Unusable(f"reason {reason!r} is unknown: {', '.join(sorted(known))}")
+        return reason
+
+
+BUILDERS: Mapping[str, Callable[[Reader, Any, str], Record]] = {
+    "fulfillment": Reader.fulfillment,
+    "cancellation": Reader.cancellation,
+    "stock_adjustment": Reader.adjustment,
+    "stock_level": Reader.level,
+    "tracking": Reader.tracking,
+}
+
+
+def moment(value: Any, name: str) -> str:
+    """Return a time in UTC, to the millisecond. Raises Unusable."""
+    try:
+        found = datetime.fromisoformat(str(value))
+        if found.tzinfo is None:
+            raise Unusable(f"{name} has no time zone: {str(value)[:40]!r}")
+        # Always as many digits, so that texts have the order of their times.
+        text = found.astimezone(UTC).isoformat(timespec="milliseconds")
+        return text.replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        raise Unusable(f"{name} is no time: {str(value)[:40]!r}") from None
+
+
+def _text(value: Any, name: str) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool | float) or not isinstance(value, str | int):
+        raise Unusable(f"{name} must be a text or a whole number")
+    text = str(value).strip()
+    if len(text) > MAX_TEXT or not text.isprintable():
+        raise Unusable(f"{name} is too long or has characters that do not print")
+    return text or None
+
+
+def _whole(value: Any, name: str) -> int:
+    """Return a number of units: 5, 5.0 and "5" are five."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise Unusable(f"{name} must be a whole number")

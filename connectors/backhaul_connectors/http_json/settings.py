@@ -1,0 +1,216 @@
+"""The settings of http_json: where the system is, its lists, and what is sent to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
+
+from backhaul_sdk.addresses import AddressRefused, Guard, Network
+from backhaul_sdk.contract import TOPICS
+from backhaul_sdk.records import TRACKING_STATUSES
+
+STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+PLACES = ("{id}", "{object_id}")
+FIELDS = {
+    "fulfillment": ({"order"}, {"tracking_company", "tracking_number", "shipped_at"}),
+    "cancellation": ({"order"}, {"restock", "reason"}),
+    "stock_adjustment": ({"sku", "delta"}, {"reason"}),
+    "stock_level": ({"sku", "quantity"}, {"as_of"}),
+    "tracking": (
+        {"tracking_number", "status"},
+        {"at", "tracking_company", "order"},
+    ),
+}
+"""What must and what may be mapped for each kind of record."""
+
+
+def _expression(text: str) -> str:
+    try:
+        jmespath.compile(text)
+    except JMESPathError:
+        raise ValueError(f"{text!r} is no JMESPath expression") from None
+    return text
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/") or text.startswith("//") or "#" in text:
+        raise ValueError(f"{text!r} must be a path such as /orders below base_url")
+    return text
+
+
+Expression = Annotated[str, AfterValidator(_expression)]
+UrlPath = Annotated[str, AfterValidator(_path)]
+
+
+class List(BaseModel):
+    """`[connectors.NAME.lists.LIST]`: a list of the system, and what its items are."""
+
+    model_config = STRICT
+
+    kind: Literal[
+        "fulfillment", "cancellation", "stock_adjustment", "stock_level", "tracking"
+    ] = Field(description="What an item of the list becomes.")
+    path: UrlPath = Field(description="Path of the list below base_url.")
+    items: Expression = Field(default="@", description="Where the items are.")
+    key: Expression = Field(description="What names an item for ever.")
+    fields: dict[str, Expression] = Field(
+        description="Where in an item each member of the record is."
+    )
+    lines: Expression | None = Field(
+        default=None,
+        description="Where an item has its lines; without it the whole order left.",
+    )
+    line_sku: Expression = Field(default="sku", description="A line's article.")
+    line_quantity: Expression = Field(default="quantity", description="A line's units.")
+    statuses: dict[str, str] = Field(
+        default_factory=dict, description="What the system's words for a status mean."
+    )
+    query: dict[str, str] = Field(
+        default_factory=dict, description="Parameters that every request has."
+    )
+    since_parameter: str = Field(
+        default="", description="Parameter that asks for what changed since a time."
+    )
+    since: Expression | None = Field(
+        default=None, description="Where an item says when it changed (RFC 3339)."
+    )
+    overlap_seconds: float = Field(
+        default=300.0,
+        ge=0,
+        description="Seconds that are asked for again, for items that appear late.",
+    )
+    paging: Literal["none", "page", "offset", "cursor", "link"] = Field(
+        default="none", description="How the system hands out what follows."
+    )
+    page_parameter: str = Field(
+        default="page", description="Parameter with the page, offset or cursor."
+    )
+    first_page: int = Field(default=1, ge=0, description="Number of the first page.")
+    size_parameter: str = Field(
+        default="", description="Parameter with the number of items wanted."
+    )
+    page_size: int = Field(
+        default=100, ge=1, le=10_000, description="How many items a page has."
+    )
+    next: Expression | None = Field(
+        default=None,
+        description="Where an answer has the next cursor, or the link to what follows; "
+        "without it links are read from the Link header.",
+    )
+    keep_cursor: bool = Field(
+        default=False,
+        description="Whether the next pull goes on where the last cursor led to.",
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> List:
+        required, optional = FIELDS[self.kind]
+        if missing := required - self.fields.keys():
+            raise ValueError(f"fields lacks {', '.join(sorted(missing))}")
+        if unknown := self.fields.keys() - required - optional:
+            raise ValueError(f"a {self.kind} has no {', '.join(sorted(unknown))}")
+        if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:
+            known = ", ".join(TRACKING_STATUSES)
+            raise ValueError(f"{', '.join(sorted(wrong))}: use {known}")
+        if bool(self.since_parameter) != (self.since is not None):
+            raise ValueError("since_parameter and since belong together")
+        if self.keep_cursor and (self.since or self.paging != "cursor"):
+            raise ValueError("keep_cursor needs paging = cursor, and no since")
+        if self.paging == "cursor" and self.next is None:
+            raise ValueError("paging = cursor needs next")
+        return self
+
+
+class Push(BaseModel):
+    """`[connectors.NAME.pushes."TOPIC"]`: what is sent when such a change happens."""
+
+    model_config = STRICT
+
+    path: UrlPath = Field(description="Path below base_url; may hold {object_id}.")
+    method: Literal["POST", "PUT", "PATCH"] = Field(
+        default="POST", description="How it is sent."
+    )
+    body: Expression = Field(
+        default="@",
+        description="What is sent, of id, store, topic, object_id, occurred_at and "
+        "document.",
+    )
+    reference: Expression | None = Field(
+        default=None, description="Where the answer has the system's own number."
+    )
+    lookup_path: UrlPath | None = Field(
+        default=None,
+        description="Path that tells whether the change is there, by {id} or "
+        "{object_id}.",
+    )
+    lookup_reference: Expression = Field(
+        default="@", description="Where that answer has the number; nothing is absent."
+    )
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Push:
+        if self.lookup_path and not any(p in self.lookup_path for p in PLACES):
+            raise ValueError("lookup_path needs {id} or {object_id}")
+        return self
+
+
+class Settings(BaseModel):
+    """`[connectors.NAME]` with `type = "http_json"`."""
+
+    model_config = STRICT
+
+    base_url: str = Field(description="Where the system is; nothing else is called.")
+    auth: Literal["none", "bearer", "basic", "header"] = Field(
+        default="none", description="How the token is shown."
+    )
+    token: SecretStr = Field(
+        default=SecretStr(""), description="Token, key, or password of user."
+    )
+    user: str = Field(default="", description="The user, with auth = basic.")
+    header: str = Field(
+        default="X-API-Key",
+        pattern=r"^[A-Za-z0-9-]+$",
+        description="Name of the header, with auth = header.",
+    )
+    lists: dict[str, List] = Field(
+        default_factory=dict, description="The lists that are read."
+    )
+    pushes: dict[str, Push] = Field(
+        default_factory=dict, description="What is sent, by topic."
+    )
+    answer_seconds: float = Field(
+        default=30.0, gt=0, le=300, description="Seconds that an answer may take."
+    )
+    most_bytes: int = Field(
+        default=5_000_000, ge=1_000, description="Size of the largest answer."
+    )
+    network: Network = Field(
+        default=Network(),
+        description="What may be reached besides public HTTPS servers.",
+    )
+
+    @model_validator(mode="after")
+    def _can_work(self) -> Settings:
+        try:
+            url = Guard(self.network).check(self.base_url)
+        except AddressRefused as refused:
+            raise ValueError(str(refused)) from None
+        if url.query_string or url.fragment:
+            raise ValueError("base_url must end with its path")
+        if (self.auth == "none") == bool(self.token.get_secret_value()):
+            raise ValueError("auth and token belong together")
+        if unknown := self.pushes.keys() - set(TOPICS):
+            raise ValueError(f"no topic is called {', '.join(sorted(unknown))}")
+        if not self.lists and not self.pushes:
+            raise ValueError("nothing to do: name lists or pushes")
+        return self

@@ -1,0 +1,122 @@
+"""Takes stock and shipments from Tryton, and writes orders into it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from backhaul_connectors.tryton.manifest import SPEC
+from backhaul_connectors.tryton.orders import Orders
+from backhaul_connectors.tryton.reading import Cursor, Reader
+from backhaul_connectors.tryton.rpc import Refused, Server, may_have_arrived
+from backhaul_sdk import (
+    Absent,
+    Applied,
+    Batch,
+    CheckFailed,
+    Connector,
+    Found,
+    NotSent,
+    Rejected,
+    Uncertain,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from backhaul_connectors.tryton.settings import Settings
+    from backhaul_sdk import Change, LookedUp, Pushed
+
+
+class Tryton(Connector["Settings"]):
+    """A database of a Tryton server. `clock` returns seconds that never go back."""
+
+    spec = SPEC
+
+    def __init__(
+        self,
+        instance: str,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(instance, settings)
+        self._clock = clock
+        self._server = Server(settings)
+        self._reader = Reader(self._server, settings)
+        self._orders = Orders(self._server, settings)
+        self._at_rest_from = 0.0
+
+    async def check(self) -> None:
+        server = Server(self.settings)
+        try:
+            await server.call("model.res.user.get_preferences", True)
+        finally:
+            await server.close()
+
+    async def open(self) -> None:
+        # Whoever was here before may have lost an answer just now.
+        self._may_go_on()
+        await self._server.open()
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
+        read, more = Cursor.from_text(cursor), self.settings.shipments
+        while more:
+            page = await self._reader.shipments(read)
+            moved, read, more = page.cursor != read, page.cursor, page.more
+            if moved:
+                yield Batch(records=page.records, cursor=read.to_text())
+        if not self.settings.stock_seconds:
+            return
+        await self._server.call("model.res.user.get_preferences", True)
+        more = self._reader.is_stock_due(read)
+        while more:
+            page = await self._reader.stock(read)
+            read, more = page.cursor, page.more
+            yield Batch(records=page.records, cursor=read.to_text())
+
+    def topics(self) -> frozenset[str]:
+        """Return the news that become sales: none without a party to write for."""
+        return self.spec.topics if self.settings.customer else frozenset()
+
+    async def push(self, change: Change) -> Pushed:
+        if not self.settings.customer:
+            return Rejected("set customer: the party that sales are written for")
+        try:
+            if change.topic == "order.cancelled":
+                sale = await self._orders.cancel(change)
+                return Applied(None if sale is None else str(sale))
+            return Applied(str(await self._orders.place(change)))
+        except Refused as error:
+            return Rejected(str(error))
+        except CheckFailed as error:
+            if not may_have_arrived(error):
+                return NotSent(str(error))
+            self._may_go_on()
+            return Uncertain(str(error))
+        except asyncio.CancelledError:
+            self._may_go_on()
+            raise
+
+    async def lookup(self, change: Change) -> LookedUp:
+        await asyncio.sleep(max(self._at_rest_from - self._clock(), 0.0))
+        try:
+            sale = await self._orders.find(change.object_id)
+        except CheckFailed as error:
+            return Unknown(str(error))
+        if sale is None:
+            return Absent()
+        if change.topic == "order.cancelled":
+            is_done = sale["state"] == "cancelled"
+        else:
+            is_done = self._orders.is_complete(sale)
+        return Found(str(sale["id"])) if is_done else Absent()
+
+    def _may_go_on(self) -> None:
+        """Remember that a request may still be at work over there."""
+        self._at_rest_from = self._clock() + self.settings.settle_seconds

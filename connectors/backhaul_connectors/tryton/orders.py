@@ -1,0 +1,170 @@
+"""Writes orders into Tryton: one sale for each, found again by the order's id."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from backhaul_connectors.tryton.rpc import Refused
+
+if TYPE_CHECKING:
+    from backhaul_connectors.tryton.rpc import Server
+    from backhaul_connectors.tryton.settings import Settings
+    from backhaul_sdk import Change
+
+STEPS = {"draft": (), "quotation": ("quote",), "confirmed": ("quote", "confirm")}
+STATES = ("draft", "quotation", "confirmed", "processing", "done")
+"""How far a sale may be, in order; `cancelled` stands apart."""
+
+
+class Orders:
+    """The sales of one party. What cannot be done for good raises Refused."""
+
+    def __init__(self, server: Server, settings: Settings) -> None:
+        self._server = server
+        self._settings = settings
+
+    async def find(self, order_id: str) -> dict[str, Any] | None:
+        """Return the order's sale, or the first where there are several."""
+        found = await self._server.call(
+            "model.sale.sale.search_read",
+            [
+                ["reference", "=", order_id],
+                ["party.code", "=", self._settings.customer],
+            ],
+            *(0, 1, [["id", "ASC"]], ["number", "state"]),
+        )
+        return found[0] if found else None
+
+    def is_complete(self, sale: dict[str, Any]) -> bool:
+        """Tell whether a sale is as far as it is brought, or a person cancelled it."""
+        wanted = STATES.index(self._settings.sale_state)
+        state = sale["state"]
+        return state == "cancelled" or STATES.index(state) >= wanted
+
+    async def place(self, change: Change) -> int:
+        """Have a sale for the order, as far as the settings say; return its id."""
+        sale = await self.find(change.object_id)
+        if sale is None:
+            values = await self._values(change)
+            created = await self._server.write("model.sale.sale.create", [values])
+            sale = {"id": created[0], "state": "draft"}
+        await self._bring_on(sale)
+        return int(sale["id"])
+
+    async def cancel(self, change: Change) -> int | None:
+        """Cancel the order's sale; None where there is none."""
+        sale = await self.find(change.object_id)
+        if sale is None:
+            return None
+        if sale["state"] in ("processing", "done"):
+            raise Refused(
+                f"sale {sale['number']} is {sale['state']} and can no longer be "
+                "cancelled; stop its shipment in Tryton"
+            )
+        if sale["state"] != "cancelled":
+            await self._server.write("model.sale.sale.cancel", [sale["id"]])
+        return int(sale["id"])
+
+    async def _bring_on(self, sale: dict[str, Any]) -> None:
+        if self.is_complete(sale):
+            return
+        for step in STEPS[self._settings.sale_state]:
+            if step == "quote" and sale["state"] != "draft":
+                continue
+            await self._server.write(f"model.sale.sale.{step}", [sale["id"]])
+
+    async def _values(self, change: Change) -> dict[str, Any]:
+        document = change.document
+        party, address = await self._party()
+        currency = await self._currency(str(document.get("currency")))
+        products = await self._products(change)
+        lines = [
+            _line(products[_sku(item)], item["quantity"], _unit_price(item))
+            for item in document.get("items", ())
+        ]
+        shipping = _amount((document.get("totals") or {}).get("shipping") or 0)
+        if shipping and self._settings.shipping_product:
+            product = products[self._settings.shipping_product]
+            lines.append(_line(product, 1, shipping))
+        return {
+            "party": party,
+            "invoice_address": address,
+            "shipment_address": address,
+            "currency": currency,
+            "reference": change.object_id,
+            "description": f"Order {document.get('name') or document.get('number')}",
+            "comment": _delivery(document),
+            "lines": [["create", lines]],
+        }
+
+    async def _party(self) -> tuple[int, int]:
+        code = self._settings.customer
+        found = await self._server.call(
+            "model.party.party.search_read",
+            *([["code", "=", code]], 0, 1, None, ["addresses"]),
+        )
+        if not found or not found[0]["addresses"]:
+            raise Refused(f"there is no party {code!r} with an address in Tryton")
+        return found[0]["id"], found[0]["addresses"][0]
+
+    async def _currency(self, code: str) -> int:
+        found = await self._server.call(
+            "model.currency.currency.search", *([["code", "=", code]], 0, 1, None)
+        )
+        if not found:
+            raise Refused(f"there is no currency {code} in Tryton")
+        currency: int = found[0]
+        return currency
+
+    async def _products(self, change: Change) -> dict[str, dict[str, Any]]:
+        """Return every product that the sale names, by its code."""
+        wanted = {_sku(item) for item in change.document.get("items", ())}
+        if self._settings.shipping_product:
+            wanted.add(self._settings.shipping_product)
+        rows = await self._server.call(
+            "model.product.product.search_read",
+            [["code", "in", sorted(wanted)]],
+            *(0, None, None, ["code", "default_uom"]),
+        )
+        found = {row["code"]: row for row in rows}
+        if missing := sorted(wanted - found.keys()):
+            raise Refused(f"there is no product {missing[0]!r} in Tryton")
+        return found
+
+
+def _sku(item: Any) -> str:
+    if not item.get("sku"):
+        raise Refused(f"the article {item.get('title')!r} has no SKU")
+    return str(item["sku"])
+
+
+def _line(product: dict[str, Any], quantity: int, price: Decimal) -> dict[str, Any]:
+    return {
+        "type": "line",
+        "product": product["id"],
+        "unit": product["default_uom"],
+        "quantity": float(quantity),
+        "unit_price": price,
+    }
+
+
+def _unit_price(item: Any) -> Decimal:
+    """Return what one unit costs after its share of the discount."""
+    quantity = Decimal(item["quantity"])
+    discount = _amount(item.get("discount") or 0)
+    price = _amount(item.get("unitPrice") or 0) - discount / quantity
+    return price.quantize(Decimal("0.0001"))
+
+
+def _amount(value: object) -> Decimal:
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        raise Refused(f"{value!r} is no amount of money") from None
+
+
+def _delivery(document: Any) -> str:
+    """Return who gets it and where, for a person to read."""
+    address = document.get("shippingAddress") or {}
+    return "\n".join(str(value) for value in address.values() if value)

@@ -1,0 +1,259 @@
+"""Reads shipments that are done, and what is in stock."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backhaul_connectors.tryton.rpc import Server
+    from backhaul_connectors.tryton.settings import Settings
+    from backhaul_sdk import Record
+
+SHIPMENT = "stock.shipment.out"
+MOVES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far was read: the shipment written last, and the stock.
+
+    `product` is the one read last while the stock is being read, `counted` is when the
+    last reading of it began, in seconds since 1970.
+    """
+
+    written: str = ""
+    shipment: int = 0
+    product: int = 0
+    counted: float = 0.0
+
+    def to_text(self) -> str:
+        return json.dumps([self.written, self.shipment, self.product, self.counted])
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Cursor:
+        """Read the host's text; anything else means from the beginning."""
+        try:
+            written, shipment, product, counted = json.loads(text or "")
+            datetime.fromisoformat(written or "2000-01-01")
+            return cls(str(written), int(shipment), int(product), float(counted))
+        except (ValueError, TypeError):
+            return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records, the place behind them, and whether there may be more."""
+
+    records: Sequence[Record | Bad]
+    cursor: Cursor
+    more: bool
+
+
+class Reader:
+    """What is read of one database."""
+
+    def __init__(self, server: Server, settings: Settings) -> None:
+        self._server = server
+        self._settings = settings
+
+    async def shipments(self, cursor: Cursor) -> Page:
+        """Return the next shipments that are done."""
+        settings, size = self._settings, self._settings.batch_rows
+        await self._server.call("model.res.user.get_preferences", True)
+        settled = self._server.now - timedelta(seconds=settings.lag_seconds)
+        fields = [
+            "number",
+            "write_date",
+            *filter(None, [settings.tracking_number_field]),
+        ]
+        rows = await self._server.call(
+            f"model.{SHIPMENT}.search_read",
+            [["state", "=", "done"], ["write_date", "<=", settled], *_behind(cursor)],
+            *(0, size, [["write_date", "ASC"], ["id", "ASC"]], fields),
+        )
+        if not rows:
+            return Page((), cursor, more=False)
+        sold = await self._sold([row["id"] for row in rows])
+        records = [each for row in rows for each in self._of(row, sold)]
+        last = rows[-1]
+        place = replace(
+            cursor, written=last["write_date"].isoformat(), shipment=last["id"]
+        )
+        return Page(records, place, len(rows) == size)
+
+    def is_stock_due(self, cursor: Cursor) -> bool:
+        """Tell whether the stock is to be read, or to be read on."""
+        every = self._settings.stock_seconds
+        since = self._server.now.timestamp() - cursor.counted
+        return bool(every) and (cursor.product > 0 or since >= every)
+
+    async def stock(self, cursor: Cursor) -> Page:
+        """Return the next levels, as of the moment they are asked for."""
+        place = await self._storage()
+        as_of, size = self._server.now, self._settings.batch_rows
+        rows = await self._server.call(
+            "model.product.product.search_read",
+            [
+                ["code", "!=", None],
+                ["type", "=", "goods"],
+                ["id", ">", cursor.product],
+            ],
+            *(0, size, [["id", "ASC"]], ["code", "quantity"]),
+            locations=[place],
+            with_childs=True,
+        )
+        more = len(rows) == size
+        counted = cursor.counted if cursor.product else as_of.timestamp()
+        product = rows[-1]["id"] if more else 0
+        behind = replace(cursor, product=product, counted=counted)
+        return Page([_level(row, as_of) for row in rows], behind, more)
+
+    async def _storage(self) -> int:
+        """Return the location where goods are stored."""
+        name = self._settings.warehouse
+        named: list[Any] = [["type", "=", "warehouse"]]
+        if name:
+            named.append(["OR", [["code", "=", name]], [["name", "=", name]]])
+        found = await self._server.call(
+            "model.stock.location.search_read",
+            *(named, 0, 2, None, ["name", "storage_location"]),
+        )
+        if len(found) == 1:
+            location: int = found[0]["storage_location"]
+            return location
+        if name:
+            raise CheckFailed(f"there is no one warehouse called {name!r}")
+        raise CheckFailed("there is not exactly one warehouse: set warehouse")
+
+    async def _sold(self, shipments: list[int]) -> dict[int, list[dict[str, Any]]]:
+        """Return by shipment what went to customers, with the sale's line."""
+        moves: list[dict[str, Any]] = []
+        references = [f"{SHIPMENT},{id_}" for id_ in shipments]
+        while True:
+            some = await self._server.call(
+                "model.stock.move.search_read",
+                [
+                    ["shipment", "in", references],
+                    ["to_location.type", "=", "customer"],
+                    ["state", "=", "done"],
+                ],
+                *(len(moves), MOVES_AT_ONCE, [["id", "ASC"]]),
+                ["shipment", "origin", "quantity", "product.code"],
+            )
+            moves += some
+            if len(some) < MOVES_AT_ONCE:
+                break
+        sales = await self._sales_of(moves)
+        sold: dict[int, list[dict[str, Any]]] = {}
+        for move in moves:
+            shipment = int(str(move["shipment"]).rpartition(",")[2])
+            sale = sales.get(str(move["origin"]))
+            sold.setdefault(shipment, []).append({**move, "sale": sale})
+        return sold
+
+    async def _sales_of(self, moves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the sale behind each origin of a move."""
+        origins = {str(move["origin"]) for move in moves}
+        lines = sorted(
+            int(origin.rpartition(",")[2])
+            for origin in origins
+            if origin.startswith("sale.line,")
+        )
+        if not lines:
+            return {}
+        rows = await self._server.call(
+            "model.sale.line.read",
+            lines,
+            ["sale.reference", "sale.number", "sale.party.code"],
+        )
+        return {f"sale.line,{row['id']}": row["sale."] for row in rows}
+
+    def _of(
+        self, row: Mapping[str, Any], sold: Mapping[int, list[dict[str, Any]]]
+    ) -> Iterator[Record | Bad]:
+        """Yield what one shipment says: a parcel for each of our sales in it."""
+        by_sale: dict[str, list[dict[str, Any]]] = {}
+        for move in sold.get(row["id"], []):
+            sale = move["sale"] or {}
+            party = (sale.get("party.") or {}).get("code")
+            reference = sale.get("reference")
+            ours = not self._settings.customer or party == self._settings.customer
+            if reference and ours:
+                by_sale.setdefault(str(reference), []).append(move)
+        for reference, moves in by_sale.items():
+            yield _fulfillment(
+                row, reference, moves, row.get(self._settings.tracking_number_field)
+            )
+
+
+def _behind(cursor: Cursor) -> list[Any]:
+    if not cursor.written:
+        return []
+    at = datetime.fromisoformat(cursor.written)
+    same = [["write_date", "=", at], ["id", ">", cursor.shipment]]
+    return [["OR", [["write_date", ">", at]], same]]
+
+
+def _fulfillment(
+    row: Mapping[str, Any],
+    reference: str,
+    moves: Sequence[Mapping[str, Any]],
+    tracking: Any,
+) -> Record | Bad:
+    key = f"shipment:{row['id']}:{reference}"
+    locator = f"shipment {row['number']}"
+    goods = [
+        {"code": (move["product."] or {}).get("code"), "quantity": move["quantity"]}
+        for move in moves
+    ]
+    raw = json.dumps({"order": reference, "goods": goods}, default=str)
+    if problem := _problem(goods):
+        return Bad(key=key, raw=raw, reason=problem, locator=locator)
+    return Fulfillment(
+        key=key,
+        order=reference,
+        tracking_number=str(tracking) if tracking else None,
+        lines=tuple(Line(sku=g["code"], quantity=int(g["quantity"])) for g in goods),
+        shipped_at=_text(row["write_date"]),
+        locator=locator,
+        raw=raw,
+    )
+
+
+def _problem(goods: Sequence[Mapping[str, Any]]) -> str:
+    for each in goods:
+        if not each["code"]:
+            return "a product of the shipment has no code; give it the store's SKU"
+        if each["quantity"] != int(each["quantity"]) or each["quantity"] < 1:
+            return f"{each['quantity']} of {each['code']} is no number of pieces"
+    return ""
+
+
+def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
+    quantity = row["quantity"] or 0
+    key = f"stock:{row['id']}:{_text(as_of)}:{quantity}"
+    raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
+    locator = f"product {row['code']}"
+    if quantity != int(quantity):
+        reason = f"{quantity} of {row['code']} is no number of pieces"
+        return Bad(key=key, raw=raw, reason=reason, locator=locator)
+    return StockLevel(
+        key=key,
+        sku=row["code"],
+        # Tryton may have shipped what it has not received yet.
+        quantity=max(int(quantity), 0),
+        as_of=_text(as_of),
+        locator=locator,
+        raw=raw,
+    )
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,195 @@
+"""Tryton's JSON-RPC: one session, values with their types, and errors told apart."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from backhaul_sdk import CheckFailed
+from backhaul_sdk.calls import Caller, NoAnswer, NotJson
+
+if TYPE_CHECKING:
+    from backhaul_connectors.tryton.settings import Settings
+    from backhaul_sdk.calls import Answer
+
+
+class Refused(CheckFailed):
+    """The server understood and refused; nothing was done. The text is its own."""
+
+
+class Failed(CheckFailed):
+    """The server broke while it worked, or answered what nobody understands."""
+
+
+class NotLetIn(CheckFailed):
+    """User, password or database is wrong."""
+
+
+class Expired(NotLetIn):
+    """The session is no more; nothing was done."""
+
+
+class Server:
+    """A database of a server, with a session that is renewed when it has expired."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._base = settings.url.rstrip("/")
+        self._caller = Caller(settings.network, answer_seconds=settings.answer_seconds)
+        self._session: str | None = None
+        self._context: dict[str, Any] = {}
+        self._numbers = count()
+        self.now = datetime.min.replace(tzinfo=UTC)
+        """What the server's clock showed when it gave its last answer."""
+
+    async def open(self) -> None:
+        await self._caller.open()
+
+    async def close(self) -> None:
+        """Forget the session; the server lets it expire."""
+        self._session = None
+        await self._caller.close()
+
+    async def call(self, method: str, *parameters: Any, **context: Any) -> Any:
+        """Call a method that only reads: with a session that expired, a second time."""
+        try:
+            return await self.write(method, *parameters, **context)
+        except Expired:
+            return await self.write(method, *parameters, **context)
+
+    async def write(self, method: str, *parameters: Any, **context: Any) -> Any:
+        """Call a method once. Raises NeverSent, NoAnswer, Refused, Failed, NotLetIn."""
+        if self._session is None:
+            await self._log_in()
+        merged = {**self._context, **context}
+        headers = {"Authorization": f"Session {self._session}"}
+        answer = await self._post(
+            self._settings.database, method, [*parameters, merged], headers
+        )
+        if answer.status == 401:
+            self._session = None
+            raise Expired("the session has expired")
+        return self._result(answer)
+
+    async def _log_in(self) -> None:
+        settings = self._settings
+        secret = {"password": settings.password.get_secret_value()}
+        answer = await self._post(
+            settings.database, "common.db.login", [settings.user, secret], {}
+        )
+        if answer.status == 404:
+            raise NotLetIn(await self._not_served())
+        if answer.status in (401, 403):
+            raise NotLetIn(
+                f"{self._base} does not let {settings.user} in: check user and password"
+            )
+        user_id, key, *_ = self._result(answer)
+        token = f"{settings.user}:{user_id}:{key}"
+        self._session = base64.b64encode(token.encode()).decode()
+        try:
+            self._context = {}
+            self._context = await self.write("model.res.user.get_preferences", True)
+        except CheckFailed:
+            self._session = None
+            raise
+
+    async def _not_served(self) -> str:
+        database = self._settings.database
+        said = f"database {database} is not served at {self._base}"
+        try:
+            answer = await self._post("", "common.db.list", [], {})
+            served = self._result(answer)
+        except CheckFailed:
+            return said
+        return f"{said}; it has: {', '.join(map(str, served)) or 'none'}"
+
+    async def _post(
+        self, database: str, method: str, parameters: Any, headers: dict[str, str]
+    ) -> Answer:
+        place = f"{database}/rpc/" if database else "rpc/"
+        document = {"id": next(self._numbers), "method": method, "params": parameters}
+        body = json.dumps(document, default=typed).encode()
+        answer = await self._caller.call(
+            "POST",
+            f"{self._base}/{place}",
+            headers={"Content-Type": "application/json", **headers},
+            body=body,
+        )
+        self._look_at_the_clock(answer)
+        return answer
+
+    def _look_at_the_clock(self, answer: Answer) -> None:
+        try:
+            self.now = parsedate_to_datetime(answer.headers.get("date", ""))
+        except (ValueError, TypeError):
+            raise Failed("the server does not say what time it is") from None
+
+    def _result(self, answer: Answer) -> Any:
+        if answer.status == 429:
+            raise Refused("too many logins failed; wait a while")
+        if not answer.is_success:
+            raise Failed(f"{self._base} answered {answer.words()}")
+        try:
+            document = untyped(answer.json())
+        except NotJson as error:
+            raise Failed(f"{self._base}: {error}") from None
+        if not isinstance(document, dict) or not {"result", "error"} & {*document}:
+            raise Failed(f"{self._base} answered what is no JSON-RPC")
+        if "error" in document:
+            raise _refusal(document["error"])
+        return document["result"]
+
+
+def _refusal(error: Any) -> CheckFailed:
+    """Return what the server's error means: its own words, or that it broke."""
+    kind, *more = error if isinstance(error, list) and error else [error]
+    if kind in ("UserError", "UserWarning", "ConcurrencyException"):
+        words = more[0] if more else kind
+        texts = words if isinstance(words, list) else [words]
+        said = " ".join(str(text) for text in texts if isinstance(text, str) and text)
+        return Refused(f"Tryton refuses: {said}")
+    return Failed(f"Tryton failed: {kind}")
+
+
+def typed(value: object) -> Any:
+    """Return a value as Tryton writes it in JSON."""
+    if isinstance(value, Decimal):
+        return {"__class__": "Decimal", "decimal": str(value)}
+    if isinstance(value, datetime):
+        names = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+        parts = {name: getattr(value.astimezone(UTC), name) for name in names}
+        return {"__class__": "datetime", **parts}
+    if isinstance(value, date):
+        parts = {name: getattr(value, name) for name in ("year", "month", "day")}
+        return {"__class__": "date", **parts}
+    raise TypeError(type(value).__name__)
+
+
+def untyped(value: Any) -> Any:
+    """Return what Tryton wrote in JSON; times are in UTC."""
+    if isinstance(value, list):
+        return [untyped(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("__class__")
+    parts = {name: each for name, each in value.items() if name != "__class__"}
+    try:
+        if kind == "Decimal":
+            return Decimal(value["decimal"])
+        if kind == "datetime":
+            return datetime(**parts, tzinfo=UTC)
+        if kind == "date":
+            return date(**parts)
+    except (TypeError, ValueError, KeyError, ArithmeticError):
+        raise NotJson(f"a {kind} in the answer is none") from None
+    return {name: untyped(each) for name, each in value.items()}
+
+
+def may_have_arrived(error: CheckFailed) -> bool:
+    """Tell whether a call that failed may have taken effect, or still may."""
+    return isinstance(error, NoAnswer | Failed)

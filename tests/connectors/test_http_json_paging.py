@@ -1,0 +1,211 @@
+"""http_json's requests, held against scripted answers: pages, keys, rests, ETags."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aioresponses import CallbackResult, aioresponses
+
+from backhaul_connectors.http_json import HttpJson
+from backhaul_connectors.http_json.settings import Settings
+from backhaul_sdk import CheckFailed
+from backhaul_sdk.testing import MemoryHost
+from connectors.answering import Answered
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from yarl import URL
+
+BASE = "https://office.example/api"
+PLAIN = {"kind": "fulfillment", "path": "/s", "key": "id", "fields": {"order": "o"}}
+
+
+class Script:
+    """The answers of a system by its URLs, and what it was asked."""
+
+    def __init__(self, **pages: Any) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.pages: dict[str, Any] = pages
+
+    def add(self, url: str, page: Any, status: int = 200, **headers: str) -> None:
+        self.pages[url] = (page, status, headers)
+
+    def answer(self, url: URL, **request: Any) -> CallbackResult:
+        self.asked.append((str(url), request["headers"]))
+        page, status, headers = self.pages[str(url)]
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return CallbackResult(
+            status=status,
+            body=json.dumps(page),
+            headers=named,
+            response_class=Answered,
+        )
+
+    @property
+    def urls(self) -> list[str]:
+        return [url for url, _ in self.asked]
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[Script]:
+    script = Script()
+    with aioresponses() as mocked:
+        mocked.get(re.compile("^https://"), callback=script.answer, repeat=True)
+        yield script
+
+
+def system(
+    options: Mapping[str, Any], seconds: list[float] | None = None, **more: Any
+) -> HttpJson:
+    told = {"base_url": BASE, "lists": {"s": {**PLAIN, **options}}, **more}
+    clock = seconds or [0.0]
+    return HttpJson("office", Settings.model_validate(told), clock=lambda: clock[0])
+
+
+def rows(*numbers: int) -> list[dict[str, int]]:
+    return [{"id": number, "o": number} for number in numbers]
+
+
+async def pull(connector: HttpJson, host: MemoryHost | None = None) -> MemoryHost:
+    host = host or MemoryHost()
+    try:
+        await host.pull(connector)
+    finally:
+        await connector.close()
+    return host
+
+
+async def test_pages_are_numbered(script: Script) -> None:
+    for page in (1, 2, 3):
+        found = rows(2 * page, 2 * page + 1) if page < 3 else []
+        script.add(f"{BASE}/s?page={page}", found)
+    host = await pull(system({"paging": "page"}))
+    assert len(host.records) == 4
+    assert len(script.asked) == 3
+
+
+async def test_a_short_page_is_the_last(script: Script) -> None:
+    told = {"paging": "offset", "page_parameter": "skip", "size_parameter": "take"}
+    script.add(f"{BASE}/s?skip=0&take=2", rows(1, 2))
+    script.add(f"{BASE}/s?skip=2&take=2", rows(3))
+    host = await pull(system({**told, "page_size": 2}))
+    assert len(host.records) == 3
+    assert len(script.asked) == 2
+
+
+async def test_links_are_followed(script: Script) -> None:
+    links = '<https://office.example/api/s?p=0>; rel="prev", </api/s?p=2>; rel=next'
+    script.add(f"{BASE}/s", rows(1), Link=links)
+    script.add(f"{BASE}/s?p=2", rows(2))
+    host = await pull(system({"paging": "link"}))
+    assert len(host.records) == 2
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://evil.example/api/s?p=2",
+        "//evil.example/api/s",
+        "http://office.example/api/s?p=2",
+        "https://office.example:8443/api/s?p=2",
+    ],
+)
+async def test_a_link_to_another_system_is_not_followed(
+    script: Script, link: str
+) -> None:
+    script.add(f"{BASE}/s", {"rows": rows(1), "more": link})
+    told = {"paging": "link", "items": "rows", "next": "more"}
+    with pytest.raises(CheckFailed, match="another system"):
+        await pull(system(told))
+    assert script.urls == [f"{BASE}/s"]
+
+
+async def test_a_page_that_follows_itself_ends_the_pull(script: Script) -> None:
+    script.add(f"{BASE}/s", {"rows": rows(1), "more": f"{BASE}/s"})
+    told = {"paging": "link", "items": "rows", "next": "more"}
+    with pytest.raises(CheckFailed, match="follows itself"):
+        await pull(system(told))
+
+
+async def test_the_systems_own_cursor_is_kept(script: Script) -> None:
+    told = {
+        "paging": "cursor",
+        "page_parameter": "c",
+        "items": "rows",
+        "next": "next",
+        "keep_cursor": True,
+    }
+    script.add(f"{BASE}/s", {"rows": rows(1), "next": "x1"})
+    script.add(f"{BASE}/s?c=x1", {"rows": [], "next": "x1"})
+    host = await pull(system(told))
+    script.add(f"{BASE}/s?c=x1", {"rows": rows(2), "next": "x2"})
+    script.add(f"{BASE}/s?c=x2", {"rows": [], "next": "x2"})
+    await pull(system(told), host)
+    assert len(host.records) == 2
+    assert script.urls[-2:] == [f"{BASE}/s?c=x1", f"{BASE}/s?c=x2"]
+
+
+async def test_an_unchanged_list_is_not_sent_again(script: Script) -> None:
+    script.add(f"{BASE}/s", rows(1), ETag='"v1"')
+    host = await pull(system({}))
+    script.add(f"{BASE}/s", None, status=304)
+    await pull(system({}), host)
+    assert "If-None-Match" not in script.asked[0][1]
+    assert script.asked[1][1]["If-None-Match"] == '"v1"'
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_it_is_left_alone_for_as_long_as_it_asks(
+    script: Script, status: int
+) -> None:
+    seconds = [100.0]
+    script.add(f"{BASE}/s", None, status=status, Retry_After="30")
+    connector, host = system({}, seconds), MemoryHost()
+    for time, number in ((100.0, 1), (129.0, 1), (131.0, 2)):
+        seconds[0] = time
+        with pytest.raises(CheckFailed, match="left alone"):
+            await host.pull(connector)
+        assert len(script.asked) == number
+    await connector.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (301, "redirects"),
+        (401, "check token"),
+        (403, "check token"),
+        (404, "check path"),
+        (500, "answered 500"),
+    ],
+)
+async def test_what_it_refuses_is_said(script: Script, status: int, said: str) -> None:
+    script.add(f"{BASE}/s", {}, status=status, Location="https://evil.example/")
+    with pytest.raises(CheckFailed, match=said):
+        await pull(system({}))
+    assert script.urls == [f"{BASE}/s"]
+
+
+@pytest.mark.parametrize(
+    ("options", "header", "value"),
+    [
+        ({"auth": "bearer", "token": "t0ken"}, "Authorization", "Bearer t0ken"),
+        (
+            {"auth": "basic", "user": "ann", "token": "t0ken"},
+            "Authorization",
+            "Basic YW5uOnQwa2Vu",
+        ),
+        ({"auth": "header", "token": "t0ken"}, "X-API-Key", "t0ken"),
+        ({"auth": "header", "header": "Key", "token": "t0ken"}, "Key", "t0ken"),
+    ],
+)
+async def test_the_key_is_shown(
+    script: Script, options: dict[str, Any], header: str, value: str
+) -> None:
+    script.add(f"{BASE}/s", [])
+    await pull(system({}, **options))
+    assert script.asked[0][1][header] == value

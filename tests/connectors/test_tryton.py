@@ -1,0 +1,282 @@
+"""The Tryton connector against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from proteus import Model, config
+from pydantic import ValidationError
+
+from backhaul_connectors.tryton import Tryton
+from backhaul_connectors.tryton.settings import Settings
+from backhaul_sdk import (
+    Absent,
+    Applied,
+    CheckFailed,
+    Found,
+    Fulfillment,
+    Line,
+    Rejected,
+    StockLevel,
+)
+from backhaul_sdk.testing import (
+    Failure,
+    MemoryHost,
+    PushContract,
+    SinkBench,
+    sample_change,
+)
+from connectors.examples import documented
+from support.tcp_relay import tcp_relay
+from support.tryton import DATABASE, PASSWORD, TABLES, USER, tryton
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from backhaul_sdk import Change
+    from support.tcp_relay import Relay
+    from support.tryton import TrytonServer
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrytonServer]:
+    with tryton(tmp_path_factory.mktemp("tryton")) as running:
+        yield running
+
+
+@pytest.fixture
+def server(furnished: TrytonServer) -> TrytonServer:
+    furnished.empty()
+    return furnished
+
+
+def settings_of(port: int, **options: Any) -> Settings:
+    base = {
+        "url": f"http://127.0.0.1:{port}",
+        "database": DATABASE,
+        "user": USER,
+        "password": PASSWORD,
+        "customer": "SHOP",
+        "settle_seconds": 0,
+        "lag_seconds": 0,
+        "network": {"allow": ["127.0.0.1"], "ports": [port], "allow_http": True},
+    }
+    return Settings.model_validate({**base, **options})
+
+
+@pytest.fixture
+async def connect(server: TrytonServer) -> AsyncIterator[Callable[..., Tryton]]:
+    made: list[Tryton] = []
+
+    def build(port: int = 0, **options: Any) -> Tryton:
+        made.append(Tryton("erp", settings_of(port or server.port, **options)))
+        return made[-1]
+
+    yield build
+    for each in made:
+        await each.close()
+
+
+def ship(server: TrytonServer, reference: str, tracking: str) -> None:
+    """Do in Tryton what a warehouse does with a confirmed sale."""
+    address = f"http://{USER}:{PASSWORD}@127.0.0.1:{server.port}/{DATABASE}/rpc/"
+    session = config.set_xmlrpc(address)
+    sales = Model.get("sale.sale", config=session)
+    (sale,) = sales.find([("reference", "=", reference)])
+    (shipment,) = sale.shipments
+    shipment.reference = tracking
+    shipment.save()
+    for step in ("assign_force", "pick", "pack", "do"):
+        shipment.click(step)
+
+
+async def pull(connector: Tryton, host: MemoryHost) -> MemoryHost:
+    await connector.open()
+    await host.pull(connector)
+    return host
+
+
+async def pull_until(connector: Tryton, host: MemoryHost, number: int) -> None:
+    """Pull until there are so many records; the server's clock shows whole seconds."""
+    async with asyncio.timeout(60):
+        while len(host.records) < number:
+            await host.pull(connector)
+
+
+async def test_stock_is_read_as_of_now(connect: Callable[..., Tryton]) -> None:
+    host = await pull(connect(batch_rows=2), MemoryHost())
+    levels = [each for each in host.records.values() if isinstance(each, StockLevel)]
+    assert [(each.sku, each.quantity) for each in levels] == [
+        ("LS-S", 10_000),
+        ("LS-M", 20_000),
+        ("LS-L", 30_000),
+    ]
+    before = len(host.records)
+    await pull(connect(), host)
+    assert len(host.records) == before, "it is read again when that is due"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "state"), [("draft", "draft"), ("quotation", "quotation")]
+)
+async def test_an_order_becomes_one_sale(
+    connect: Callable[..., Tryton], server: TrytonServer, wanted: str, state: str
+) -> None:
+    change = sample_change(1)
+    connector = connect(sale_state=wanted)
+    assert await connector.lookup(change) == Absent()
+    said = [await connector.push(change) for _ in range(3)]
+    assert isinstance(said[0], Applied)
+    assert said == [said[0]] * 3
+    assert await connector.lookup(change) == Found(said[0].reference)
+    assert server.rows("SELECT reference, state FROM sale_sale") == [
+        (change.object_id, state)
+    ]
+    lines = server.rows("SELECT quantity, unit_price FROM sale_line")
+    assert [(float(q), float(p)) for q, p in lines] == [(2.0, 10.0)]
+
+
+async def test_a_shipment_that_is_done_fulfills_its_order(
+    connect: Callable[..., Tryton], server: TrytonServer
+) -> None:
+    change, other = sample_change(1), sample_change(2)
+    connector = connect(sale_state="confirmed", stock_seconds=0)
+    for each in (change, other):
+        said = await connector.push(each)
+        assert isinstance(said, Applied), said
+    await asyncio.to_thread(ship, server, change.object_id, "BD123")
+    host = MemoryHost()
+    await pull_until(connector, host, 1)
+    (shipped,) = host.records.values()
+    assert isinstance(shipped, Fulfillment)
+    assert shipped.order == change.object_id
+    assert shipped.tracking_number == "BD123"
+    assert shipped.lines == (Line(sku="LS-S", quantity=2),)
+    assert [batch async for batch in connector.pull(host.cursor)] == []
+    await asyncio.to_thread(ship, server, other.object_id, "BD124")
+    await pull_until(connector, host, 2)
+
+
+async def test_an_order_that_is_cancelled_cancels_its_sale(
+    connect: Callable[..., Tryton], server: TrytonServer
+) -> None:
+    placed, cancelled = sample_change(1), sample_change(1, "order.cancelled")
+    connector = connect()
+    await connector.push(placed)
+    assert isinstance(await connector.push(cancelled), Applied)
+    assert isinstance(await connector.lookup(cancelled), Found)
+    assert server.rows("SELECT state FROM sale_sale") == [("cancelled",)]
+
+
+async def test_an_article_that_tryton_lacks_is_named(
+    connect: Callable[..., Tryton], server: TrytonServer
+) -> None:
+    change = sample_change(1)
+    item = {**change.document["items"][0], "sku": "NOPE"}
+    odd = replace(change, document={**change.document, "items": [item]})
+    said = await connect().push(odd)
+    assert said == Rejected("there is no product 'NOPE' in Tryton")
+    assert server.rows("SELECT * FROM sale_sale") == []
+
+
+async def test_an_expired_session_is_renewed(
+    connect: Callable[..., Tryton], server: TrytonServer
+) -> None:
+    connector = connect()
+    await pull(connector, MemoryHost())
+    server.change("DELETE FROM ir_session")
+    assert isinstance(await connector.push(sample_change(1)), Applied)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"database": "nope"}, f"is not served at .*; it has: {DATABASE}"),
+        ({"password": "wrong"}, f"does not let {USER} in: check user and password"),
+    ],
+)
+async def test_check_says_what_to_mend(
+    connect: Callable[..., Tryton], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(CheckFailed, match=words):
+        await connect(**options).check()
+
+
+def test_an_address_of_the_own_network_must_be_allowed() -> None:
+    options = {"url": "https://10.0.0.1", "database": "x", "user": "x", "password": "x"}
+    with pytest.raises(ValidationError, match=r"10\.0\.0\.1"):
+        Settings.model_validate(options)
+
+
+class Sales(SinkBench):
+    """A server behind a relay, which breaks the line at the worst moments."""
+
+    secrets = (PASSWORD,)
+    unpluggings = 5
+    failures = (Failure.REFUSES, Failure.BREAKS, Failure.LOSES_ANSWER)
+
+    def __init__(
+        self, server: TrytonServer, relay: Relay, connect: Callable[..., Tryton]
+    ) -> None:
+        self.server = server
+        self.relay = relay
+        self.connect = connect
+        relay.counted = b"model.sale.sale.create"
+
+    def connector(self) -> Tryton:
+        return self.connect(self.relay.port, sale_state="draft")
+
+    def change(self, number: int, topic: str | None = None) -> Change:
+        return sample_change(number, topic or "order.placed")
+
+    def state(self) -> object:
+        return [self.server.rows(f"SELECT * FROM {name}") for name in TABLES]  # noqa: S608 - our own names
+
+    def example(self) -> Mapping[str, object]:
+        return documented("tryton")
+
+    async def effects(self) -> Sequence[int]:
+        rows = self.server.rows("SELECT reference FROM sale_sale")
+        return [int(reference.removeprefix("ord_")) for (reference,) in rows]
+
+    def tries(self) -> int:
+        return self.relay.seen
+
+    async def fail(self, failure: Failure) -> None:
+        if failure is Failure.REFUSES:
+            self.server.change("UPDATE product_product SET code = code || '-gone'")
+        elif failure is Failure.BREAKS:
+            self.relay.cut_before = b"model.sale.sale.create"
+        else:
+            self.relay.cut_after = b"model.sale.sale.create"
+
+    async def mend(self) -> None:
+        self.relay.cut_before = self.relay.cut_after = None
+        self.server.change(
+            "UPDATE product_product SET code = replace(code, '-gone', '')"
+        )
+
+    async def unplug(self) -> None:
+        await self.relay.down()
+
+    async def plug_in(self) -> None:
+        await self.relay.up()
+
+    async def at_rest(self) -> None:
+        await self.relay.at_rest()
+
+
+class TestWriting(PushContract):
+    """Orders as sales."""
+
+    @pytest.fixture
+    async def bench(
+        self, server: TrytonServer, connect: Callable[..., Tryton]
+    ) -> AsyncIterator[SinkBench]:
+        async with tcp_relay(server.port) as relay:
+            yield Sales(server, relay, connect)

@@ -1,0 +1,57 @@
+"""Webhooks without a pause, each on a connection of its own: who is lost or refused?"""
+
+from __future__ import annotations
+
+import asyncio
+
+from support.payloads import envelope, order, signed
+
+PAUSE_SECONDS = 0.004
+
+
+async def deliver(port: int, number: int, secret: str, store: str) -> tuple[int, bytes]:
+    """Send one webhook; return the status and the body, 0 where it is closed."""
+    body = envelope("orders/create", order(f"ord_load_{number}"), storeId=store)
+    told = signed(body, secret.encode()) | {"Host": "x", "Connection": "close"}
+    lines = [f"{name}: {value}" for name, value in told.items()]
+    head = "\r\n".join(["POST /webhooks/main HTTP/1.1", *lines])
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionError:
+        return 0, body
+    try:
+        writer.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = await reader.read()
+    except ConnectionError:
+        answer = b""
+    finally:
+        writer.close()
+    return (int(answer.split()[1]) if answer else 0), body
+
+
+class Load:
+    """Delivers until `going` is false."""
+
+    def __init__(self, port: int, secret: str, store: str) -> None:
+        self._port = port
+        self._secret = secret
+        self._store = store
+        self.sent: list[asyncio.Task[tuple[int, bytes]]] = []
+        self.going = True
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            while self.going:
+                number = len(self.sent)
+                sending = deliver(self._port, number, self._secret, self._store)
+                self.sent.append(group.create_task(sending))
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    def answered(self) -> int:
+        return sum(task.done() for task in self.sent)
+
+    def has_more_than(self, number: int) -> bool:
+        return self.answered() > number
+
+    def is_answered(self) -> bool:
+        return self.answered() == len(self.sent)

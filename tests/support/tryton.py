@@ -1,0 +1,137 @@
+"""A Tryton server of the tests' own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from support.loop_guard import on_purpose
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+USER = "admin"
+DATABASE = "erp"
+# What the tests add, children first.
+TABLES = ("stock_move", "stock_shipment_out", "sale_line", "sale_sale")
+PASSWORD = "tryton-password-0123456789"
+SETUP = Path(__file__).with_name("tryton_setup.py")
+PROGRAMS = Path(sys.executable).parent
+
+
+@dataclass(slots=True)
+class TrytonServer:
+    """A server that listens on 127.0.0.1; `folder` holds its database."""
+
+    folder: Path
+    port: int
+    _server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "trytond.conf"
+
+    def start(self) -> None:
+        """Run it, and wait until it listens."""
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [PROGRAMS / "trytond", "-c", self.config, "-d", DATABASE],
+                stdout=log,
+                stderr=log,
+            )
+        await_true(self._listens, "trytond listens", seconds=60)
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGKILL)
+            self._server.wait(30)
+            self._server = None
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{DATABASE}.sqlite"
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return what a query finds."""
+        with (
+            on_purpose(),
+            closing(sqlite3.connect(self.file, timeout=30)) as connection,
+        ):
+            return connection.execute(query).fetchall()
+
+    def change(self, *statements: str) -> None:
+        """Change the database behind the server's back."""
+        with (
+            on_purpose(),
+            closing(sqlite3.connect(self.file, timeout=30)) as connection,
+        ):
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+
+    def empty(self) -> None:
+        """Take away all sales and shipments; the goods in the house stay."""
+        moves, *tables = TABLES
+        self.change(
+            f"DELETE FROM {moves} WHERE origin IS NOT NULL OR shipment IS NOT NULL",  # noqa: S608 - our own names
+            *(f"DELETE FROM {name}" for name in tables),  # noqa: S608 - our own names
+        )
+
+    def run(
+        self, *words: str | Path, environment: dict[str, str] | None = None
+    ) -> None:
+        """Run a program to its end."""
+        done = subprocess.run(
+            words,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+
+    def _listens(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+
+@contextmanager
+def tryton(folder: Path) -> Iterator[TrytonServer]:
+    """Make a furnished server; this takes a while, so do it once in a session."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    server = TrytonServer(folder, port)
+    server.config.write_text(
+        f"[database]\nuri = sqlite://\npath = {folder}\nlist = True\n"
+        f"[web]\nlisten = 127.0.0.1:{port}\n[session]\nauthentications = password\n"
+    )
+    secret = folder / "password"
+    secret.write_text(PASSWORD)
+    server.file.touch()
+    server.run(
+        *(PROGRAMS / "trytond-admin", "-c", server.config, "-d", DATABASE),
+        *("--all", "-u", "sale", "--activate-dependencies", "--email", "a@b.example"),
+        environment={"TRYTONPASSFILE": str(secret)},
+    )
+    server.run(sys.executable, SETUP, server.config, DATABASE)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
