@@ -81,9 +81,41 @@ async def test_a_crashing_connector_is_told_of_once_and_comes_back(
     hosts = [host_of(desk, store, clock=RunningClock()) for desk in (bad, good)]
     async with running(*hosts):
         await until(lambda: count(store.path, "commands") == 2, "both commands")
-        await until(lambda: hosts[0].state()["up"], "it is up again")
+        await until(lambda: len(about_connectors(lines)) == 2, "it is up again")
     assert about_connectors(lines) == ["connector.down", "connector.up"]
     assert any("bad: OSError: broken pipe" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [asyncio.CancelledError(), SystemExit(2), BaseExceptionGroup("g", [OSError()])],
+)
+async def test_whatever_a_pull_raises_ends_its_round_only(
+    store: SqliteStore, raised: BaseException
+) -> None:
+    class Wild(Desk):
+        async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+            self.cursors.append(cursor)
+            if len(self.cursors) == 1:
+                raise raised
+            yield Batch(records=[shipped()], cursor=None)
+
+    host = host_of(Wild(), store)
+    async with running(host):
+        await until(lambda: count(store.path, "commands") == 1, "the command")
+        # Another reader sees the commit before the round that made it has ended.
+        await until(lambda: host.state()["up"], "the round's end")
+
+
+async def test_a_connector_that_cannot_listen_stops_nothing(
+    store: SqliteStore, lines: list[str]
+) -> None:
+    class Deaf(Desk):
+        async def listen(self, emit: Emit) -> list[Route]:
+            raise OSError("the port is taken")
+
+    assert await host_of(Deaf(), store).listen() == ()
+    assert about_connectors(lines) == ["connector.deaf"]
 
 
 async def test_one_that_cannot_be_opened_is_down_until_it_can(
@@ -114,6 +146,8 @@ async def test_one_that_cannot_be_opened_is_down_until_it_can(
         desk.mounted = True
         await clock.advance(10)
         await until(lambda: host.state()["up"], "it is up")
+        await clock.advance(10)
+        await until(lambda: len(about_connectors(lines)) == 2, "that is said")
     assert (await route.handler(asked)).status == 200
     assert about_connectors(lines) == ["connector.down", "connector.up"]
     assert count(store.path, "commands") == 1
@@ -258,7 +292,7 @@ async def test_an_error_in_close_is_not_ours(
             raise RuntimeError("stuck")
 
     await host_of(Stuck(), store).close()
-    assert lines == ["connector.close_failed stuck\n"]
+    assert lines == ["connector.close_failed RuntimeError: stuck\n"]
 
 
 async def test_characters_that_are_no_text_set_only_their_record_aside(

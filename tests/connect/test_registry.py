@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -63,7 +63,10 @@ def test_one_that_is_installed_twice_is_no_error(packages: Path) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "hint"),
-    [("desks", "did you mean 'desk'?"), ("carrier_pigeon", "installed: desk, ")],
+    [
+        ("desks", "did you mean 'desk'?"),
+        ("carrier_pigeon", "installed: courier, desk, "),
+    ],
 )
 def test_an_unknown_type_is_told_with_a_hint(
     asked: str, hint: str, packages: Path
@@ -92,3 +95,29 @@ def test_a_wrong_secret_is_not_shown(packages: Path) -> None:
     findings = registry.check("desk", {"password": ["canary"]})
     assert findings
     assert "canary" not in str(findings)
+
+
+TAKES: list[tuple[str, dict[str, Any], set[str]]] = [
+    ("file_drop", {}, set()),
+    ("file_drop", {"exports": "news"}, {"order.placed", "stock.changed"}),
+    ("tryton", {}, set()),
+    ("tryton", {"customer": "shop"}, {"order.placed", "order.cancelled"}),
+]
+
+
+@pytest.mark.parametrize(("type_name", "more", "taken"), TAKES)
+def test_an_instance_takes_the_news_that_its_settings_have_a_place_for(
+    type_name: str, more: dict[str, Any], taken: set[str], tmp_path: Path
+) -> None:
+    needed: dict[str, dict[str, Any]] = {
+        "file_drop": {"path": str(tmp_path)},
+        "tryton": {
+            "url": "https://erp.example",
+            "database": "d",
+            "user": "u",
+            "password": "p" * 12,
+        },
+    }
+    built = registry.build("desk", type_name, {**needed[type_name], **more})
+    assert taken <= built.topics()
+    assert bool(built.topics()) == bool(taken)

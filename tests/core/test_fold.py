@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul.core.fold import Judgement, Version, join, judge, supersedes
+from backhaul.core.fold import Judgement, Version, as_of, join, judge, supersedes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -254,3 +254,16 @@ def test_the_later_of_two_confirming_reads_stays() -> None:
     earlier = replace(earlier, confirmed_at=earlier.seen_at)
     for order in itertools.permutations([earlier, CONFIRMED]):
         assert folded(order) == CONFIRMED
+
+
+@given(held=VERSIONS, now=SECONDS)
+def test_what_was_seen_later_than_now_is_older_than_all_that_comes(
+    held: Version, now: str
+) -> None:
+    """The clock was set back: a read begun now settles whatever was seen then."""
+    known = as_of(now, held)
+    read = replace(held, digest=b"read", delivered=False, sequence=0, seen_at=now)
+    read = replace(read, confirmed_at=now)
+    assert judge(known, read) is Judgement.NEWER
+    assert join(known, read) == read
+    assert (known == held) == (held.seen_at <= now and held.confirmed_at <= now)

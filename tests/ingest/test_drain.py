@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from backhaul.core.clock import SystemClock
-from backhaul.ingest.drain import Drain
+import pytest
+
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.ingest.drain import LONGEST_SLICE_SECONDS, SLICE_SECONDS, Drain
 from backhaul.shop.client import StoreFacts
 from support.databases import append, count
 from support.payloads import STORE_ID, arrival, envelope, order
+from support.push_scene import killed
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -26,6 +31,7 @@ class LastingTraffic:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._slices = 0
+        self.asked: list[float] = []
         self.drain = Drain(self, SystemClock(), FACTS, lambda: None)
 
     def append(self, arrival: Arrival) -> Awaitable[int]:
@@ -35,6 +41,7 @@ class LastingTraffic:
         return await self._inbox.newest()
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
+        self.asked.append(slice_seconds)
         report = await self._inbox.fold(fold_one, slice_seconds)
         self._slices += 1
         await self._inbox.append(arrival(body(f"late_{self._slices}")))
@@ -57,6 +64,23 @@ async def test_what_had_arrived_is_folded_under_lasting_traffic(
             await traffic.drain.caught_up()
         assert count(store.path, "orders WHERE id LIKE 'early_%'") == 200
         running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("ago_seconds", "slice_seconds"),
+    [(0, SLICE_SECONDS), (1, 0.04), (9, LONGEST_SLICE_SECONDS)],
+)
+async def test_the_further_behind_the_longer_is_a_slice(
+    ago_seconds: float, slice_seconds: float, store: SqliteStore
+) -> None:
+    traffic = LastingTraffic(store.inbox)
+    at = to_text(SystemClock().now() - timedelta(seconds=ago_seconds))
+    await store.inbox.append(arrival(body("early"))._replace(received_at=at))
+    running = asyncio.ensure_future(traffic.drain.run())
+    await until(lambda: len(traffic.asked) > 1, "another slice")
+    await killed(running)
+    assert traffic.asked[0] == SLICE_SECONDS
+    assert traffic.asked[1] == pytest.approx(slice_seconds, rel=0.3)
 
 
 async def test_nothing_to_fold_is_nothing_to_wait_for(store: SqliteStore) -> None:

@@ -163,7 +163,7 @@ def disturbed(draw: st.DrawFn) -> bytes:
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -22,6 +22,7 @@ STATES = {
     Outcome.HELD: State.PLANNED,
     Outcome.WITHOUT_MEMBER: State.PLANNED,
     Outcome.PARKED: State.PARKED,
+    Outcome.OVERTAKEN: State.SUPERSEDED,
 }
 NEEDS_A_LOOK = {Outcome.CHECK_ABSENT, Outcome.CHECK_EFFECT}
 

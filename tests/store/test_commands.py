@@ -8,6 +8,7 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause, State
+from backhaul.errors import AlreadyRunning
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 from support import payloads
 from support.clock import VirtualClock
@@ -281,3 +282,12 @@ async def test_one_cause_is_one_command(store: SqliteStore) -> None:
     await plan(store, "fulfill", "ord_1", identity="same")
     assert rows(store.path, "SELECT state FROM commands") == [("applied",)]
     assert await claimed(store) == []
+
+
+async def test_who_came_before_claims_nothing_more(store: SqliteStore) -> None:
+    await plan(store, "fulfill", "ord_1")
+    await store.commands.begin_epoch()
+    async with started_store(store.path) as later:
+        await later.commands.begin_epoch()
+    with pytest.raises(AlreadyRunning, match="another Backhaul has begun"):
+        await claimed(store)

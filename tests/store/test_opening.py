@@ -97,7 +97,7 @@ def test_a_file_of_another_kind_is_refused_in_words(
 ) -> None:
     path = tmp_path / "backhaul.db"
     path.write_bytes(content)
-    with pytest.raises(CorruptData, match="restore it from a backup"):
+    with pytest.raises(CorruptData, match="put a backup in its place"):
         open_store(path, SystemClock())
     assert path.read_bytes() == content
 

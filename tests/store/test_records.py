@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         MatchOne,
         MatchReader,
         RecordOutcome,
+        Tracked,
         WaitingRecord,
     )
     from backhaul.store.sqlite.database import SqliteStore
@@ -130,7 +131,9 @@ async def test_a_record_that_cannot_be_matched_is_set_aside_and_the_rest_goes_on
 
 
 def failing_on(key: str, matcher: Matcher) -> MatchOne:
-    def match(record: WaitingRecord, mirror: MatchReader) -> Matched | Unmatched:
+    def match(
+        record: WaitingRecord, mirror: MatchReader
+    ) -> Matched | Tracked | Unmatched:
         if record.key == key:
             raise ZeroDivisionError(f"of {key}")
         return matcher(record, mirror)
@@ -270,6 +273,17 @@ async def test_record_that_waited_too_long_is_set_aside(
     await clock.advance(5)
     assert said(await store.records.match(matcher, 9)) == []
     assert count(store.path, "commands") == 0
+
+
+async def test_a_clock_set_ahead_takes_nothing_off_a_record_s_wait(
+    store: SqliteStore, matcher: Matcher, clock: VirtualClock
+) -> None:
+    await accept(store, matcher, shipped())
+    clock.set_back(-86_400)
+    assert [s for s, _ in said(await store.records.match(matcher, 9))] == ["waiting"]
+    await clock.advance(WAIT_SECONDS)
+    done = said(await store.records.match(matcher, 9))
+    assert [state for state, _ in done] == ["quarantined"]
 
 
 async def test_a_mended_record_is_kept_as_it_was_mended(

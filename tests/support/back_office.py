@@ -92,6 +92,7 @@ def host_of(
         Matcher(used, wait_seconds),
         used,
         lambda: told.append(desk.instance),
+        lambda: 1.0,
     )
 
 

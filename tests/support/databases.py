@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
@@ -14,7 +17,6 @@ from support.payloads import STORE_ID, arrival
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
-    from pathlib import Path
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
@@ -42,6 +44,12 @@ def mirror_of(path: Path) -> dict[str, list[Row]]:
     }
 
 
+def write(path: Path, statement: str, *values: object) -> None:
+    """Write by hand, as another program would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
     """Hold the write lock, as a backup or a curious person may do."""
@@ -51,10 +59,28 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("ROLLBACK")
 
 
+@cache
+def _new_database() -> bytes:
+    """Return a database as every step of the schema made it, once for all tests."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "new.db")
+        open_store(path, SystemClock())
+        return path.read_bytes()
+
+
+def make_database(path: Path) -> None:
+    """Make a database where none is, at once: the schema takes a tenth of a second."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_new_database())
+
+
 @asynccontextmanager
 async def started_store(
     path: Path, clock: Clock | None = None
 ) -> AsyncIterator[SqliteStore]:
+    make_database(path)
     store = open_store(path, clock or SystemClock())
     store.start()
     try:

@@ -271,7 +271,7 @@ async def scene(
             clock,
             lambda: 0.5,
             settler.wake,
-            600.0,
+            push or Push(),
         )
         yield Scene(
             path,

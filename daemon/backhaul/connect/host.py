@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
+from backhaul.connect.gathering import Gathering
+from backhaul.connect.guarding import ConnectorFailed, guarded, words
+from backhaul.connect.health import Health
 from backhaul.connect.matching import encode
-from backhaul.errors import Busy
+from backhaul.errors import BackhaulError, Busy
 from backhaul.store.contract import NewRecord
-from backhaul_sdk import Bad, CheckFailed, Receipt, Rejection
+from backhaul_sdk import Bad, Capability, Receipt, Rejection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,11 +26,11 @@ if TYPE_CHECKING:
     from backhaul_sdk import Batch, Connector, HttpRequest, HttpResponse, Record, Route
     from backhaul_sdk.contract import HttpHandler
 
-REOPEN_SECONDS = 5.0
 _WORDS = {
     "accepted": "on its way to the store",
     "waiting": "kept: {}; it is tried again",
     "duplicate": "known already",
+    "conflict": "{}",
     "quarantined": "{}",
 }
 
@@ -42,6 +47,7 @@ class Host:
         matcher: Matcher,
         clock: Clock,
         planned: Callable[[], None],
+        chance: Callable[[], float],
     ) -> None:
         self.connector = connector
         self._store = store
@@ -51,12 +57,17 @@ class Host:
         self._clock = clock
         self._planned = planned
         self._opened = False
-        self._down: str | None = None
+        self._opening = asyncio.Lock()
+        self._rounds = asyncio.Lock()
+        self._counts: Counter[str] = Counter()
+        self._health = Health(connector.instance, "", clock, chance)
+        self._wait = 0.0
+        self._emitted = Gathering(self._accept)
         self._log = logger.bind(instance=connector.instance)
 
     def state(self) -> dict[str, object]:
         """Return whether the instance works, and if not, why."""
-        return {"up": self._down is None, "reason": self._down}
+        return {"up": self._health.up, "reason": self._health.reason}
 
     async def listen(self) -> Sequence[Route]:
         """Open the connector and return the HTTP routes it wants served.
@@ -65,21 +76,31 @@ class Host:
         again: webhooks and the other connectors do not wait for it.
         """
         try:
-            await self._open()
-        except Exception as error:  # noqa: BLE001 - one instance must not stop the rest
-            self._fell(_words(error))
-        routes = await self.connector.listen(self.emit)
+            await self.open()
+        except ConnectorFailed as error:
+            self._wait = self._health.fell(str(error))
+        try:
+            routes = await guarded(self.connector.listen(self.emit))
+        except ConnectorFailed as error:
+            self._log.bind(action="connector.deaf").error(
+                "{}: cannot be called until the daemon is started anew: {}",
+                self.connector.instance,
+                error,
+            )
+            return ()
         return [replace(route, handler=self._when_open(route)) for route in routes]
 
-    async def _open(self) -> None:
-        if not self._opened:
-            await self.connector.open()
-            self._opened = True
+    async def open(self) -> None:
+        """Open the connector unless it is open. Raises ConnectorFailed."""
+        async with self._opening:
+            if not self._opened:
+                await guarded(self.connector.open())
+                self._opened = True
 
     def _when_open(self, route: Route) -> HttpHandler:
         async def handle(request: HttpRequest) -> HttpResponse:
             if not self._opened:
-                raise Busy(f"{self.connector.instance} is down: {self._down}")
+                raise Busy(f"{self.connector.instance} is down: {self._health.reason}")
             return await route.handler(request)
 
         return handle
@@ -87,59 +108,74 @@ class Host:
     async def run(self) -> None:
         """Ask for records for ever. Cancel to stop."""
         while True:
-            await self._round()
-            await self._clock.sleep(
-                self._every if self._down is None else REOPEN_SECONDS
-            )
+            async with self._rounds:
+                await self._round()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait for the next round; meanwhile say that it works, once it has."""
+        left = self._wait
+        while (soon := self._health.look()) is not None and soon < left:
+            await self._clock.sleep(soon)
+            left -= soon
+        await self._clock.sleep(left)
 
     async def close(self) -> None:
         """Close the connector; an error in it is not ours."""
         try:
-            await self.connector.close()
-        except Exception as error:  # noqa: BLE001 - somebody else's code
+            await guarded(self.connector.close())
+        except (ConnectorFailed, Busy) as error:
             self._log.bind(action="connector.close_failed").warning("{}", error)
 
     async def emit(self, record: Record | Bad) -> Receipt:
         """Keep one record; the receipt is given after the commit. May raise Busy."""
-        outcomes = await self._records.accept(
-            self.connector.instance,
-            self._store,
-            [_new(record)],
-            None,
-            self._matcher,
-        )
-        await self._after(outcomes)
-        words = _WORDS[outcomes[0].state].format(outcomes[0].reason)
-        return Receipt(outcomes[0].state, words)
+        outcome = await self._emitted.add(_new(record))
+        words = _WORDS[outcome.state].format(outcome.reason)
+        state = "duplicate" if outcome.state == "conflict" else outcome.state
+        return Receipt(state, words)
+
+    async def once(self) -> dict[str, int]:
+        """Ask for records now; return how many came to what. Raises BackhaulError."""
+        async with self._rounds:
+            self._counts = Counter()
+            await self._round()
+        if self._health.reason is not None:
+            raise BackhaulError(f"{self.connector.instance}: {self._health.reason}")
+        return dict(self._counts)
 
     async def _round(self) -> None:
         try:
-            await self._open()
-            cursor = await self._records.cursor(self.connector.instance)
-            async for batch in self.connector.pull(cursor):
-                await self._take(batch)
-            await self.report()
-        except Exception as error:  # noqa: BLE001 - one instance must not stop the rest
-            self._fell(_words(error))
+            await self.open()
+            if Capability.PULL in self.connector.spec.capabilities:
+                await guarded(self._pull())
+            await guarded(self.report())
+        except (ConnectorFailed, Busy) as error:
+            self._wait = self._health.fell(words(error))
         else:
-            self._rose()
+            self._wait = self._every
+            self._health.rose()
+
+    async def _pull(self) -> None:
+        cursor = await self._records.cursor(self.connector.instance)
+        async for batch in self.connector.pull(cursor):
+            await self._take(batch)
 
     async def _take(self, batch: Batch) -> None:
-        outcomes = await self._records.accept(
-            self.connector.instance,
-            self._store,
-            [_new(record) for record in batch.records],
-            batch.cursor,
-            self._matcher,
-        )
-        await self._after(outcomes)
+        await self._accept([_new(record) for record in batch.records], batch.cursor)
         await batch.ack()
 
-    async def _after(self, outcomes: Sequence[RecordOutcome]) -> None:
+    async def _accept(
+        self, records: Sequence[NewRecord], cursor: str | None = None
+    ) -> Sequence[RecordOutcome]:
+        outcomes = await self._records.accept(
+            self.connector.instance, self._store, records, cursor, self._matcher
+        )
         if any(outcome.state == "accepted" for outcome in outcomes):
             self._planned()
         for outcome in outcomes:
+            self._counts[outcome.state] += 1
             tell(outcome)
+        return outcomes
 
     async def report(self) -> None:
         """Show the connector its rows in quarantine that it has not seen."""
@@ -150,24 +186,10 @@ class Host:
             )
             await self._records.mark_reported([row.id for row in rows])
 
-    def _fell(self, reason: str) -> None:
-        if self._down is None:
-            self._log.bind(action="connector.down").error(
-                "{}: {}", self.connector.instance, reason
-            )
-        self._down = reason
-
-    def _rose(self) -> None:
-        if self._down is not None:
-            self._log.bind(action="connector.up").info(
-                "{}: works again", self.connector.instance
-            )
-        self._down = None
-
 
 def tell(outcome: RecordOutcome) -> None:
     """Log what became of a record; only quarantine is worth a person's eye."""
-    level = "WARNING" if outcome.state == "quarantined" else "DEBUG"
+    level = "WARNING" if outcome.state in {"quarantined", "conflict"} else "DEBUG"
     record = outcome.record
     logger.bind(action=f"record.{outcome.state}", instance=record.instance).log(
         level,
@@ -175,15 +197,6 @@ def tell(outcome: RecordOutcome) -> None:
         record.instance,
         record.locator or record.key,
         outcome.reason,
-    )
-
-
-def _words(error: Exception) -> str:
-    """Return what to tell: a connector's own sentence needs no name of a class."""
-    return (
-        str(error)
-        if isinstance(error, CheckFailed)
-        else f"{type(error).__name__}: {error}"
     )
 
 

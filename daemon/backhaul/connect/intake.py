@@ -31,6 +31,7 @@ def _serve(route: Route) -> Callable[[web.Request], Awaitable[web.Response]]:
             path=request.path,
             headers={name.lower(): value for name, value in request.headers.items()},
             body=await request.read(),
+            query=dict(request.query),
         )
         try:
             answer = await route.handler(asked)
@@ -42,8 +43,13 @@ def _serve(route: Route) -> Callable[[web.Request], Awaitable[web.Response]]:
                 "{}: {}: {}", request.path, type(error).__name__, error
             )
             return _failed(500, "the connector failed; the log says why", {})
+        headers = dict(answer.headers)
+        if answer.content is not None:
+            return web.Response(
+                body=answer.content, status=answer.status, headers=headers
+            )
         return web.json_response(
-            dict(answer.body), status=answer.status, headers=dict(answer.headers)
+            dict(answer.body), status=answer.status, headers=headers
         )
 
     return handle

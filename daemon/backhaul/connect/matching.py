@@ -8,25 +8,48 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.core.clock import from_text
+from backhaul.connect.parcels import match_parcel
+from backhaul.core import gtin
+from backhaul.core.clock import from_text, normalize
 from backhaul.core.identity import command_id
 from backhaul.store.contract import Matched, NewCommand, Unmatched
-from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
+from backhaul_sdk import (
+    Cancellation,
+    Fulfillment,
+    Line,
+    StockAdjustment,
+    StockLevel,
+    Tracking,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import MatchReader, OrderSummary, WaitingRecord
+    from backhaul.store.contract import (
+        MatchReader,
+        OrderSummary,
+        Tracked,
+        WaitingRecord,
+    )
     from backhaul_sdk import Record
 
-_TYPES = {"fulfill": Fulfillment, "cancel": Cancellation, "adjust": StockAdjustment}
+SET_AHEAD_SECONDS = 2.0
+"""A clock that gained this much since the last look was set, not slewed."""
+RECORD_TYPES: Mapping[str, type[Any]] = {
+    "fulfill": Fulfillment,
+    "cancel": Cancellation,
+    "adjust": StockAdjustment,
+    "level": StockLevel,
+    "track": Tracking,
+}
+"""Every kind of record, by what is kept beside it."""
 
 
 def encode(record: Record) -> bytes:
     """Write a record as it is kept; its raw row is kept beside it."""
-    kind = next(kind for kind, type_ in _TYPES.items() if isinstance(record, type_))
+    kind = next(k for k, type_ in RECORD_TYPES.items() if isinstance(record, type_))
     return msgspec.json.encode({"kind": kind, "record": replace(record, raw="")})
 
 
@@ -34,7 +57,7 @@ def decode(payload: bytes) -> tuple[str, Record]:
     """Read what `encode` wrote."""
     document = msgspec.json.decode(payload)
     kind: str = document["kind"]
-    record: Record = msgspec.convert(document["record"], _TYPES[kind])
+    record: Record = msgspec.convert(document["record"], RECORD_TYPES[kind])
     return kind, record
 
 
@@ -46,6 +69,7 @@ class Matcher:
         self._wait = timedelta(seconds=wait_seconds)
         self._expires_from: dict[str, datetime | None] = {}
         self._began = clock.now()
+        self._offset = self._wall_offset()
 
     def hold(self, stores: Iterable[str]) -> None:
         """Set nothing of these stores aside for now: the mirror is not up to date."""
@@ -57,18 +81,39 @@ class Matcher:
 
     def __call__(
         self, waiting: WaitingRecord, mirror: MatchReader
-    ) -> Matched | Unmatched:
+    ) -> Matched | Tracked | Unmatched:
         """Match one record. What is not mirrored yet is waited for."""
         kind, record = decode(waiting.payload)
+        found: Matched | Tracked | Unmatched
         if isinstance(record, StockAdjustment):
             found = _match_adjustment(waiting, record, mirror)
+        elif isinstance(record, StockLevel):
+            found = _match_level(waiting, record, mirror)
+        elif isinstance(record, Tracking):
+            found = match_parcel(waiting, record, mirror)
         else:
             found = _match_order(waiting, kind, record, mirror)
         if isinstance(found, Unmatched) and self._expired(waiting):
             return Unmatched(found.reason, final=True)
         return found
 
+    def _wall_offset(self) -> float:
+        return self._clock.now().timestamp() - self._clock.monotonic()
+
+    def _notice(self) -> None:
+        """Let every wait begin anew where the clock was set ahead, or stood still.
+
+        The time that it left out did not bring the mirror up to date.
+        """
+        before, self._offset = self._offset, self._wall_offset()
+        if self._offset - before > SET_AHEAD_SECONDS:
+            self._began = self._clock.now()
+            held = {name for name, since in self._expires_from.items() if since is None}
+            for name in self._expires_from.keys() - held:
+                self.release(name)
+
     def _expired(self, waiting: WaitingRecord) -> bool:
+        self._notice()
         expires_from = self._expires_from.get(waiting.store, self._began)
         if expires_from is None:
             return False
@@ -92,11 +137,14 @@ def _match_order(
     if isinstance(record, Cancellation):
         payload = {"restock": record.restock, "reason": record.reason}
         return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", payload)
-    return _match_fulfillment(waiting, record, orders[0])
+    return _match_fulfillment(waiting, record, orders[0], mirror)
 
 
 def _match_fulfillment(
-    waiting: WaitingRecord, record: Fulfillment, order: OrderSummary
+    waiting: WaitingRecord,
+    record: Fulfillment,
+    order: OrderSummary,
+    mirror: MatchReader,
 ) -> Matched | Unmatched:
     if order.cancelled:
         return Unmatched(f"order {order.name} is cancelled", final=True)
@@ -104,7 +152,10 @@ def _match_fulfillment(
         return Unmatched("a line's quantity is below 1", final=True)
     wanted: dict[str, int] = {}
     for line in record.lines:
-        wanted[line.sku] = wanted.get(line.sku, 0) + line.quantity
+        sku = _sku_in(order, line.sku, mirror.skus_called(waiting.store, line.sku))
+        if isinstance(sku, Unmatched):
+            return sku
+        wanted[sku] = wanted.get(sku, 0) + line.quantity
     lines: list[dict[str, Any]] = []
     for sku, quantity in wanted.items():
         found = _lines_of(order, Line(sku=sku, quantity=quantity))
@@ -117,6 +168,16 @@ def _match_fulfillment(
         "lines": lines,
     }
     return _command(waiting, "fulfill", order.id, f"order:{order.id}", payload)
+
+
+def _sku_in(order: OrderSummary, name: str, called: list[str]) -> str | Unmatched:
+    """Return the SKU of the order's line that a name, maybe a GTIN, stands for."""
+    there = {sku for _, sku, _ in order.items}
+    found = [sku for sku in dict.fromkeys([name, *called]) if sku in there]
+    if len(found) > 1:
+        reason = f"{name!r} could be any of {', '.join(found)} in order {order.name}"
+        return Unmatched(reason, final=True)
+    return found[0] if found else name
 
 
 def _lines_of(order: OrderSummary, line: Line) -> list[dict[str, Any]] | Unmatched:
@@ -137,16 +198,49 @@ def _lines_of(order: OrderSummary, line: Line) -> list[dict[str, Any]] | Unmatch
 def _match_adjustment(
     waiting: WaitingRecord, record: StockAdjustment, mirror: MatchReader
 ) -> Matched | Unmatched:
-    variants = mirror.variants_with_sku(waiting.store, record.sku)
-    if not variants:
-        return Unmatched(f"SKU {record.sku!r} is not known", final=False)
-    if len(variants) > 1:
-        names = ", ".join(variant for _, variant in variants)
-        reason = f"SKU {record.sku!r} could be any of the variants {names}"
-        return Unmatched(reason, final=True)
-    product, variant = variants[0]
+    found = _variant(waiting, record.sku, mirror)
+    if isinstance(found, Unmatched):
+        return found
+    product, variant = found
     payload = {"variant_id": variant, "delta": record.delta, "reason": record.reason}
     return _command(waiting, "adjust", product, f"product:{product}", payload)
+
+
+def _match_level(
+    waiting: WaitingRecord, record: StockLevel, mirror: MatchReader
+) -> Matched | Unmatched:
+    if record.quantity < 0:
+        return Unmatched(f"the quantity {record.quantity} is below 0", final=True)
+    try:
+        as_of = normalize(record.as_of)
+    except ValueError:
+        return Unmatched(f"as_of {record.as_of!r:.60} is no time", final=True)
+    found = _variant(waiting, record.sku, mirror)
+    if isinstance(found, Unmatched):
+        return found
+    product, variant = found
+    payload = {"variant_id": variant, "quantity": record.quantity, "as_of": as_of}
+    return _command(waiting, "target", product, f"product:{product}", payload)
+
+
+def _variant(
+    waiting: WaitingRecord, sku: str, mirror: MatchReader
+) -> tuple[str, str] | Unmatched:
+    """Return the ids of the product and variant that an article is."""
+    variants = mirror.variants_with_sku(waiting.store, sku)
+    if not variants:
+        return Unmatched(f"SKU {sku!r} is not known{_doubt(sku)}", False)
+    if len(variants) > 1:
+        names = ", ".join(variant for _, variant in variants)
+        reason = f"SKU {sku!r} could be any of the variants {names}"
+        return Unmatched(reason, final=True)
+    return variants[0]
+
+
+def _doubt(sku: str) -> str:
+    if gtin.looks_like_one(sku) and gtin.normalized(sku) is None:
+        return "; as a GTIN its check digit is wrong"
+    return ""
 
 
 def _command(

@@ -12,7 +12,7 @@ from backhaul.errors import ConfigurationError, Finding
 from backhaul.settings import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from backhaul_sdk import Connector
 
@@ -61,6 +61,20 @@ def check(type_name: str, options: Mapping[str, Any]) -> list[Finding]:
     except ValidationError as error:
         return explain(error, connector.spec.settings)
     return []
+
+
+def check_topics(type_name: str, topics: Sequence[str]) -> list[Finding]:
+    """Return what is wrong with the news that an instance asks for."""
+    connector = load(type_name)
+    if connector is None:
+        return []
+    taken = connector.spec.topics
+    hint = f"it takes {', '.join(sorted(taken))}" if taken else "it takes none"
+    return [
+        Finding("", "topics", f"{type_name} takes no news called {topic!r}", hint)
+        for topic in topics
+        if topic not in taken
+    ]
 
 
 def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[Any]:

@@ -52,6 +52,11 @@ async def rest(event: asyncio.Event, seconds: float, clock: Clock) -> None:
             wait.cancel()
 
 
+def in_a_name(moment: datetime) -> str:
+    """Return a moment for the name of a file: 20260301T120000Z."""
+    return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
 def to_text(moment: datetime) -> str:
     """Return RFC 3339 in UTC with milliseconds: fixed width, so text order is time."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)

@@ -87,6 +87,20 @@ def join(held: Version | None, incoming: Version) -> Version:
     return replace(stays, confirmed_at=confirmed_at)
 
 
+def as_of(now: str, held: Version) -> Version:
+    """Return what is held as the oldest of all, if it was seen later than now.
+
+    The clock was set back since, so whatever comes now came after it. Without this no
+    read could correct what is held until the clock has caught up.
+    """
+    if held.seen_at <= now and held.confirmed_at <= now:
+        return held
+    seen_at, confirmed_at = (
+        at if at <= now else "" for at in (held.seen_at, held.confirmed_at)
+    )
+    return replace(held, seen_at=seen_at, confirmed_at=confirmed_at)
+
+
 def _rank(version: Version) -> tuple[int, str, int, str, bool, bytes]:
     """Order versions: what got further in life first, then what is later."""
     return (

@@ -19,6 +19,11 @@ def command_id(store: str, instance: str, record_key: str, kind: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
+def step_id(store: str, instance: str, target: str, number: int) -> str:
+    """Return the id of the step that makes a count true, in its round."""
+    return command_id(store, instance, target, f"adjust:{number}")
+
+
 def tag(command: str) -> str:
     """Return the `note` by which the platform's history can be matched to us."""
     return TAG_PREFIX + command

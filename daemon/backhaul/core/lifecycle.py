@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 KINDS = ("cancel", "fulfill", "adjust")
-"""Kinds of command, the most urgent first."""
+"""Kinds of command that are sent, the most urgent first."""
 
 
 class State(StrEnum):
@@ -48,6 +48,7 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.SENDING, Cause.NOT_SENT): State.PLANNED,
     (State.SENDING, Cause.UNKNOWN): State.UNCERTAIN,
     (State.SENDING, Cause.UNDECIDABLE): State.PARKED,
+    (State.SENDING, Cause.REPLACED): State.SUPERSEDED,
     (State.UNCERTAIN, Cause.PROVED_APPLIED): State.APPLIED,
     (State.UNCERTAIN, Cause.PROVED_ABSENT): State.PLANNED,
     (State.UNCERTAIN, Cause.UNKNOWN): State.UNCERTAIN,
@@ -55,6 +56,7 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.UNCERTAIN, Cause.PERSON_PARKS): State.PARKED,
     (State.UNCERTAIN, Cause.PERSON_ASKS): State.UNCERTAIN,
     (State.PLANNED, Cause.PERSON_PARKS): State.PARKED,
+    (State.PLANNED, Cause.UNDECIDABLE): State.PARKED,
     (State.PLANNED, Cause.PROVED_APPLIED): State.APPLIED,
     (State.PLANNED, Cause.UNKNOWN): State.UNCERTAIN,
     (State.PARKED, Cause.PROVED_APPLIED): State.APPLIED,

@@ -42,6 +42,8 @@ class Outcome(Enum):
     """404: refused for good only if reading says so too."""
     CHECK_EFFECT = "check_effect"
     """409: applied if the object shows the same effect, else for a person."""
+    OVERTAKEN = "overtaken"
+    """The stock is not what the step was reckoned from: to be counted anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Verdict:
 OPTIONAL_MEMBERS: Mapping[str, frozenset[str]] = {
     "fulfill": frozenset(),
     "cancel": frozenset({"reason", "note"}),
-    "adjust": frozenset({"note"}),
+    "adjust": frozenset({"note", "expectedStock"}),
 }
 """Members the specification does not show and an effect does not depend on."""
 

@@ -9,16 +9,20 @@ from loguru import logger
 
 from backhaul.errors import Busy
 from backhaul.ingest.known_stores import fold_for
+from backhaul.observe.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.shop.client import StoreFacts
-    from backhaul.store.contract import Folded, Inbox
+    from backhaul.store.contract import Folded, FoldReport, Inbox
 
 SLICE_SECONDS = 0.005
 """The writer folds no longer than this in one go: accepts come first."""
+LONGEST_SLICE_SECONDS = 0.05
+SLICE_PER_SECOND_BEHIND = 0.04
+"""Folds and accepts take turns, so longer slices are a greater share for the fold."""
 PAUSE_SECONDS = 0.5
 """Rest after the database refused to write."""
 
@@ -33,15 +37,18 @@ class Drain:
         facts: Mapping[str, StoreFacts],
         folded: Callable[[], None],
         doubted: Callable[[], None] = lambda: None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._fold_one = fold_for(facts)
         self._folded = folded
         self._doubted = doubted
+        self._metrics = metrics or Metrics()
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._folded_to = 0
+        self._behind_seconds = 0.0
 
     def wake(self) -> None:
         """Tell that the inbox has grown."""
@@ -70,19 +77,31 @@ class Drain:
     async def _slice(self) -> bool:
         """Fold once; return whether more is waiting."""
         try:
-            report = await self._inbox.fold(self._fold_one, SLICE_SECONDS)
+            report = await self._inbox.fold(self._fold_one, self._slice_seconds())
         except Busy as error:
             logger.bind(action="fold.busy").warning("{}", error)
             await self._clock.sleep(PAUSE_SECONDS)
             return True
         tell(report.problems)
+        self._count(report)
         if report.folded:
             self._folded()
         if report.doubts:
             self._doubted()
         self._folded_to = report.folded_to
+        self._behind_seconds = report.behind_seconds
         self._moved.set()
         return report.more
+
+    def _slice_seconds(self) -> float:
+        """Return how long to fold: the longer, the further the mirror is behind."""
+        wanted = self._behind_seconds * SLICE_PER_SECOND_BEHIND
+        return min(max(SLICE_SECONDS, wanted), LONGEST_SLICE_SECONDS)
+
+    def _count(self, report: FoldReport) -> None:
+        self._metrics.counts("events_folded_total")[()] += report.folded
+        for _, folded in report.problems:
+            self._metrics.counts("fold_problems_total")[folded.state,] += 1
 
 
 def tell(problems: Iterable[tuple[int, Folded]]) -> None:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
 from backhaul.core.envelope import Envelope, open_envelope
+from backhaul.core.intact import is_intact
 from backhaul.errors import Unusable
 from backhaul.ingest import objects, stock
 from backhaul.ingest.forgotten import without_forgotten
@@ -55,6 +56,12 @@ READS: Mapping[str, Handler] = {
 """What we read ourselves; never accepted from outside."""
 
 
+DAMAGED = (
+    "its bytes are not those that came in: the disk or the file is damaged; the object"
+    " is read again from the platform at the next walk"
+)
+
+
 def fold_one(
     event: StoredEvent,
     mirror: MirrorWriter,
@@ -65,6 +72,8 @@ def fold_one(
 ) -> Folded:
     """Fold one event. `store_id` is the platform's id of the store, where known."""
     try:
+        if not is_intact(event.digest, (event.body,)):
+            raise Unusable(DAMAGED)
         envelope = open_envelope(event.body, event.topic)
         envelope = without_forgotten(event, envelope, mirror)
         handler = (READS if event.kind == "read" else TOPICS).get(envelope.topic)

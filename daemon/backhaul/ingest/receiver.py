@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,14 @@ class Receiver:
         clock: Clock,
         signers: Signers,
         arrived: Callable[[], None],
+        answers: Counter[tuple[str, ...]] | None = None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._signers = signers
         self._arrived = arrived
         self._refusals = Refusals(clock)
+        self._answers = Counter() if answers is None else answers
 
     def routes(self) -> list[web.RouteDef]:
         """Return the public routes; the topic may also come from the path."""
@@ -62,15 +65,19 @@ class Receiver:
     async def _receive(self, store: str, request: web.Request) -> web.Response:
         """Answer 200, 401, 413, 415 or 503. A wrong signature leaves no trace."""
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            self._answers[self._signers.known(store), "encoded"] += 1
             return _answer(415, "send the body without Content-Encoding")
         body = await request.read()
         now = to_text(self._clock.now())
         if not self._signed(store, request.headers, body, now):
+            self._answers[self._signers.known(store), "refused"] += 1
             return _answer(401, "the signature does not match")
         try:
             await self._inbox.append(_arrival(store, request, body, now))
         except Busy as error:
+            self._answers[store, "busy"] += 1
             return self._busy(error)
+        self._answers[store, "kept"] += 1
         self._refusals.kept()
         self._arrived()
         return web.Response(status=200)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets as random_secrets
-from collections import ChainMap
+from collections import ChainMap, Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -38,8 +38,14 @@ def secret_fingerprint(secret: bytes) -> str:
 class Signers:
     """Knows the live secrets of every store; a store may get more while it runs."""
 
-    def __init__(self, kept: WebhookSecrets, clock: Clock) -> None:
+    def __init__(
+        self,
+        kept: WebhookSecrets,
+        clock: Clock,
+        verified: Counter[tuple[str, ...]] | None = None,
+    ) -> None:
         self._kept = kept
+        self._verified = Counter() if verified is None else verified
         self._clock = clock
         self._known: dict[str, dict[str, dict[str, bytes]]] = {}
         self._rings: dict[str, _Ring] = {}
@@ -78,13 +84,19 @@ class Signers:
         """Return the fingerprints that each store's deliveries may have."""
         return {store: ring.names for store, ring in self._rings.items()}
 
+    def known(self, store: str) -> str:
+        """Return the name of a store that is ours, of any other one `unknown`."""
+        return store if store in self._rings else "unknown"
+
     def signed(self, store: str, body: bytes, presented: str, now: str) -> bool:
         """Tell whether a live secret of the store signed the body, which came `now`."""
         ring = self._rings.get(store, self._nobody)
         signer = signature.verify(body, presented, ring.values)
         if signer is None or ring is self._nobody:
             return False
-        self._used[store, ring.names[signer]] = now
+        signed_by = store, ring.names[signer]
+        self._used[signed_by] = now
+        self._verified[signed_by] += 1
         return True
 
     async def save(self) -> None:

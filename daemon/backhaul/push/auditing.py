@@ -24,7 +24,7 @@ from backhaul.push.settler import tell_doubled
 from backhaul.shop import history
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
-from backhaul.store.tagging import Tagged
+from backhaul.store.tagging import Tagged, restored_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from backhaul.core.proof import Move
     from backhaul.push.door import Door
     from backhaul.push.proving import Prover
+    from backhaul.settings import Push
     from backhaul.shop.client import ShopClient
     from backhaul.store.contract import Marks
     from backhaul.store.tagging import Tags
@@ -50,6 +51,10 @@ OPENING = "the platform's history has not been read since the start"
 RESTORED = (
     "reconcile_only: the database is older than what was sent from it (restored, or"
     " copied); the platform's history is being matched"
+)
+FLYING = (
+    "the database was restored: what was sent before may land yet; nothing is sent"
+    " until it would have"
 )
 WOUND_BACK = "the clock went back; what was sent is looked at again"
 
@@ -88,7 +93,7 @@ class Auditor:
         clock: Clock,
         chance: Callable[[], float],
         settled: Callable[[], None],
-        longest_seconds: float,
+        push: Push,
     ) -> None:
         self._store = store
         self._client = client
@@ -99,7 +104,8 @@ class Auditor:
         self._clock = clock
         self._chance = chance
         self._settled = settled
-        self._longest_seconds = longest_seconds
+        self._flying_seconds = push.looks[-1]
+        self._longest_seconds = max(push.looks[-1], push.retry_cap)
         self._wake = asyncio.Event()
         self._stranger = ""
         self._told: set[str] = set()
@@ -119,6 +125,11 @@ class Auditor:
         """Match the history, lift the fence, and audit whenever asked. Never ends."""
         self.fence()
         await self._insist(starting=True)
+        if left := await self._still_flying_seconds():
+            self._door.fence(FLYING)
+            await self._clock.sleep(left)
+            await self._insist(starting=True)
+        self._lift()
         while True:
             await rest(self._wake, CLOCK_SECONDS, self._clock)
             if back := self._wound_back():
@@ -153,6 +164,16 @@ class Auditor:
         )
         self._back_seconds += back_seconds
         await self._insist(starting=False)
+        self._lift()
+
+    async def _still_flying_seconds(self) -> float:
+        """Return how long a request of the life before a restore may be under way."""
+        restored_at = await self._marks.get(restored_mark(self._store))
+        if restored_at is None:
+            return 0.0
+        age = self._clock.now() - from_text(restored_at)
+        # The clock may have been set back since.
+        return max(0.0, self._flying_seconds - max(0.0, age.total_seconds()))
 
     async def _shift(self) -> None:
         """Make up for a clock that went back; where that fails, at the next try."""
@@ -163,7 +184,7 @@ class Auditor:
             self._settled()
 
     async def _insist(self, *, starting: bool) -> None:
-        """Audit until it succeeds, and let the fence down unless a stranger sends."""
+        """Audit until it succeeds."""
         failures = 0
         while not await self._try(starting=starting):
             failures += 1
@@ -175,6 +196,9 @@ class Auditor:
             )
             await rest(self._wake, wait, self._clock)
             self._wake.clear()
+
+    def _lift(self) -> None:
+        """Let the fence down, unless a stranger sends."""
         if not self._stranger:
             self._door.lift()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from loguru import logger
 from backhaul.core.budget import Priority
 from backhaul.core.clock import from_text, rest, to_text
 from backhaul.core.identity import idempotency_key
-from backhaul.core.lifecycle import Cause, State
+from backhaul.core.lifecycle import Cause, State, move
 from backhaul.core.outcome import Outcome, Verdict
 from backhaul.errors import Busy
 from backhaul.push.door import ALL, Door
@@ -65,6 +66,8 @@ class Dispatcher:
         self._chance = chance
         self.gates = Gates(push.eager, clock)
         self.doubted: Callable[[], None] = lambda: None
+        self.came_to: Counter[tuple[str, ...]] = Counter()
+        self.settled: Callable[[], None] = lambda: None
         self.door = Door(store, client, clock, self._reopened)
         transport.refused = self.door.refuse
         transport.failing = self.door.fail
@@ -79,8 +82,13 @@ class Dispatcher:
         """Tell that a command may have come due."""
         self._wake.set()
 
-    def _reopened(self) -> None:
+    def moved(self) -> None:
+        """Tell that a command has moved: its lane may be free, its target done."""
         self.wake()
+        self.settled()
+
+    def _reopened(self) -> None:
+        self.moved()
         self.doubted()
 
     def open(self, kind: str, at: str) -> None:
@@ -162,10 +170,11 @@ class Dispatcher:
         return claimed
 
     def _conclude_unsent(self) -> None:
-        """Tell of what was refused without being sent; its lane is free now."""
+        """Tell of what was settled without being sent; its lane is free now."""
         for command, settled in self._unsent:
-            self._tell(command, State.REJECTED, settled.reason)
-            self.wake()
+            state = move(State.PLANNED, settled.causes[0])
+            self._tell(command, state, settled.reason)
+            self.moved()
 
     async def _rest(self) -> None:
         """Sleep until woken, or until the next command may leave."""
@@ -196,12 +205,16 @@ class Dispatcher:
             order = mirror.order(self._store, command.target)
             if order is not None and order.cancelled:
                 reason = f"order {order.name} is cancelled; nothing was sent"
-                refused = Settlement(causes=(Cause.REFUSED,), reason=reason)
-                self._unsent.append((command, refused))
-                return refused
+                return self._refuse(command, Settlement((Cause.REFUSED,), reason))
+        elif (overtaken := mirror.overtaken(command)) is not None:
+            return self._refuse(command, Settlement((Cause.REPLACED,), overtaken))
         return Sendable(
             requests.body(command, self._dialect), self._transport.key_fingerprint
         )
+
+    def _refuse(self, command: Command, settled: Settlement) -> Settlement:
+        self._unsent.append((command, settled))
+        return settled
 
     async def _deliver(self, command: Command, sendable: Sendable) -> None:
         try:
@@ -210,7 +223,7 @@ class Dispatcher:
             await self._record(command, judged, answer)
         finally:
             self._flying -= 1
-            self.wake()
+            self.moved()
 
     async def _give_back(self, command: Command, _: Sendable) -> None:
         """Told to stop between claim and send: proved that nothing was sent."""
@@ -272,6 +285,7 @@ class Dispatcher:
             self.doubted()
 
     def _tell(self, command: Command, state: State, reason: str) -> None:
+        self.came_to[self._store, command.kind, state.value] += 1
         level = "WARNING" if state in {State.PARKED, State.REJECTED} else "INFO"
         logger.bind(
             action=f"command.{state}", store=self._store, command=command.id

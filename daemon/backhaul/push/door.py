@@ -60,6 +60,11 @@ class Door:
         """Send nothing until `lift`: what was sent before is not known yet."""
         self._fence = reason
 
+    @property
+    def fenced(self) -> bool:
+        """Whether what was sent before is not known yet."""
+        return bool(self._fence)
+
     def lift(self) -> None:
         """Let the fence down."""
         self._fence = ""

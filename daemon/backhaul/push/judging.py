@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.core.outcome import Outcome, Verdict, classify_refusal
+from backhaul.core.outcome import Outcome, Verdict, classify_refusal, code_of
 from backhaul.errors import Busy, Unusable
 from backhaul.shop import requests, wire
 from backhaul.shop.client import ReadRefused
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from backhaul.shop.transport import Answer
     from backhaul.store.contract import Command
     from backhaul.store.outbox import Doubts
+
+_OVERTAKING = frozenset({"STOCK_CHANGED", "INSUFFICIENT_STOCK"})
+"""What tells that the step of a stock target was reckoned from another stock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ async def judge(
     verdict = classify_refusal(
         command.kind, answer.status, answer.problem(), answer.retry_after_seconds()
     )
+    if "target" in command.payload and code_of(answer.problem()) in _OVERTAKING:
+        return Judged(replace(verdict, outcome=Outcome.OVERTAKEN))
     if verdict.outcome is Outcome.CHECK_ABSENT:
         return Judged(await _check_absent(command, verdict, client))
     if verdict.outcome is Outcome.CHECK_EFFECT:

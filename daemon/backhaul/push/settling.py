@@ -29,6 +29,7 @@ CAUSES: dict[Outcome, tuple[Cause, ...]] = {
     Outcome.HELD: (Cause.NOT_SENT,),
     Outcome.WITHOUT_MEMBER: (Cause.NOT_SENT,),
     Outcome.PARKED: (Cause.UNDECIDABLE,),
+    Outcome.OVERTAKEN: (Cause.REPLACED,),
 }
 BACKING_OFF = frozenset({Outcome.NEVER_SENT, Outcome.DEFERRED})
 """Tried again after a wait that grows with each failure."""

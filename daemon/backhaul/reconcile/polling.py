@@ -157,7 +157,7 @@ class Poll:
         unknown = await self._unknown(moves)
         at = await self.sweeps.begin(store, POLL, LEVELS.name)
         drift = await self._count(unknown)
-        for adjustment in _adjustments(unknown):
+        for adjustment in adjustments(unknown):
             read_at = to_text(self.clock.now())
             body = strict_json.encode(adjustment)
             await self.repair.append_body("inventory/history", read_at, body)
@@ -179,7 +179,7 @@ class Poll:
             self._latest = max([self._latest, *times])
             if not fresh or min(times) < since or listing.has_more is False:
                 break
-        moves = [_move(row) for row in reversed(found.values())]
+        moves = [move_of(row) for row in reversed(found.values())]
         return [move for move in moves if move is not None]
 
     async def _unknown(self, moves: Sequence[Move]) -> list[Move]:
@@ -227,7 +227,7 @@ class Poll:
         return f"polled:{self.repair.store}:{kind}"
 
 
-def _move(row: Entry) -> Move | None:
+def move_of(row: Entry) -> Move | None:
     """Tell which stock a row moved; the stock a variant is born with moved none."""
     ids = (row.adjustment_id, row.product_id, row.variant_id)
     adjustment, product, variant = (id_ or "" for id_ in ids)
@@ -236,7 +236,7 @@ def _move(row: Entry) -> Move | None:
     return Move(adjustment, product, variant, row)
 
 
-def _adjustments(moves: Sequence[Move]) -> list[dict[str, Any]]:
+def adjustments(moves: Sequence[Move]) -> list[dict[str, Any]]:
     """Put the moves of each event together: an order tells one for each product."""
     grouped: dict[tuple[str, str], list[Move]] = defaultdict(list)
     for move in moves:

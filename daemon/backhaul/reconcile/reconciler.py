@@ -64,7 +64,7 @@ class Reconciler:
     ) -> None:
         self._store = repair.store
         self._client = client
-        self._repair = repair
+        self.repair = repair
         self._sweeps = sweeps
         self._rereads = rereads
         self._marks = marks
@@ -187,7 +187,7 @@ class Reconciler:
         if await self._marks.get(mark):
             return
         began = to_text(self._clock.now())
-        ended = await self._repair.look.sweeps(self._store)
+        ended = await self.repair.look.sweeps(self._store)
         done = {sweep.kind for sweep in ended if sweep.job == BACKFILL}
         self._have_read(done)
         await asyncio.gather(*(self._fill(name) for name in KINDS.keys() - done))
@@ -267,7 +267,7 @@ class Reconciler:
         priority = Priority.INCREMENTAL if job == POLL else Priority.SWEEP
         absence = Absence(
             self._client,
-            self._repair,
+            self.repair,
             self._sweeps,
             self._rereads,
             self._asked,
@@ -278,7 +278,7 @@ class Reconciler:
             job,
             kind,
             self._client,
-            self._repair,
+            self.repair,
             self._sweeps,
             absence,
             self._clock,
@@ -332,8 +332,8 @@ class Reconciler:
         )
         if listing.total is None:
             return 0
-        await self._repair.caught_up()
-        held = await self._repair.look.count(kind.singular, self._store)
+        await self.repair.caught_up()
+        held = await self.repair.look.count(kind.singular, self._store)
         return held - listing.total
 
 

@@ -13,7 +13,6 @@ from backhaul.core import strict_json
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Unusable
-from backhaul.reconcile.resting import Resting
 from backhaul.shop import objects
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent, TooLong
@@ -80,7 +79,6 @@ class Rereader:
         self._mirror_is_whole = False
         self._failures = 0
         self._closed_until: dict[str, float] = {}
-        self._resting = Resting(clock)
 
     def wake(self) -> None:
         """Tell that an object may have been asked for."""
@@ -124,10 +122,6 @@ class Rereader:
     async def _settle(self, reread: Reread) -> None:
         if self._clock.monotonic() < self._closed_until.get(reread.kind, 0.0):
             await self._postpone(reread, CLOSED_SECONDS)
-            return
-        rest = self._resting.seconds(reread)
-        if rest:
-            await self._postpone(reread, rest)
             return
         began = to_text(self._clock.now())
         try:

@@ -75,6 +75,7 @@ def _adjust(command: Command, _: Dialect) -> dict[str, Any]:
         "variantId": payload["variant_id"],
         "adjustment": payload["delta"],
         "reason": payload["reason"],
+        "expectedStock": payload.get("expected_stock"),
         "note": tag(command.id),
     }
 

@@ -117,7 +117,8 @@ class Transport:
 
     `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
     so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
-    told of each 401, `failing` whenever the circuit opens.
+    told of each 401, `failing` whenever the circuit opens, `ended` of every request by
+    method, status and seconds.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class Transport:
         self.require: Callable[[], Awaitable[None]] = _let_through
         self.refused: Callable[[str], None] = lambda _: None
         self.failing: Callable[[], None] = lambda: None
+        self.ended: Callable[[str, str, float], None] = lambda *_: None
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -288,14 +290,17 @@ class Transport:
         else:
             self.budget.spend(self._clock.monotonic())
         headers: Mapping[str, str] = {}
+        began, came = self._clock.monotonic(), "no answer"
         try:
             response = await client.send(request, stream=True)
             headers = response.headers
             try:
                 body = await self._read(response)
+                came = str(response.status_code)
             finally:
                 await response.aclose()
         except _NEVER_SENT as error:
+            came = "not sent"
             raise NotSent(_words(error)) from None
         except (httpx.HTTPError, AttributeError) as error:
             # AttributeError: on uvloop, of a connection reset as soon as it was made,
@@ -303,6 +308,7 @@ class Transport:
             raise InDoubt(_words(error)) from None
         finally:
             self._learn(headers)
+            self.ended(request.method, came, self._clock.monotonic() - began)
         answer = Answer(response.status_code, headers, body)
         if answer.status == 429:
             wait = answer.retry_after_seconds()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Product,
         StockChange,
     )
+    from backhaul.store.tracking import Parcel
 
 
 class Arrival(NamedTuple):
@@ -45,6 +46,8 @@ class StoredEvent:
     topic: str
     received_at: str
     body: bytes
+    digest: bytes | None = None
+    """Of the body, as it was when it came in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class FoldReport:
     """One slice of folding: how many events, and whether more wait.
 
     `doubts` tells how often a re-read was asked for; up to the id `folded_to`
-    everything is folded.
+    everything is folded. `behind_seconds` is how long the last event had waited.
     """
 
     folded: int
@@ -75,6 +78,7 @@ class FoldReport:
     problems: tuple[tuple[int, Folded], ...] = ()
     doubts: int = 0
     folded_to: int = 0
+    behind_seconds: float = 0.0
 
 
 class MirrorWriter(Protocol):
@@ -205,8 +209,7 @@ class Reread:
     """An object in doubt: what is to be read again, and why.
 
     `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
-    that id). `asks` tells one doubt from a later one about the same object. `unsettled`
-    is set where the last read of it proved nothing.
+    that id). `asks` tells one doubt from a later one about the same object.
     """
 
     store: str
@@ -216,7 +219,6 @@ class Reread:
     asked_at: str
     asks: int
     failures: int
-    unsettled: bool = False
 
 
 class Rereads(Protocol):
@@ -304,6 +306,24 @@ class Unmatched:
     final: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A record that tells how far parcels of one order got.
+
+    `rank` is the status as a step of a ladder that leads one way. `cancel` is asked for
+    once every parcel of the order came back; with `propose` it waits for a person, and
+    for no other parcel.
+    """
+
+    parcels: tuple[Parcel, ...]
+    tracking_number: str
+    status: str
+    rank: int
+    at: str
+    cancel: NewCommand | None = None
+    propose: bool = False
+
+
 class MatchReader(Protocol):
     """What matching asks of the mirror."""
 
@@ -316,7 +336,22 @@ class MatchReader(Protocol):
         ...
 
     def variants_with_sku(self, store: str, sku: str) -> list[tuple[str, str]]:
-        """Return (product id, variant id) of every variant with the SKU."""
+        """Return (product id, variant id) of every variant with the SKU or GTIN."""
+        ...
+
+    def skus_called(self, store: str, name: str) -> list[str]:
+        """Return the SKUs of the variants that this GTIN, as text, stands for."""
+        ...
+
+    def parcels_tracked(self, store: str, number: str) -> list[Parcel]:
+        """Return the parcels with a tracking number."""
+        ...
+
+    def overtaken(self, command: Command) -> str | None:
+        """Say why an adjustment is not to be sent after all: a count has overtaken it.
+
+        A count that did not know of it, and is not made true yet, is done anew.
+        """
         ...
 
 
@@ -339,7 +374,9 @@ class RecordOutcome:
     reason: str
 
 
-MatchOne: TypeAlias = "Callable[[WaitingRecord, MatchReader], Matched | Unmatched]"
+MatchOne: TypeAlias = (
+    "Callable[[WaitingRecord, MatchReader], Matched | Tracked | Unmatched]"
+)
 
 
 class Records(Protocol):

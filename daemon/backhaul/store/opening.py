@@ -8,51 +8,102 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from loguru import logger
 from sqlite_utils import Database
 
 from backhaul.errors import AlreadyRunning, CorruptData
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import connections, copies
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations import migrations
+from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import MakeWriter
+
+BEFORE = ".before-"
+"""Between the name of the database and the first step of an upgrade, in its copy."""
 
 
-def open_store(path: Path, clock: Clock) -> SqliteStore:
+def open_store(
+    path: Path,
+    clock: Clock,
+    writer: MakeWriter = Writer,
+    tell: Callable[[str], None] = lambda _: None,
+) -> SqliteStore:
     """Bring the file to this version's schema and return its store, not yet started.
 
-    Raises CorruptData when the file is no database of ours, is damaged, or was made by
-    a newer version.
+    A database with something in it is backed up before its schema changes. `tell` is
+    told of what may take long. Raises CorruptData when the file is no database of ours,
+    is damaged, or was made by a newer version.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         connection = connections.open_writer(path)
         try:
-            _migrate(connection, path)
+            _migrate(connection, path, tell)
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
         raise AlreadyRunning(f"{path}: cannot be opened: {error}") from None
     except sqlite3.DatabaseError as error:
-        raise CorruptData(
-            f"{path}: not usable as a database: {error}; restore it from a backup"
-        ) from None
-    return SqliteStore(path, clock)
+        raise copies.damaged(path, str(error)) from None
+    return SqliteStore(path, clock, writer=writer)
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def pending(path: Path) -> list[str]:
+    """Return the steps of the schema that are ahead of a database, which only is read.
+
+    Raises CorruptData as `open_store` does.
+    """
+    if not path.exists():
+        return [entry.name for entry in migrations.pending(Database(memory=True))]
+    try:
+        with copies.open_to_look(path) as connection:
+            return _ahead(Database(connection), path)
+    except sqlite3.DatabaseError as error:
+        raise copies.damaged(path, str(error)) from None
+
+
+def _migrate(
+    connection: sqlite3.Connection, path: Path, tell: Callable[[str], None]
+) -> None:
     database = Database(connection)
+    ahead = _ahead(database, path)
+    if not ahead:
+        return
+    if migrations.applied(database):
+        _back_up(path, ahead, tell)
+        tell("brings the database to this version")
+    migrations.apply(database)
+
+
+def _ahead(database: Database, path: Path) -> list[str]:
     newer = {entry.name for entry in migrations.applied(database)} - _ours()
     if newer:
         raise CorruptData(
             f"{path}: made by a newer version of Backhaul ({', '.join(sorted(newer))});"
             " install that version, or restore a backup made by this one"
         )
-    migrations.apply(database)
+    return [entry.name for entry in migrations.pending(database)]
+
+
+def _back_up(path: Path, ahead: list[str], tell: Callable[[str], None]) -> None:
+    """Keep the database as it was; the copy of the upgrade before goes."""
+    tell("backs the database up before its upgrade")
+    kept = path.with_name(f"{path.name}{BEFORE}{ahead[0]}")
+    copies.copy(path, kept)
+    logger.bind(action="database.upgrade").info(
+        "{} steps of the schema are ahead; the database as it was is kept as {}",
+        len(ahead),
+        kept,
+    )
+    for older in path.parent.glob(f"{path.name}{BEFORE}*"):
+        if older != kept:
+            older.unlink()
 
 
 def _ours() -> set[str]:

@@ -21,6 +21,11 @@ class Tagged:
     moves: tuple[Move, ...]
 
 
+def restored_mark(store: str) -> str:
+    """Name the mark of when a database was found, or made, older than its sends."""
+    return f"restored:{store}"
+
+
 class Tags(Protocol):
     """What the platform's history tells of commands, by their tags."""
 

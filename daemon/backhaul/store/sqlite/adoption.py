@@ -10,6 +10,7 @@ import msgspec
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.lifecycle import State
+from backhaul.store.tagging import restored_mark
 
 if TYPE_CHECKING:
     import sqlite3
@@ -105,7 +106,7 @@ def remember_restore(connection: sqlite3.Connection, store: str, now: str) -> No
     """Keep when it was found that the database is older than what was sent."""
     connection.execute(
         "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",
-        (f"restored:{store}", now),
+        (restored_mark(store), now),
     )
 
 
@@ -122,6 +123,6 @@ def _unless_taken(
 def _restored_at(connection: sqlite3.Connection, store: str, now: str) -> str | None:
     row = connection.execute(
         "SELECT value FROM marks WHERE name = ? AND value > ?",
-        (f"restored:{store}", to_text(from_text(now) - REMEMBERED)),
+        (restored_mark(store), to_text(from_text(now) - REMEMBERED)),
     ).fetchone()
     return None if row is None else str(row[0])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from loguru import logger
 
 from backhaul.core.clock import to_text
+from backhaul.core.intact import digest_of, is_intact
 from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable
-from backhaul.store.sqlite import echoes
+from backhaul.store.sqlite import corrections, echoes
 from backhaul.store.sqlite.adoption import beginning
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.mirror_reading import MirrorReader
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 COLUMNS = (
     "seq, id, store, kind, target, lane, state, payload, attempts, failures, instance"
 )
+# As bytes: what is damaged may be no text any more.
+_TO_CHECK = (
+    "seq, CAST(id AS BLOB), CAST(store AS BLOB), CAST(kind AS BLOB),"
+    " CAST(target AS BLOB), CAST(payload AS BLOB), digest"
+)
 _REHEARSED = (
     "EXISTS (SELECT 1 FROM json_each(:rehearsed) r WHERE {}.instance GLOB value)"
 )
@@ -37,22 +44,27 @@ _OPEN_TO = """
 """
 # A command is free when no earlier one of its lane is open. One that is held waits for
 # the order to change, not for its turn, and lets the others pass; so does one that is
-# rehearsed, which waits for a person to end the dry run.
+# rehearsed, which waits for a person to end the dry run, and a stock target, which
+# reckons with whatever leaves before its adjustment does.
 _DUE = f"""
-    SELECT {COLUMNS} FROM commands c
+    SELECT {_TO_CHECK} FROM commands c
     WHERE {_OPEN_TO} AND NOT {_REHEARSED.format("c")} AND NOT EXISTS (
         SELECT 1 FROM commands o
         WHERE o.store = c.store AND o.lane = c.lane
           AND o.state IN ('planned', 'sending', 'uncertain')
-          AND (o.state != 'planned' OR (
+          AND o.kind != 'target' AND (o.state != 'planned' OR (
             o.held = 0 AND o.seq < c.seq AND NOT {_REHEARSED.format("o")})))
     ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants
 _TO_REHEARSE = f"""
-    SELECT {COLUMNS} FROM commands c
+    SELECT {_TO_CHECK} FROM commands c
     WHERE {_OPEN_TO} AND {_REHEARSED.format("c")} AND reason != :reason
     ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants
+DAMAGED = (
+    "is not as it was written: the disk or the file is damaged; compare it with its"
+    " record, and restore a backup"
+)
 REHEARSED = "dry run: not sent"
 """The reason of a planned command that would have left but for a dry run."""
 
@@ -78,12 +90,14 @@ def plan(
 ) -> None:
     """Write a new command; one that is known stays as it is."""
     begins = beginning(connection, store, command, now)
+    payload = msgspec.json.encode(command.payload).decode()
     connection.execute(
         """
         INSERT OR IGNORE INTO commands (id, store, kind, target, lane, state, payload,
                                         cause, instance, created_at, due_at, reason,
-                                        settled_at, sent_at, effect_id, evidence)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                                        settled_at, sent_at, effect_id, evidence,
+                                        digest)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
             command.id,
@@ -92,7 +106,7 @@ def plan(
             command.target,
             command.lane,
             begins.state,
-            msgspec.json.encode(command.payload).decode(),
+            payload,
             cause,
             instance,
             now,
@@ -102,6 +116,7 @@ def plan(
             begins.sent_at,
             begins.effect_id,
             begins.evidence,
+            digest_of((command.id, store, command.kind, command.target, payload)),
         ),
     )
 
@@ -249,8 +264,30 @@ def _due(
     values["rehearsed"] = msgspec.json.encode(rehearsed).decode()
     for kind, planned_by in gates.items():
         gate = {"kind": kind, "planned_by": planned_by, "limit": limit - len(due)}
-        due += map(to_command, connection.execute(query, values | gate))
+        for seq, *parts, digest in connection.execute(query, values | gate).fetchall():
+            if is_intact(digest, parts):
+                due.append(_command(connection, seq))
+            else:
+                park_damaged(connection, seq, State.PLANNED, now)
     return due
+
+
+def _command(connection: sqlite3.Connection, seq: int) -> Command:
+    query = f"SELECT {COLUMNS} FROM commands WHERE seq = ?"  # noqa: S608 - constants
+    return to_command(connection.execute(query, (seq,)).fetchone())
+
+
+def park_damaged(
+    connection: sqlite3.Connection, seq: int, state: State, now: str
+) -> None:
+    """Leave a row to a person that is not as it was written; nothing of it is sent."""
+    connection.execute(
+        "UPDATE commands SET state = ?, reason = ?, settled_at = ? WHERE seq = ?",
+        (move(state, Cause.UNDECIDABLE), DAMAGED, now, seq),
+    )
+    logger.bind(action="command.damaged", number=seq).error(
+        "command {} {}", seq, DAMAGED
+    )
 
 
 def _begin(
@@ -259,11 +296,13 @@ def _begin(
     connection.execute(
         """
         UPDATE commands SET state = ?, attempts = attempts + 1, request = ?,
-               key_fingerprint = ?, baseline = ?, sent_at = ? WHERE seq = ?
+               request_digest = ?, key_fingerprint = ?, baseline = ?, sent_at = ?
+        WHERE seq = ?
         """,
         (
             move(command.state, Cause.SEND),
             step.request,
+            digest_of((step.request,)),
             step.key_fingerprint,
             msgspec.json.encode(baseline(connection, command)).decode(),
             now,
@@ -330,6 +369,8 @@ def move_on(
         echoes.recognize(connection, command, settlement.effect_id)
     if state not in {State.SENDING, State.UNCERTAIN}:
         echoes.forget_unclaimed(connection, command)
+    if command.kind == "adjust":
+        corrections.follow(connection, command, state, settlement.reason, now)
     return state
 
 

@@ -10,6 +10,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store.deciding import VERBS, require
 from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
+from backhaul.store.sqlite.corrections import require_free
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,6 +47,7 @@ class SqliteDecisions:
             command = _find(connection, decision.command)
             require(command, decision.verb)
             _require_still(command, shown)
+            require_free(connection, command)
             _move(connection, command, decision, now)
             moved = _find(connection, decision.command)
             _write_down(connection, decision, command, moved, now)

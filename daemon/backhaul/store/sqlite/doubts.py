@@ -8,9 +8,15 @@ import msgspec
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import tag
+from backhaul.core.intact import is_intact
 from backhaul.core.lifecycle import Cause, State
 from backhaul.store.outbox import Doubt
-from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
+from backhaul.store.sqlite.commands import (
+    COLUMNS,
+    move_on,
+    park_damaged,
+    to_command,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,6 +33,11 @@ _DUE = f"""
            coalesce(sent_at, created_at), looks FROM commands
     WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """  # noqa: S608 - constants
+_TO_CHECK = """
+    SELECT seq, request, request_digest FROM commands
+    WHERE state = 'uncertain' AND store = ? AND due_at <= ? AND request IS NOT NULL
+    ORDER BY due_at LIMIT ?
+"""
 _NEXT_DUE = """
     SELECT min(due_at) FROM commands WHERE state = 'uncertain' AND store = ?
 """
@@ -44,6 +55,10 @@ class SqliteDoubts:
 
         def unit(connection: sqlite3.Connection) -> list[Doubt]:
             now = to_text(self._clock.now())
+            to_check = connection.execute(_TO_CHECK, (store, now, limit)).fetchall()
+            for seq, request, digest in to_check:
+                if not is_intact(digest, (request,)):
+                    park_damaged(connection, seq, State.UNCERTAIN, now)
             return [
                 _doubt(row) for row in connection.execute(_DUE, (store, now, limit))
             ]

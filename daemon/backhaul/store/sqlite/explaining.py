@@ -6,7 +6,14 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import CorruptData, Unusable
-from backhaul.store.sqlite import connections, finding, lives, outbox_reading
+from backhaul.store.sqlite import (
+    connections,
+    corrections,
+    finding,
+    lives,
+    outbox_reading,
+)
+from backhaul.store.sqlite.consistency import consistency
 from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
 
 if TYPE_CHECKING:
@@ -24,6 +31,17 @@ _EVENTS = """
              (SELECT title FROM products WHERE store = e.store AND id = e.object_id)
            ) AS about, detail
     FROM events e
+"""
+_DELIVERIES = """
+    SELECT seq, coalesce(settled_at, sent_at, created_at) AS at, instance, topic,
+           coalesce(
+             (SELECT name FROM orders WHERE store = d.store AND id = d.object_id),
+             (SELECT sku FROM variants WHERE store = d.store AND id = d.object_id),
+             (SELECT title FROM products WHERE store = d.store AND id = d.object_id),
+             object_id) AS about, state, reason, attempts, object_id, id, reference,
+           created_at, due_at, sent_at, settled_at
+    FROM deliveries d WHERE (?1 IS NULL OR instance = ?1) AND (?2 IS NULL OR state = ?2)
+    ORDER BY seq DESC LIMIT ?3
 """
 _WEBHOOK_SECRETS = """
     SELECT store, fingerprint, iif(dropped_at IS NULL, 'accepted', 'dropped') AS state,
@@ -93,6 +111,12 @@ class Explainer:
         rows = self._rows("SELECT * FROM quarantine WHERE id = ?", (id_,))
         return rows[0] if rows else None
 
+    def deliveries(
+        self, instance: str | None, state: str | None, limit: int
+    ) -> list[Row]:
+        """Return what instances are told, the newest first."""
+        return self._rows(_DELIVERIES, (instance, state, limit))
+
     def jobs(self) -> dict[tuple[str, str], Row]:
         """Return where each scheduled job stands, by its name and store."""
         rows = self._rows("SELECT * FROM job_state", ())
@@ -136,6 +160,10 @@ class Explainer:
         commands = {r["state"]: r["n"] for r in self._rows(states, ())}
         return {**row, "commands": commands}
 
+    def stopped_targets(self) -> dict[str, str]:
+        """Return by store why its counts are not made true."""
+        return corrections.stopped(self._connection)
+
     def confirmations(self) -> Row:
         """Return how long effects took to come back, sent to echo, in the last hour."""
         rows = self._rows(_CONFIRMATIONS, ())
@@ -153,21 +181,8 @@ class Explainer:
         return self._rows(_WEBHOOK_SECRETS, ())
 
     def consistency(self) -> dict[str, Row]:
-        """Return since when each store's mirror is known to be equal, and what not.
-
-        The start of the last full walk over each list that left nothing unrepaired; a
-        list that cannot be read has no say.
-        """
-        found: dict[str, Row] = {}
-        for row in self._rows(_WALKED, ()):
-            store = found.setdefault(row["store"], {"as_of": None, "kinds": {}})
-            store["kinds"][row["kind"]] = row["note"] or row["as_of"]
-        for store in found.values():
-            kinds = store["kinds"].values()
-            if len(kinds) == _LISTS and None not in kinds:
-                read = [as_of for as_of in kinds if as_of[:1].isdigit()]
-                store["as_of"] = min(read, default=None)
-        return found
+        """Return since when each store's mirror is known to be equal, and what not."""
+        return consistency(self._connection)
 
     def _rows(self, query: str, values: Any) -> list[Row]:
         return [dict(row) for row in self._iterate(query, values)]
@@ -194,15 +209,6 @@ _CONFIRMATIONS = """
     FROM echoes e JOIN commands c ON c.id = e.command_id
     WHERE e.command_id IS NOT NULL AND c.sent_at IS NOT NULL
       AND e.at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour') ORDER BY seconds
-"""
-_LISTS = 4
-_WALKED = """
-    SELECT s.store, s.kind, s.note,
-           (SELECT max(began_at) FROM sweeps c WHERE c.store = s.store
-            AND c.kind = s.kind AND c.job = 'full' AND c.ended_at IS NOT NULL
-            AND c.unrepaired = 0 AND c.note = '') AS as_of
-    FROM sweeps s WHERE s.id IN (SELECT max(id) FROM sweeps
-        WHERE job = 'full' AND ended_at IS NOT NULL GROUP BY store, kind)
 """
 _COUNTS = """
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from backhaul.core.intact import digest_of
 from backhaul.store.contract import Arrival, Folded, FoldReport, StoredEvent
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.mirror import MirrorTransaction
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from backhaul.store.contract import FoldOne
     from backhaul.store.sqlite.writer import Row, Writer
 
-_COLUMNS = "store, kind, topic, received_at, headers, body"
+_COLUMNS = "store, kind, topic, received_at, headers, body, digest"
 _BODY = 5
 CHUNK_ROWS = 32
 CHUNK_BYTES = 256 << 10
 """Rows, and bytes of bodies, that one statement inserts at most."""
-FOLD_BATCH = 64
+FOLD_BATCH = 256
 """Rows that one slice of folding takes at most."""
 CURSOR = "fold_cursor"
 
@@ -60,8 +61,8 @@ def _chunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
-    places = ",".join(["(?,?,?,?,?,?)"] * len(rows))
-    values = [value for row in rows for value in row]
+    places = ",".join(["(?,?,?,?,?,?,?)"] * len(rows))
+    values = [value for row in rows for value in (*row, digest_of((row[_BODY],)))]
     cursor = connection.execute(
         f"INSERT INTO inbox ({_COLUMNS}) VALUES {places}",  # noqa: S608 - constants
         values,
@@ -117,12 +118,13 @@ def _fold_slice(
     mirror = MirrorTransaction(connection, clock)
     until = clock.monotonic() + slice_seconds
     outcomes: list[tuple[int, Folded]] = []
-    in_time = True
+    in_time, last_at = True, mirror.now
     connection.execute("SAVEPOINT slice")
     try:
         with closing(_after_cursor(connection)) as events:
             for event in events:
                 outcomes.append((event.id, fold_one(event, mirror)))
+                last_at = event.received_at
                 in_time = clock.monotonic() < until
                 if not in_time:
                     break
@@ -141,7 +143,12 @@ def _fold_slice(
     more = not in_time or len(outcomes) == FOLD_BATCH
     problems = tuple(o for o in outcomes if o[1].state in {"quarantined", "unhandled"})
     return FoldReport(
-        len(outcomes), more, problems, mirror.doubts, folded_to(connection)
+        len(outcomes),
+        more,
+        problems,
+        mirror.doubts,
+        folded_to(connection),
+        mirror.seconds_since(last_at),
     )
 
 
@@ -170,7 +177,7 @@ def _after_cursor(connection: sqlite3.Connection) -> Generator[StoredEvent]:
     with closing(
         connection.execute(
             """
-            SELECT id, store, kind, topic, received_at, body FROM inbox
+            SELECT id, store, kind, topic, received_at, body, digest FROM inbox
             WHERE id > coalesce((SELECT value FROM marks WHERE name = ?), 0) + 0
             ORDER BY id LIMIT ?
             """,

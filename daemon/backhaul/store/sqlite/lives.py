@@ -108,6 +108,16 @@ _WORK = f"""
              ': ' || nullif(u.detail, ''), ''), NULL, 3
     FROM audit u JOIN commands c ON c.id = u.command_id WHERE {_COMMAND}
     UNION ALL
+    SELECT p.at, 'parcel', p.tracking_number, p.status, 'told by ' || p.instance,
+           NULL, 4
+    FROM parcels p WHERE p.store = :store AND p.order_id = :object
+    UNION ALL
+    SELECT coalesce(d.settled_at, d.sent_at, d.created_at), 'news ' || d.topic,
+           'to ' || d.instance, d.state, d.reason || coalesce(
+             ' (' || d.reference || ')', ''), NULL, 4
+    FROM deliveries d WHERE d.store = :store
+      AND d.object_id = coalesce(:variant, :object)
+    UNION ALL
     SELECT c.settled_at, c.kind, substr(c.id, 1, 8), c.state, c.reason, NULL, 4
     FROM commands c WHERE c.settled_at IS NOT NULL AND {_COMMAND}
 """  # noqa: S608 - constants

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Migrations
 
-from backhaul.store.sqlite import mirror_schema, outbox_schema
+from backhaul.store.sqlite import (
+    delivery_schema,
+    mirror_schema,
+    operations_schema,
+    outbox_schema,
+)
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -413,3 +418,11 @@ migrations(name="m041_decisions")(outbox_schema.add_decisions)
 migrations(name="m042_job_runs")(outbox_schema.add_job_runs)
 migrations(name="m043_adopted")(outbox_schema.add_adopted)
 migrations(name="m044_echoes")(outbox_schema.add_echoes)
+migrations(name="m060_newest_records")(operations_schema.add_newest_records)
+migrations(name="m061_alerts")(operations_schema.add_alerts)
+migrations(name="m062_digests")(outbox_schema.add_digests)
+migrations(name="m070_targets")(outbox_schema.add_targets)
+migrations(name="m071_deliveries")(delivery_schema.add_deliveries)
+migrations(name="m072_parcels")(delivery_schema.add_parcels)
+migrations(name="m080_users")(operations_schema.add_users)
+migrations(name="m081_samples")(operations_schema.add_samples)

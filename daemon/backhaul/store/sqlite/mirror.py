@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from backhaul.core.clock import to_text
-from backhaul.core.fold import Version
+from backhaul.core.clock import from_text, to_text
+from backhaul.core.fold import Version, as_of
 from backhaul.store.sqlite import echoes
 from backhaul.store.sqlite.mirror_rows import table
 from backhaul.store.sqlite.rereads import Doubt, ask
@@ -95,6 +95,10 @@ class MirrorTransaction:
             "SELECT EXISTS (SELECT 1 FROM tombstones)"
         ).fetchone()
 
+    def seconds_since(self, at: str) -> float:
+        """Return how long before this transaction something was."""
+        return (self._moment - from_text(at)).total_seconds()
+
     def first_sight(self, digest: bytes, event: int) -> bool:
         """Remember a delivery's digest; False when another event had it before."""
         cursor = self._connection.execute(
@@ -122,7 +126,7 @@ class MirrorTransaction:
         row = self._connection.execute(query, key).fetchone()
         if row is None:
             return None
-        return Version(row[0], row[1], bool(row[2]), *row[3:])
+        return as_of(self.now, Version(row[0], row[1], bool(row[2]), *row[3:]))
 
     def outlived(
         self, store: str, product_id: str, variant_id: str, updated_at: str

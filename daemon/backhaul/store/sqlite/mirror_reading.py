@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from backhaul.core import gtin
 from backhaul.store.contract import OrderSummary
+from backhaul.store.sqlite import corrections
+from backhaul.store.tracking import Parcel
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from backhaul.store.contract import Command
+
+_BY_SKU = "SELECT product_id, id, sku FROM variants WHERE store = ? AND sku = ?"
+_BY_BARCODE = """
+    SELECT product_id, id, sku FROM variants WHERE store = ?
+    AND barcode IN (SELECT value FROM json_each(?)) ORDER BY id
+"""
 _SUMMARY = "SELECT id, coalesce(name, number, id), cancelled_at FROM orders"
 
 
@@ -42,12 +53,43 @@ class MirrorReader:
         return None if row is None else self._summary(store, *row)
 
     def variants_with_sku(self, store: str, sku: str) -> list[tuple[str, str]]:
-        """Return (product id, variant id) of every variant with the SKU."""
+        """Return (product id, variant id) of every variant with the SKU or GTIN."""
+        return [(row[0], row[1]) for row in self._variants(store, sku)]
+
+    def skus_called(self, store: str, name: str) -> list[str]:
+        """Return the SKUs of the variants that this GTIN, as text, stands for."""
+        found = {row[2] for row in self._variants(store, name) if row[2] is not None}
+        return sorted(found)
+
+    def parcels_tracked(self, store: str, number: str) -> list[Parcel]:
+        """Return the parcels with a tracking number."""
         rows = self._connection.execute(
-            "SELECT product_id, id FROM variants WHERE store = ? AND sku = ?",
-            (store, sku),
-        )
-        return [(row[0], row[1]) for row in rows]
+            """
+            SELECT s.id, s.order_id, coalesce(o.name, o.number, o.id), o.number,
+                   o.external_id, o.cancelled_at IS NOT NULL
+            FROM shipments s JOIN orders o ON o.store = s.store AND o.id = s.order_id
+            WHERE s.tracking_number = ? AND s.store = ?
+            """,
+            (number, store),
+        ).fetchall()
+        return [
+            Parcel(id_, order, str(name), number, external, bool(cancelled))
+            for id_, order, name, number, external, cancelled in rows
+        ]
+
+    def _variants(self, store: str, name: str) -> list[tuple[str, str, str | None]]:
+        rows = self._connection.execute(_BY_SKU, (store, name)).fetchall()
+        if (whole := gtin.normalized(name)) is not None:
+            values = (store, json.dumps(gtin.spellings(whole)))
+            rows += self._connection.execute(_BY_BARCODE, values).fetchall()
+        return list(dict.fromkeys((row[0], row[1], row[2]) for row in rows))
+
+    def overtaken(self, command: Command) -> str | None:
+        """Say why an adjustment is not to be sent after all: a count has overtaken it.
+
+        A count that did not know of it, and is not made true yet, is done anew.
+        """
+        return corrections.before_sending(self._connection, command)
 
     def _summary(
         self, store: str, order_id: str, name: object, cancelled_at: str | None

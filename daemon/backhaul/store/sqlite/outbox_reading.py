@@ -38,6 +38,8 @@ _PARTS = {
     "record": "SELECT instance, key, locator, received_at FROM records"
     " WHERE command_id = ? ORDER BY id LIMIT 1",
     "attempts": "SELECT * FROM attempts WHERE command_id = ? ORDER BY number",
+    "target": "SELECT command_id, variant_id, quantity, as_of, round, correction,"
+    " computation FROM stock_targets WHERE command_id = ?1 OR correction = ?1",
     "looks": "SELECT * FROM looks WHERE command_id = ? ORDER BY id",
     "by_hand": "SELECT at, who, action, detail AS reason, state_before, state_after"
     " FROM audit WHERE command_id = ? ORDER BY id",
@@ -76,6 +78,7 @@ def planned(
     values = asdict(wanted) | {"state": "planned", "limit": limit}
     query = (
         f"SELECT {COLUMNS}, reason FROM commands WHERE {_WANTED}"  # noqa: S608 - constants
+        " AND kind != 'target'"
         " ORDER BY seq LIMIT :limit"
     )
     rows = [tuple(row) for row in connection.execute(query, values)]
@@ -92,4 +95,9 @@ def whole(connection: sqlite3.Connection, prefix: str) -> Row | None:
         name: [dict(row) for row in connection.execute(query, (found["id"],))]
         for name, query in _PARTS.items()
     }
-    return {**found, **parts, "record": next(iter(parts["record"]), None)}
+    return {
+        **found,
+        "target_of": next(iter(parts.pop("target")), None),
+        **parts,
+        "record": next(iter(parts["record"]), None),
+    }

@@ -97,6 +97,21 @@ def add_adopted(db: Database) -> None:
     db.table("adopted").create_index(["command_id"])
 
 
+def add_digests(db: Database) -> None:
+    """By what a row is told from one that a failing disk has changed."""
+    db.execute("ALTER TABLE inbox ADD COLUMN digest BLOB")
+    # Whoever rewrites a body on purpose, as to forget a person, keeps no digest of it.
+    db.execute(
+        """
+        CREATE TRIGGER inbox_rewritten AFTER UPDATE OF body ON inbox
+        WHEN new.digest IS NOT NULL
+        BEGIN UPDATE inbox SET digest = NULL WHERE id = new.id; END
+        """
+    )
+    db.execute("ALTER TABLE commands ADD COLUMN digest BLOB")
+    db.execute("ALTER TABLE commands ADD COLUMN request_digest BLOB")
+
+
 _FEED = """
     SELECT c.id, c.store, c.kind, c.object_id, c.change, c.at, c.event, c.instance,
            EXISTS (SELECT 1 FROM commands o WHERE o.store = c.store
@@ -125,3 +140,36 @@ def add_echoes(db: Database) -> None:
     )
     db.execute("ALTER TABLE changes ADD COLUMN instance TEXT")
     db.execute(f"CREATE VIEW feed AS {_FEED}")
+
+
+def add_targets(db: Database) -> None:
+    """Counts of the back office, and when what is asked for was asked for first."""
+    # A record may wait, or be handed in again: what it tells of was before.
+    db.execute("ALTER TABLE records ADD COLUMN caused_at TEXT")
+    db.execute("ALTER TABLE commands ADD COLUMN caused_at TEXT")
+    # `correction` is the adjustment of the present `round`, `computation` how it came
+    # about, in `words` for people. `levels` and `ledger` are what was known of the
+    # product then; `unread` as long as it is to be read back.
+    db.execute(
+        """
+        CREATE TABLE stock_targets (
+            command_id TEXT PRIMARY KEY, store TEXT NOT NULL, product_id TEXT NOT NULL,
+            variant_id TEXT NOT NULL, quantity INTEGER NOT NULL, as_of TEXT NOT NULL,
+            round INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
+            correction TEXT, computation TEXT, words TEXT, delta INTEGER, levels TEXT,
+            ledger INTEGER, unread INTEGER NOT NULL DEFAULT 0, read_at TEXT
+            ) WITHOUT ROWID
+        """
+    )
+    db.execute(
+        "CREATE INDEX targets_variant ON stock_targets(variant_id, as_of, store)"
+    )
+    db.execute("CREATE INDEX targets_product ON stock_targets(product_id, store)")
+    db.execute(
+        "CREATE INDEX targets_correction ON stock_targets(correction)"
+        " WHERE correction IS NOT NULL"
+    )
+    db.execute(
+        "CREATE INDEX targets_unread ON stock_targets(store, read_at) WHERE unread = 1"
+    )
+    db.execute("CREATE INDEX order_items_variant ON order_items(variant_id)")

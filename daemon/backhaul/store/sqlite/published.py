@@ -28,6 +28,8 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = {
     "quarantine": ("id",),
     "changes": ("id",),
     "feed": ("id",),
+    "parcels": ("store", "shipment_id"),
+    "deliveries": ("seq",),
     "echoes": ("store", "effect"),
     "forgotten": ("store", "customer_id"),
     "audit": ("id",),
@@ -35,6 +37,9 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = {
 """Each with the columns that tell its rows apart, in the order of an index."""
 
 INTERNAL = frozenset(
-    {"sequence", "delivered", "seen_at", "digest", "standing", "confirmed_at"}
+    {
+        *("sequence", "delivered", "seen_at", "digest", "standing", "confirmed_at"),
+        "request_digest",
+    }
 )
-"""Columns of published tables that are not for others: how versions are compared."""
+"""Columns of published tables that are not for others: what rows are compared by."""

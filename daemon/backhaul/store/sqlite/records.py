@@ -6,18 +6,24 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.contract import (
     Matched,
     QuarantinedRow,
     RecordOutcome,
+    Tracked,
     Unmatched,
     WaitingRecord,
 )
 from backhaul.store.sqlite.commands import plan
 from backhaul.store.sqlite.connections import concerns_the_file
+from backhaul.store.sqlite.corrections import KIND
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.quarantine import set_aside
+from backhaul.store.sqlite.targets import plan_target
+from backhaul.store.sqlite.tracking import track
 
 if TYPE_CHECKING:
     import sqlite3
@@ -145,8 +151,9 @@ def _accept_one(
     cursor = connection.execute(
         """
         INSERT OR IGNORE INTO records (instance, store, key, payload, raw, locator,
-                                       state, reason, received_at, retry_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                                       state, reason, received_at, retry_at,
+                                       caused_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
             instance,
@@ -157,6 +164,7 @@ def _accept_one(
             new.locator,
             state,
             new.reason,
+            now,
             now,
             now,
         ),
@@ -212,13 +220,35 @@ def _accept_again(
         ),
     ).fetchone()
     if row is None:
-        return RecordOutcome(record, "duplicate", "known already")
+        return RecordOutcome(record, *_known(connection, record, new))
     connection.execute(
         "UPDATE quarantine SET state = 'retried'"
         " WHERE source = 'record' AND name = ? AND key = ?",
         (record.instance, new.key),
     )
     return _match(connection, replace(record, id=row[0]), now, match_one)
+
+
+def _known(
+    connection: sqlite3.Connection, record: WaitingRecord, new: NewRecord
+) -> tuple[str, str]:
+    """Tell a record that came again from another that bears the same key."""
+    (held,) = connection.execute(
+        "SELECT payload FROM records WHERE instance = ? AND key = ?",
+        (record.instance, new.key),
+    ).fetchone()
+    if new.payload is None or held == "null" or same_record(held, new.payload):
+        return "duplicate", "known already"
+    return "conflict", "its key is known with other content; the first one counts"
+
+
+def same_record(held: str, given: bytes) -> bool:
+    """Tell whether two payloads say the same; where they stood does not matter."""
+    known, other = msgspec.json.decode(held), msgspec.json.decode(given)
+    for document in (known, other):
+        if isinstance(document, dict):
+            document.get("record", {}).pop("locator", None)
+    return bool(known == other)
 
 
 def _match(
@@ -252,9 +282,30 @@ def _try_match(
         command = found.command
         cause = f"record {record.instance} {record.locator or record.key}"
         plan(connection, record.store, record.instance, command, cause, now)
+        _date_back(connection, record, command.id, now)
+        if command.kind == KIND:
+            plan_target(connection, record.store, command, now)
         _conclude(connection, record, "accepted", "", command.id)
         return RecordOutcome(record, "accepted", f"{command.kind} {command.target}")
+    if isinstance(found, Tracked):
+        said = track(connection, record, found, now)
+        _conclude(connection, record, "accepted", said, None)
+        return RecordOutcome(record, "accepted", said)
     return _keep(connection, record, found, now)
+
+
+def _date_back(
+    connection: sqlite3.Connection, record: WaitingRecord, command: str, now: str
+) -> None:
+    """Keep when a record that waited was handed in: a count since then knows of it."""
+    (caused_at,) = connection.execute(
+        "SELECT coalesce(caused_at, received_at) FROM records WHERE id = ?",
+        (record.id,),
+    ).fetchone()
+    if caused_at != now:
+        connection.execute(
+            "UPDATE commands SET caused_at = ? WHERE id = ?", (caused_at, command)
+        )
 
 
 def _keep(

@@ -25,7 +25,8 @@ WINDOW = 2_000
 """Ids that one slice looks through at most, however few of them are wanted."""
 _IS_CONFIRMING = " OR ".join(f"i.topic LIKE '%{end}'" for end in CONFIRMING)
 _WANTED = f"""
-    SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body
+    SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body,
+           i.digest
     FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
     WHERE i.id > :after AND i.id <= :end AND i.body != x''
       AND (:ids = '[]' OR i.id IN (SELECT value FROM json_each(:ids)))

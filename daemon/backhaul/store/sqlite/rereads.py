@@ -25,8 +25,7 @@ _ASK = """
 """
 # A row that rests longer than any rest was put to rest by a clock that was set back.
 _DUE = """
-    SELECT store, kind, object_id, reason, asked_at, asks, failures,
-           failures = 0 AND due_at > asked_at
+    SELECT store, kind, object_id, reason, asked_at, asks, failures
     FROM rereads
     WHERE store = ?1 AND (due_at <= ?2 OR due_at > ?3) ORDER BY due_at LIMIT ?4
 """

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 RESTORED = "the database was restored: it may have been sent in a life it forgot"
 _LATE = "the platform's history shows our tag: it landed after all"
-_OPEN = f"SELECT {COLUMNS} FROM commands WHERE store = ? AND state = 'planned'"  # noqa: S608 - constants
+_OPEN = f"""
+    SELECT {COLUMNS} FROM commands
+    WHERE store = ? AND state = 'planned' AND kind != 'target'
+"""  # noqa: S608 - constants
 # A look at what is in doubt since before the restore tells of that life only.
 _ANEW = """
     UPDATE commands SET looks = 0, due_at = :now,
@@ -75,8 +78,7 @@ class SqliteTags:
                     _take_in(connection, store, tagged, meant, now)
                 meanings.append(meant)
             if adopt and FOREIGN & set(meanings):
-                adoption.remember_restore(connection, store, now)
-                _doubt_all(connection, store, now)
+                begin_again(connection, store, now)
             return meanings
 
         return await self._writer.urgent(unit)
@@ -99,6 +101,12 @@ class SqliteTags:
             connection.execute(_SHIFT, values)
 
         await self._writer.urgent(unit)
+
+
+def begin_again(connection: sqlite3.Connection, store: str, now: str) -> None:
+    """Take the database for older than what was sent from it: all may be done."""
+    adoption.remember_restore(connection, store, now)
+    _doubt_all(connection, store, now)
 
 
 def _known(connection: sqlite3.Connection, store: str, command: str) -> Known | None:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from loguru import logger
 
-from backhaul.errors import Busy, WriterFailed
+from backhaul.errors import Busy, CorruptData, WriterFailed
 from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.copies import damaged, is_damage
 from backhaul.store.sqlite.log_size import LogSize
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ Row: TypeAlias = tuple[Any, ...]
 Unit: TypeAlias = Callable[[sqlite3.Connection], T]
 Connect: TypeAlias = "Callable[[Path], sqlite3.Connection]"
 AppendBatch: TypeAlias = "Callable[[sqlite3.Connection, Sequence[Row]], Sequence[int]]"
+MakeWriter: TypeAlias = "Callable[[Path, AppendBatch, Connect], Writer]"
 
 
 class _Signal(Enum):
@@ -101,9 +103,10 @@ class Writer:
         self._taken = _Round()
         self._under_way = False
         self._background_is_next = False
+        self._rewriting = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: WriterFailed | None = None
+        self._failure: WriterFailed | CorruptData | None = None
         self._failed = asyncio.Event()
 
     def start(self) -> None:
@@ -124,7 +127,7 @@ class Writer:
             await asyncio.to_thread(thread.join)
 
     async def watch(self) -> NoReturn:
-        """Raise WriterFailed once the thread has ended by itself."""
+        """Raise WriterFailed or CorruptData once the thread has ended by itself."""
         await self._failed.wait()
         raise self._failure or WriterFailed
 
@@ -146,17 +149,30 @@ class Writer:
 
         False where a reader kept it from that. May raise Busy.
         """
-        job = _Job(_truncate, self._open_loop().create_future(), outside=True)
+        return self.alone(_truncate)
+
+    def vacuum(self) -> asyncio.Future[bool]:
+        """Write the whole file anew, keeping every other write waiting meanwhile."""
+        return self.alone(_vacuum)
+
+    def alone(self, unit: Unit[T]) -> asyncio.Future[T]:
+        """Run what has no transaction, and keeps every other write waiting."""
+        job = _Job(unit, self._open_loop().create_future(), outside=True)
         self._background.put(job)
         self._urgent.put(_Signal.WAKE)
         return job.future
 
-    def vacuum(self) -> asyncio.Future[bool]:
-        """Write the whole file anew, keeping every other write waiting meanwhile."""
-        job = _Job(_vacuum, self._open_loop().create_future(), outside=True)
-        self._background.put(job)
-        self._urgent.put(_Signal.WAKE)
-        return job.future
+    def pulse(self) -> asyncio.Future[None]:
+        """Resolve once the thread has gone round. May raise Busy, or resolve with it.
+
+        What it answers proves that it lives, even that the disk refuses.
+        """
+        return self.urgent(lambda _: None)
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether the thread is at what may take minutes and has no parts."""
+        return self._rewriting
 
     def append(self, row: Row) -> asyncio.Future[int]:
         """Add a row to the inbox; resolves with its id once it is on the disk."""
@@ -214,13 +230,17 @@ class Writer:
 
     def _fail(self, error: BaseException) -> None:
         """Refuse everything from now on: the program has to be started anew."""
-        self._failure = WriterFailed(
-            f"the database's writer failed ({type(error).__name__}: {error});"
-            " nothing acknowledged is lost; start the program again"
-        )
-        logger.bind(action="database.writer_failed").opt(exception=error).error(
-            "{}", self._failure
-        )
+        if isinstance(error, CorruptData):
+            self._failure = error
+            logger.bind(action="database.damaged").error("{}", error)
+        else:
+            self._failure = WriterFailed(
+                f"the database's writer failed ({type(error).__name__}: {error});"
+                " nothing acknowledged is lost; start the program again"
+            )
+            logger.bind(action="database.writer_failed").opt(exception=error).error(
+                "{}", self._failure
+            )
         self._failed.set()
         left, self._gathered = self._gathered, _Batch()
         self._taken.take(left)
@@ -251,7 +271,11 @@ class Writer:
         if not futures:
             return []
         if any(job.outside for job in work.jobs):
-            return [_unwrapped(connection, job) for job in work.jobs]
+            self._rewriting = True
+            try:
+                return [_unwrapped(connection, job) for job in work.jobs]
+            finally:
+                self._rewriting = False
         try:
             connection.execute("BEGIN IMMEDIATE")
             results: list[Any] = []
@@ -259,8 +283,10 @@ class Writer:
                 results += self._append(connection, work.appends.rows)
             results += [_run(connection, job.unit) for job in work.jobs]
             connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+        except Exception as error:
             _roll_back(connection)
+            if is_damage(error):
+                raise damaged(self._path, str(error)) from error
             told = error
             if isinstance(error, sqlite3.Error):
                 told = Busy(f"the database does not take writes now: {error}")

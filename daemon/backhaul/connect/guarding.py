@@ -1,0 +1,44 @@
+"""Somebody else's code: whatever it raises is a failure of its own, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from backhaul.errors import Busy
+from backhaul_sdk import CheckFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+T = TypeVar("T")
+
+
+class ConnectorFailed(Exception):
+    """A connector raised something; the text is what a person is told."""
+
+
+async def guarded(work: Awaitable[T]) -> T:
+    """Await a connector's work. Raises ConnectorFailed, and Busy for our database.
+
+    A cancellation that nobody asked for, and an attempt to end the program, are
+    failures like others.
+    """
+    try:
+        return await work
+    except Busy:
+        raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise ConnectorFailed("it cancelled itself") from None
+    except (Exception, SystemExit, GeneratorExit, BaseExceptionGroup) as error:
+        raise ConnectorFailed(words(error)) from error
+
+
+def words(error: BaseException) -> str:
+    """Return what to tell: a connector's own sentence needs no name of a class."""
+    if isinstance(error, CheckFailed | ConnectorFailed):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,70 @@
+"""A row in quarantine that a person mends: its fields, and what they come to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.connect.matching import RECORD_TYPES
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FIXED = frozenset({"key", "raw", "locator"})
+
+
+def mended(
+    row: Mapping[str, Any], kind: str | None, fields: Mapping[str, str]
+) -> bytes:
+    """Return a row's record with these fields. Raises BackhaulError.
+
+    A row that never became a record needs its kind: it is written anew, as what it
+    was meant to be.
+    """
+    known = msgspec.json.decode(row["payload"])
+    if known is None:
+        known = {"kind": kind or _kind_missing(), "record": _bare(row)}
+    elif kind not in {None, known["kind"]}:
+        raise BackhaulError(f"row {row['id']} is a {known['kind']}, not a {kind}")
+    type_ = RECORD_TYPES.get(known["kind"])
+    if type_ is None:
+        raise BackhaulError(f"no record is called {known['kind']!r}; {_kinds()}")
+    allowed = set(type_.__dataclass_fields__) - _FIXED
+    if strange := sorted(set(fields) - allowed):
+        raise BackhaulError(
+            f"a {known['kind']} has no {', '.join(strange)}; it has "
+            f"{', '.join(sorted(allowed))}"
+        )
+    record = {**known["record"], **{name: _value(fields[name]) for name in fields}}
+    try:
+        msgspec.convert(record, type_, strict=False)
+    except msgspec.ValidationError as error:
+        raise BackhaulError(f"that is no {known['kind']}: {error}") from None
+    plain = msgspec.to_builtins(msgspec.convert(record, type_, strict=False))
+    return msgspec.json.encode({"kind": known["kind"], "record": plain})
+
+
+def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"key": row["key"], "locator": row["locator"]}
+
+
+def _value(text: str) -> object:
+    """Return a list as such; all else is text, which the record's type reads."""
+    if text.startswith(("[", "{")):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise BackhaulError(f"{text!r} is no JSON: {error}") from None
+    return text
+
+
+def _kind_missing() -> str:
+    raise BackhaulError(
+        f"this row never became a record: say with --kind what it is; {_kinds()}"
+    )
+
+
+def _kinds() -> str:
+    return f"there are {', '.join(RECORD_TYPES)}"

@@ -1,0 +1,86 @@
+"""Deliveries: what the store's news owes to each connector that carries changes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from backhaul.core.lifecycle import Cause
+
+Release: TypeAlias = Literal["placed", "confirmed", "paid"]
+Begin: TypeAlias = Literal["now", "all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """An instance that is told news: of which store, of what, and from when on.
+
+    `release_when` says when an order is handed out. With `begin` "now" nothing is told
+    of what was there before the instance was first seen.
+    """
+
+    instance: str
+    store: str
+    topics: frozenset[str]
+    begin: Begin = "now"
+    release_when: Release = "placed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A delivery with the document as the mirror holds it this moment."""
+
+    seq: int
+    id: str
+    store: str
+    topic: str
+    object_id: str
+    occurred_at: str
+    attempts: int
+    failures: int
+    looks: int
+    document: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What became of a delivery: how it moves, why, and when it is looked at again."""
+
+    cause: Cause
+    reason: str
+    due_at: str | None = None
+    reference: str | None = None
+    failures: int = 0
+    looks: int = 0
+
+
+class Deliveries(Protocol):
+    """One row per change and instance, with the life of a command."""
+
+    async def subscribe(self, subscriber: Subscriber) -> None:
+        """Remember the instance, from its first time on, and doubt what was sending.
+
+        What was `sending` when the program died may have arrived. May raise Busy.
+        """
+        ...
+
+    async def follow(self, subscriber: Subscriber, slice_seconds: float) -> bool:
+        """Make rows of the change feed deliveries; tell whether there is more."""
+        ...
+
+    async def claim(self, subscriber: Subscriber) -> Outgoing | None:
+        """Move the next that may leave to `sending`, durably, and return it."""
+        ...
+
+    async def doubtful(self, instance: str) -> Outgoing | None:
+        """Return the next in doubt that is due."""
+        ...
+
+    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> None:
+        """Move a delivery on, durably."""
+        ...
+
+    async def decide(self, seq: int, cause: Cause, reason: str) -> dict[str, Any]:
+        """Move a delivery by hand; return it. Raises BackhaulError."""
+        ...

@@ -1,0 +1,166 @@
+"""Whole copies of a database: made while it is in use, checked, and put in place."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from backhaul.errors import BackhaulError, CorruptData
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+STEP_PAGES = 4_096
+"""Pages between two looks at whether to go on; 32 MB of ours."""
+CHECK_STEPS = 100_000
+FINDINGS_SHOWN = 3
+DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+SIDES = ("-wal", "-shm")
+"""What SQLite keeps beside a database."""
+
+
+class Ended(BackhaulError):
+    """The copy was given up because the program ends."""
+
+
+def never() -> bool:
+    """Nobody ends it."""
+    return False
+
+
+def is_damage(error: BaseException) -> bool:
+    """Tell a file that is not whole from any other trouble with a database."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in DAMAGE
+
+
+def copy(source: Path, target: Path, ended: Callable[[], bool] = never) -> int:
+    """Copy a database to a file that is checked, whole and durable, or not there.
+
+    The source may be in use: the copy is as it was at one moment. Returns the bytes.
+    Raises CorruptData, BackhaulError where it cannot be written, and Ended.
+    """
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        _require_room(source, target)
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        _fill(source, unfinished, ended)
+        check(unfinished, ended, source)
+        _sync(unfinished)
+        unfinished.replace(target)
+        _sync(target.parent)
+        return target.stat().st_size
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BackhaulError(f"{target}: cannot be written: {reason}") from None
+    except sqlite3.Error as error:
+        raise _failed(source, target, error) from None
+    finally:
+        for side in ("", *SIDES):
+            with suppress(OSError):
+                unfinished.with_name(unfinished.name + side).unlink(missing_ok=True)
+
+
+def check(
+    path: Path, ended: Callable[[], bool] = never, named: Path | None = None
+) -> None:
+    """Read every page and row. Raises CorruptData, which is `named` so, and Ended."""
+    with open_to_look(path) as connection:
+        connection.set_progress_handler(ended, CHECK_STEPS)
+        try:
+            found = connection.execute("PRAGMA integrity_check").fetchmany(
+                FINDINGS_SHOWN
+            )
+        except sqlite3.DatabaseError as error:
+            if ended():
+                raise Ended(f"{path}: the check was given up") from None
+            raise damaged(named or path, str(error)) from None
+    if found != [("ok",)]:
+        raise damaged(named or path, "; ".join(row[0].strip() for row in found))
+
+
+def damaged(path: Path | str, what: str) -> CorruptData:
+    """Return the error, with what to do."""
+    return CorruptData(
+        f"{path}: the database is damaged ({' '.join(what.split())}); stop the daemon"
+        " and put a backup in its place: backhaul restore FILE"
+    )
+
+
+@contextmanager
+def open_to_look(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database that is only read. Raises BackhaulError where there is none."""
+    if not path.is_file():
+        raise BackhaulError(f"{path}: there is no such file")
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as opened:
+        yield opened
+
+
+def _fill(source: Path, target: Path, ended: Callable[[], bool]) -> None:
+    def look(_status: int, _remaining: int, _total: int) -> None:
+        if ended():
+            raise Ended(f"{target}: the copy was given up")
+
+    with open_to_look(source) as reading, closing(sqlite3.connect(target)) as writing:
+        # One transaction for all steps: what is written meanwhile would otherwise
+        # begin the copy anew, and on a busy database it would never end.
+        reading.execute("BEGIN")
+        reading.execute("SELECT 1 FROM sqlite_master").fetchone()
+        reading.backup(writing, pages=STEP_PAGES, progress=look)
+        writing.execute("PRAGMA journal_mode=DELETE")
+
+
+def _require_room(source: Path, target: Path) -> None:
+    """Leave a disk alone that the copy would fill. Raises BackhaulError."""
+    needed = source.stat().st_size if source.is_file() else 0
+    there = os.statvfs(target.parent)
+    free = there.f_bavail * there.f_frsize
+    if free < needed + needed // 10:
+        raise BackhaulError(
+            f"{target}: {needed >> 20} MB are needed and {free >> 20} MB are free there"
+        )
+
+
+def _failed(source: Path, target: Path, error: sqlite3.Error) -> BackhaulError:
+    if is_damage(error):
+        return damaged(source, str(error))
+    return BackhaulError(f"{source} cannot be copied to {target}: {error}")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def put_in_place(fresh: Path, path: Path, aside: Path) -> None:
+    """Let `fresh` become the database at `path`; the one before stays as `aside`.
+
+    At no moment there is none: whoever started then would begin with an empty one.
+    """
+    if path.exists():
+        _end_log(path)
+        for side in SIDES:
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + side).rename(
+                    aside.with_name(aside.name + side)
+                )
+        os.link(path, aside)
+    fresh.replace(path)
+    _sync(path.parent)
+
+
+def _end_log(path: Path) -> None:
+    """Bring the log into its file; what is too damaged for that keeps it beside."""
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(path, isolation_level=None)) as connection,
+    ):
+        connection.execute("PRAGMA journal_mode=DELETE")

@@ -1,0 +1,221 @@
+"""The adjustment behind a stock target: the target stands where it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core.lifecycle import Cause, State, move
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from backhaul.store.contract import Command
+
+KIND = "target"
+"""The kind of a command that says how much there is, and is never sent itself."""
+NEWER = "a newer count has come"
+STOPPED = "targets:stopped:"
+"""Under this and its name a store's targets are marked as stopped, with the reason."""
+_FOLLOWS: dict[State, dict[State, Cause]] = {
+    State.APPLIED: dict.fromkeys(
+        (State.PLANNED, State.PARKED, State.REJECTED), Cause.PROVED_APPLIED
+    ),
+    State.PARKED: {State.PLANNED: Cause.UNDECIDABLE},
+    State.REJECTED: {State.PLANNED: Cause.REFUSED, State.PARKED: Cause.PERSON_DROPS},
+    State.PLANNED: dict.fromkeys((State.PARKED, State.REJECTED), Cause.PERSON_RESENDS),
+}
+"""Where its adjustment goes, how a target follows from where it is."""
+_NEWER = """
+    SELECT 1 FROM stock_targets n JOIN commands o ON o.id = n.command_id
+    WHERE n.store = t.store AND n.variant_id = t.variant_id
+      AND (n.as_of, o.seq) > (t.as_of, c.seq)
+      AND o.state NOT IN ('rejected', 'superseded')
+"""
+OUTDATED = f"EXISTS ({_NEWER})"
+"""Whether the target (c, t) is not the newest of its variant."""
+_OPEN_STEP = ("planned", "sending", "uncertain", "parked")
+# A target that counted after the goods had moved, and did not know of the command.
+_COUNTED = f"""
+    SELECT t.command_id, c.state, t.correction, t.quantity, t.as_of
+    FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    WHERE t.store = :store AND t.product_id = :product
+      AND (:variant IS NULL OR t.variant_id = :variant) AND t.as_of >= (
+        SELECT coalesce(caused_at, created_at) FROM commands WHERE id = :id)
+      AND t.computation IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM json_each(t.computation, '$.promises') p
+        WHERE p.value ->> 'command' = :id)
+      AND (c.state = 'applied' OR c.state = 'planned' AND t.correction IS NOT NULL)
+      AND NOT {OUTDATED}
+"""  # noqa: S608 - constants
+
+
+def follow(
+    connection: sqlite3.Connection,
+    command: Command,
+    state: State,
+    reason: str,
+    now: str,
+) -> None:
+    """Let the target follow its adjustment; one that was overtaken is counted anew."""
+    row = connection.execute(
+        "SELECT t.command_id, c.state FROM stock_targets t"
+        " JOIN commands c ON c.id = t.command_id WHERE t.correction = ?",
+        (command.id,),
+    ).fetchone()
+    if row is None:
+        return
+    target, stands = row[0], State(row[1])
+    if state is State.SUPERSEDED:
+        _count_anew(connection, target, reason, now)
+    elif (cause := _FOLLOWS.get(state, {}).get(stands)) is not None:
+        told = _told(connection, target, state, reason)
+        _move(connection, target, move(stands, cause), told, now)
+        _read_back(connection, target, needed=state is State.APPLIED)
+
+
+def _told(
+    connection: sqlite3.Connection, target: str, state: State, reason: str
+) -> str:
+    """Say of a target that is done how it came to its number, else what is wrong."""
+    if state is not State.APPLIED:
+        return f"its adjustment is {state}: {reason}"
+    row = connection.execute(
+        "SELECT words FROM stock_targets WHERE command_id = ?", (target,)
+    ).fetchone()
+    return str(row[0] or reason)
+
+
+def _move(
+    connection: sqlite3.Connection, target: str, state: State, reason: str, now: str
+) -> None:
+    settled = None if state is State.PLANNED else now
+    connection.execute(
+        "UPDATE commands SET state = ?, reason = ?, settled_at = ? WHERE id = ?",
+        (state, reason, settled, target),
+    )
+
+
+def _read_back(connection: sqlite3.Connection, target: str, *, needed: bool) -> None:
+    connection.execute(
+        "UPDATE stock_targets SET unread = ?, tries = 0 WHERE command_id = ?",
+        (needed, target),
+    )
+
+
+def _count_anew(
+    connection: sqlite3.Connection, target: str, reason: str, now: str
+) -> None:
+    connection.execute(
+        "UPDATE stock_targets SET correction = NULL, round = round + 1,"
+        " computation = NULL, words = NULL WHERE command_id = ?",
+        (target,),
+    )
+    connection.execute(
+        "UPDATE commands SET due_at = ?, reason = ?, held = 0"
+        " WHERE id = ? AND state = 'planned'",
+        (now, f"counted anew: {reason}", target),
+    )
+
+
+def step_of(connection: sqlite3.Connection, target: str) -> tuple[str, State] | None:
+    """Return the adjustment that a target stands behind, and where that stands."""
+    row = connection.execute(
+        "SELECT c.id, c.state FROM stock_targets t"
+        " JOIN commands c ON c.id = t.correction WHERE t.command_id = ?",
+        (target,),
+    ).fetchone()
+    return None if row is None else (row[0], State(row[1]))
+
+
+def require_free(connection: sqlite3.Connection, command: Command) -> None:
+    """Raise BackhaulError where not the target but its adjustment is to be decided."""
+    if command.kind != KIND:
+        return
+    step = step_of(connection, command.id)
+    if step is not None and step[1] in _OPEN_STEP:
+        raise BackhaulError(
+            f"target {command.id[:8]} stands behind its adjustment {step[0][:8]}, which"
+            f" is {step[1]}: decide that one"
+        )
+
+
+def before_sending(connection: sqlite3.Connection, command: Command) -> str | None:
+    """Say why an adjustment is not to be sent after all: a count has overtaken it."""
+    if command.kind != "adjust":
+        return None
+    if "target" in command.payload:
+        return _outdated(connection, command)
+    return _counted(connection, command)
+
+
+def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
+    row = connection.execute(
+        f"SELECT {OUTDATED}, m.value FROM stock_targets t"  # noqa: S608 - constants
+        " JOIN commands c ON c.id = t.command_id"
+        f" LEFT JOIN marks m ON m.name = '{STOPPED}' || t.store"
+        " WHERE t.correction = ?",
+        (command.id,),
+    ).fetchone()
+    if row is None:
+        return "its target was counted anew"
+    if row[0]:
+        return NEWER
+    return f"the store's targets are stopped: {row[1]}" if row[1] else None
+
+
+def _counted(connection: sqlite3.Connection, command: Command) -> str | None:
+    """Hold back what a count contains already; let a count be done anew that did not.
+
+    Such a command waited for its product to be known, or for a person, while the back
+    office counted what it had moved.
+    """
+    values = {
+        "store": command.store,
+        "product": command.target,
+        "variant": command.payload["variant_id"],
+        "id": command.id,
+    }
+    found = connection.execute(_COUNTED, values).fetchall()
+    for _, state, correction, quantity, as_of in found:
+        if state == "applied":
+            return f"the count of {quantity} as of {as_of} contains it already"
+        drop_step(connection, correction, "a command from before the count was missed")
+    return None
+
+
+def drop_step(connection: sqlite3.Connection, correction: str, reason: str) -> None:
+    """Give up an adjustment that was not sent; its target is to be counted anew."""
+    dropped = connection.execute(
+        "UPDATE commands SET state = ?, reason = ?, settled_at = due_at"
+        " WHERE id = ? AND state = 'planned' RETURNING due_at",
+        (move(State.PLANNED, Cause.REPLACED), reason, correction),
+    ).fetchone()
+    if dropped is None:
+        return
+    (target,) = connection.execute(
+        "SELECT command_id FROM stock_targets WHERE correction = ?", (correction,)
+    ).fetchone()
+    _count_anew(connection, target, reason, dropped[0])
+
+
+def supersede(
+    connection: sqlite3.Connection, target: str, reason: str, now: str
+) -> None:
+    """Let a newer count take the place of a target whose step is not under way."""
+    step = step_of(connection, target)
+    if step is not None and step[1] in {State.SENDING, State.UNCERTAIN}:
+        return
+    if step is not None and step[1] is State.PLANNED:
+        drop_step(connection, step[0], reason)
+    _move(connection, target, move(State.PLANNED, Cause.REPLACED), reason, now)
+
+
+def stopped(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return by store why its targets are stopped."""
+    found = connection.execute(
+        "SELECT substr(name, length(?1) + 1), value FROM marks"
+        " WHERE name GLOB ?1 || '*' ORDER BY name",
+        (STOPPED,),
+    )
+    return dict(found.fetchall())

@@ -1,0 +1,292 @@
+"""Deliveries: claimed in order for each object, and moved on, one commit a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.core.clock import to_text
+from backhaul.core.lifecycle import Cause, State, move
+from backhaul.errors import BackhaulError
+from backhaul.store.deliveries import Outgoing
+from backhaul.store.sqlite import following
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.deliveries import Mark, Subscriber
+    from backhaul.store.sqlite.writer import Writer
+
+_COLUMNS = (
+    "d.seq, d.id, d.store, d.topic, d.object_id, c.at, d.attempts, d.failures, d.looks"
+)
+# Nothing overtakes an earlier one of its object that is not settled, and a row of the
+# feed is told only once it is known whose change it is.
+_NEXT = f"""
+    SELECT {_COLUMNS}, c.instance, d.change_id
+    FROM deliveries d JOIN feed c ON c.id = d.change_id
+    WHERE d.instance = :instance AND d.state = 'planned' AND d.due_at <= :now
+      AND c.waits = 0 AND NOT EXISTS (
+        SELECT 1 FROM deliveries o WHERE o.instance = d.instance
+          AND o.object_id = d.object_id AND o.seq < d.seq
+          AND o.state IN ('planned', 'sending', 'uncertain', 'parked'))
+    ORDER BY d.seq LIMIT 1
+"""  # noqa: S608 - constants
+_DOUBTFUL = f"""
+    SELECT {_COLUMNS} FROM deliveries d JOIN changes c ON c.id = d.change_id
+    WHERE d.instance = ? AND d.state = 'uncertain' AND d.due_at <= ?
+    ORDER BY d.due_at LIMIT 1
+"""  # noqa: S608 - constants
+_DOCUMENTS = {
+    "order": "SELECT document FROM orders WHERE store = ? AND id = ?",
+    "product": "SELECT document FROM products"
+    " WHERE store = ? AND id = ? AND deleted_at IS NULL",
+    "customer": "SELECT document FROM customers WHERE store = ? AND id = ?",
+}
+_LEVEL = """
+    SELECT l.product_id, l.variant_id, v.sku, l.stock, t.stock
+    FROM inventory_levels l
+    LEFT JOIN variants v ON v.store = l.store AND v.id = l.variant_id
+    LEFT JOIN told_levels t ON t.instance = ?1 AND t.store = l.store
+         AND t.variant_id = l.variant_id
+    WHERE l.store = ?2 AND l.variant_id = ?3
+"""
+_INTERRUPTED = "the program stopped while this was being handed over"
+_SETTLED = frozenset({State.APPLIED, State.REJECTED, State.SUPERSEDED})
+
+
+class SqliteDeliveries:
+    """Every verb is one transaction."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def subscribe(self, subscriber: Subscriber) -> None:
+        """Remember the instance, from its first time on, and doubt what was sending."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            now = to_text(self._clock.now())
+            following.subscribe(connection, subscriber, now)
+            connection.execute(
+                "UPDATE deliveries SET state = ?, reason = ?, due_at = ?"
+                " WHERE instance = ? AND state = 'sending'",
+                (
+                    move(State.SENDING, Cause.UNKNOWN),
+                    _INTERRUPTED,
+                    now,
+                    subscriber.instance,
+                ),
+            )
+            # A clock that was set back must not keep anything waiting.
+            connection.execute(
+                "UPDATE deliveries SET due_at = min(due_at, ?)"
+                " WHERE instance = ? AND state IN ('planned', 'uncertain')",
+                (now, subscriber.instance),
+            )
+
+        await self._writer.urgent(unit)
+
+    async def follow(self, subscriber: Subscriber, slice_seconds: float) -> bool:
+        """Make rows of the change feed deliveries; tell whether there is more."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            follower = following.Follower(connection, subscriber, self._clock)
+            return follower.follow(slice_seconds)
+
+        return await self._writer.background(unit)
+
+    async def claim(self, subscriber: Subscriber) -> Outgoing | None:
+        """Move the next that may leave to `sending`, durably, and return it."""
+
+        def unit(connection: sqlite3.Connection) -> Outgoing | None:
+            now = to_text(self._clock.now())
+            values = {"instance": subscriber.instance, "now": now}
+            while row := connection.execute(_NEXT, values).fetchone():
+                *columns, cause, _ = row
+                found = _claimed(connection, subscriber.instance, columns, cause, now)
+                if found is not None:
+                    return found
+            return None
+
+        return await self._writer.urgent(unit)
+
+    async def doubtful(self, instance: str) -> Outgoing | None:
+        """Return the next in doubt that is due."""
+
+        def unit(connection: sqlite3.Connection) -> Outgoing | None:
+            now = to_text(self._clock.now())
+            row = connection.execute(_DOUBTFUL, (instance, now)).fetchone()
+            if row is None:
+                return None
+            _, _, store, topic, object_id, *_ = row
+            document = _document(connection, instance, topic, store, object_id)
+            return _outgoing(row, document or {"id": object_id})
+
+        return await self._writer.urgent(unit)
+
+    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> None:
+        """Move a delivery on, durably."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            now = to_text(self._clock.now())
+            _move(connection, delivery.seq, mark.cause, mark.reason, now)
+            if mark.cause is Cause.CONFIRMED and delivery.topic == "stock.changed":
+                _told(connection, instance, delivery.store, delivery.document)
+            connection.execute(
+                "UPDATE deliveries SET due_at = ?, failures = ?, looks = ?,"
+                " reference = coalesce(?, reference) WHERE seq = ?",
+                (
+                    mark.due_at or now,
+                    mark.failures,
+                    mark.looks,
+                    mark.reference,
+                    delivery.seq,
+                ),
+            )
+
+        await self._writer.urgent(unit)
+
+    async def decide(self, seq: int, cause: Cause, reason: str) -> dict[str, Any]:
+        """Move a delivery by hand; return it. Raises BackhaulError."""
+
+        def unit(connection: sqlite3.Connection) -> dict[str, Any]:
+            now = to_text(self._clock.now())
+            state = _move(connection, seq, cause, reason, now)
+            connection.execute(
+                "UPDATE deliveries SET due_at = ?, failures = 0, looks = 0"
+                " WHERE seq = ?",
+                (now, seq),
+            )
+            return {"delivery": seq, "state": state}
+
+        return await self._writer.urgent(unit)
+
+
+def _claimed(
+    connection: sqlite3.Connection,
+    instance: str,
+    columns: list[Any],
+    cause: str | None,
+    now: str,
+) -> Outgoing | None:
+    """Begin a delivery, unless there is nothing to be told any more."""
+    seq, _, store, topic, object_id, *_ = columns
+    document = _document(connection, instance, topic, store, object_id)
+    if cause == instance and topic != "order.placed":
+        _move(connection, seq, Cause.REPLACED, "its own command caused this", now)
+        if topic == "stock.changed" and document and not _follows(connection, seq):
+            _told(connection, instance, store, document)
+    elif document is None:
+        _move(connection, seq, Cause.REPLACED, "it is gone, or told already", now)
+    else:
+        _move(connection, seq, Cause.SEND, "", now)
+        connection.execute(
+            "UPDATE deliveries SET attempts = attempts + 1, sent_at = ? WHERE seq = ?",
+            (now, seq),
+        )
+        if topic == "stock.changed":
+            # What it is told last is not known until it has answered.
+            connection.execute(
+                "DELETE FROM told_levels WHERE instance = ? AND store = ?"
+                " AND variant_id = ?",
+                (instance, store, object_id),
+            )
+        return _outgoing(columns, document)
+    return None
+
+
+def _outgoing(columns: Sequence[Any], document: dict[str, Any]) -> Outgoing:
+    seq, id_, store, topic, object_id, at, attempts, failures, looks = columns
+    return Outgoing(
+        seq, id_, store, topic, object_id, at, attempts, failures, looks, document
+    )
+
+
+def _follows(connection: sqlite3.Connection, seq: int) -> bool:
+    """Tell whether a later change of the same object is still to be told."""
+    return bool(
+        connection.execute(
+            "SELECT 1 FROM deliveries d JOIN deliveries o ON o.instance = d.instance"
+            " AND o.object_id = d.object_id AND o.seq > d.seq AND o.state = 'planned'"
+            " WHERE d.seq = ?",
+            (seq,),
+        ).fetchone()
+    )
+
+
+def _told(
+    connection: sqlite3.Connection,
+    instance: str,
+    store: str,
+    document: dict[str, Any],
+) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO told_levels VALUES (?, ?, ?, ?)",
+        (instance, store, document["variantId"], document["stock"]),
+    )
+
+
+def _document(
+    connection: sqlite3.Connection,
+    instance: str,
+    topic: str,
+    store: str,
+    object_id: str,
+) -> dict[str, Any] | None:
+    """Return what is told, as the mirror has it; None where that is nothing."""
+    if topic == "stock.changed":
+        return _level(connection, instance, store, object_id)
+    if topic == "product.deleted":
+        return {"id": object_id}
+    query = _DOCUMENTS[topic.partition(".")[0]]
+    row = connection.execute(query, (store, object_id)).fetchone()
+    if row is None:
+        return None
+    document: dict[str, Any] = msgspec.json.decode(row[0])
+    return document
+
+
+def _level(
+    connection: sqlite3.Connection, instance: str, store: str, variant: str
+) -> dict[str, Any] | None:
+    row = connection.execute(_LEVEL, (instance, store, variant)).fetchone()
+    if row is None:
+        return None
+    product, variant, sku, stock, told = row
+    if stock == told:
+        return None
+    return {
+        "id": variant,
+        "productId": product,
+        "variantId": variant,
+        "sku": sku,
+        "stock": stock,
+    }
+
+
+def _move(
+    connection: sqlite3.Connection, seq: int, cause: Cause, reason: str, now: str
+) -> State:
+    """Move a delivery through the table of moves; return where it stands then."""
+    row = connection.execute(
+        "SELECT state FROM deliveries WHERE seq = ?", (seq,)
+    ).fetchone()
+    if row is None:
+        raise BackhaulError(
+            f"there is no delivery {seq}; see: backhaul connectors deliveries"
+        )
+    try:
+        state = move(State(row[0]), cause)
+    except ValueError:
+        raise BackhaulError(
+            f"delivery {seq} is {row[0]}; that cannot be done to it"
+        ) from None
+    connection.execute(
+        "UPDATE deliveries SET state = ?, reason = ?, settled_at = ? WHERE seq = ?",
+        (state, reason, now if state in _SETTLED else None, seq),
+    )
+    return state

@@ -1,0 +1,75 @@
+"""What can be told of a database from outside: its mode, its damage, its past."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from backhaul.store.sqlite import copies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TAKEN = """
+    SELECT DISTINCT kind FROM commands
+    WHERE store = ? AND state = 'applied'
+"""
+_LAST = "SELECT coalesce(max(id), 0) FROM inbox"
+_CAME = (
+    "SELECT 1 FROM events WHERE id > ? AND store = ? AND topic LIKE '%/test' LIMIT 1"
+)
+
+
+def journal_mode(path: Path) -> str:
+    """Return how it is written: `wal`, or what it was left in. Raises CorruptData."""
+    try:
+        with copies.open_to_look(path) as connection:
+            return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        raise copies.damaged(path, str(error)) from None
+
+
+def problems(path: Path) -> list[str]:
+    """Return what is wrong with its pages; reads all of them, and no index twice."""
+    try:
+        with copies.open_to_look(path) as connection:
+            rows = connection.execute("PRAGMA quick_check").fetchmany(3)
+    except sqlite3.DatabaseError as error:
+        return [str(error)]
+    return [str(row[0]).strip() for row in rows if row[0] != "ok"]
+
+
+def kinds_taken(path: Path, store: str) -> set[str]:
+    """Return the kinds of commands that the platform has ever carried out."""
+    return {str(row[0]) for row in _rows(path, _TAKEN, (store,))}
+
+
+def last_event(path: Path) -> int:
+    """Return the number of the newest event."""
+    return int(_rows(path, _LAST, ())[0][0])
+
+
+def test_came(path: Path, after: int, store: str) -> bool:
+    """Tell whether a test delivery was kept after an event."""
+    return bool(_rows(path, _CAME, (after, store)))
+
+
+def schema(path: Path) -> list[str]:
+    """Return the statements that made its tables, indexes and views."""
+    query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
+    return [str(row[0]) for row in _rows(path, query, ())]
+
+
+def counts(path: Path) -> dict[str, int]:
+    """Return how many rows each table has."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    names = [str(row[0]).replace('"', '""') for row in _rows(path, query, ())]
+    return {
+        name: int(_rows(path, f'SELECT count(*) FROM "{name}"', ())[0][0])  # noqa: S608 - a name of the schema
+        for name in names
+    }
+
+
+def _rows(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    with copies.open_to_look(path) as connection:
+        return connection.execute(query, values).fetchall()

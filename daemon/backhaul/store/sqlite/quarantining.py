@@ -1,0 +1,108 @@
+"""What a person does to a row in quarantine, with its line in the audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core.clock import to_text
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.writer import Writer
+
+_ROW = """
+    SELECT q.id, q.source, q.name, q.key, q.locator, q.state, q.reason, r.payload,
+           r.command_id
+    FROM quarantine q
+    LEFT JOIN records r ON r.instance = q.name AND r.key = q.key
+    WHERE q.id = ?
+"""
+_COLUMNS = (
+    *("id", "source", "name", "key", "locator", "state", "reason", "payload"),
+    "command_id",
+)
+
+
+class SqliteQuarantine:
+    """Every verb is one transaction."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def find(self, id_: int) -> dict[str, Any]:
+        """Return an open row of a connector. Raises BackhaulError."""
+        return await self._writer.urgent(lambda connection: _find(connection, id_))
+
+    async def retry(
+        self, id_: int, payload: bytes | None, who: str, reason: str
+    ) -> None:
+        """Match a row again, with another payload where one is given."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            now, row = to_text(self._clock.now()), _find(connection, id_)
+            kept = payload.decode() if payload else row["payload"]
+            if kept == "null":
+                raise BackhaulError(
+                    f"row {id_} never became a record, so there is nothing to try "
+                    f"again; mend it: backhaul quarantine edit {id_} --kind …"
+                )
+            connection.execute(
+                "UPDATE records SET state = 'waiting', reason = '', payload = ?,"
+                " received_at = ?, retry_at = ? WHERE instance = ? AND key = ?",
+                (kept, now, now, row["name"], row["key"]),
+            )
+            verb = "edit" if payload else "retry"
+            _close(connection, row, "retried")
+            _write_down(connection, row, verb, who, reason, now)
+
+        await self._writer.urgent(unit)
+
+    async def drop(self, id_: int, who: str, reason: str) -> None:
+        """Give a row up: it stays to be read, and is tried no more."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            now, row = to_text(self._clock.now()), _find(connection, id_)
+            _close(connection, row, "dropped")
+            _write_down(connection, row, "drop", who, reason, now)
+
+        await self._writer.urgent(unit)
+
+
+def _find(connection: sqlite3.Connection, id_: int) -> dict[str, Any]:
+    found = connection.execute(_ROW, (id_,)).fetchone()
+    if found is None:
+        raise BackhaulError(f"there is no row {id_}; see: backhaul quarantine list")
+    row = dict(zip(_COLUMNS, found, strict=True))
+    if row["source"] != "record":
+        raise BackhaulError(
+            f"row {id_} is an event; fold it again, once what was wrong is mended: "
+            "backhaul events refold --state quarantined"
+        )
+    if row["state"] != "open" or row["command_id"] is not None:
+        raise BackhaulError(f"row {id_} is {row['state']} by now; nothing was changed")
+    return row
+
+
+def _close(connection: sqlite3.Connection, row: dict[str, Any], state: str) -> None:
+    connection.execute(
+        "UPDATE quarantine SET state = ? WHERE id = ?", (state, row["id"])
+    )
+
+
+def _write_down(
+    connection: sqlite3.Connection,
+    row: dict[str, Any],
+    verb: str,
+    who: str,
+    reason: str,
+    now: str,
+) -> None:
+    detail = f"row {row['id']} ({row['name']} {row['locator'] or row['key']}): {reason}"
+    connection.execute(
+        "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
+        (now, who, f"quarantine {verb}", detail),
+    )

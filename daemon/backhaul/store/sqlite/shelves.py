@@ -1,0 +1,181 @@
+"""What the mirror and the outbox know of one variant's stock, for its target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core.identity import step_id
+from backhaul.core.stock import Movement, Promise, Reserved, Shelf
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from backhaul.store.targets import Target
+
+EARLIER_ROUNDS = 20
+"""How often, at most, a count was reckoned anew in a life that is not remembered."""
+_LEVEL = """
+    SELECT stock, updated_at FROM inventory_levels
+    WHERE store = :store AND variant_id = :variant
+"""
+_MOVEMENTS = """
+    SELECT l.adjustment_id, l.at, l.adjustment, l.stock_after,
+           coalesce('order ' || (SELECT o.name FROM orders o WHERE o.store = l.store
+                    AND o.id = l.cause), 'command ' || substr(c.id, 1, 8),
+                    l.reason || ' ' || coalesce(l.cause, '')),
+           c.id IS NOT NULL AND json_extract(c.payload, '$.target') IS NOT NULL,
+           coalesce(c.caused_at, c.created_at, iif(l.reason = 'ORDER_CANCELLED', (
+             SELECT min(coalesce(x.caused_at, x.created_at)) FROM commands x
+             WHERE x.store = l.store AND x.target = l.cause AND x.kind = 'cancel'
+               AND x.state IN ('applied', 'sending', 'uncertain')), NULL))
+    FROM stock_ledger l
+    LEFT JOIN commands c ON c.store = l.store AND c.effect_id = l.adjustment_id
+    WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
+    ORDER BY l.at, l.id
+"""
+# Of lives that this database does not remember: it was restored.
+_ADOPTED = """
+    SELECT a.command_id, a.adjustment_id FROM adopted a
+    JOIN stock_ledger l ON l.store = a.store AND l.adjustment_id = a.adjustment_id
+    WHERE a.store = :store AND l.variant_id = :variant AND l.at >= :since
+"""
+_COUNTS = """
+    SELECT c.store, c.instance, c.id, t.round
+    FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    WHERE t.store = :store AND t.variant_id = :variant
+"""
+_ANCHORS = """
+    SELECT DISTINCT stock_after FROM stock_ledger
+    WHERE store = :store AND variant_id = :variant AND at = (
+      SELECT max(at) FROM stock_ledger
+      WHERE store = :store AND variant_id = :variant AND at < :since)
+"""
+# Sales that only the order tells of: the news of the stock was lost.
+_UNTOLD = """
+    SELECT o.placed_at, -sum(i.quantity), 'order ' || coalesce(o.name, o.id)
+    FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
+    WHERE i.variant_id = :variant AND i.store = :store AND o.placed_at >= :since
+      AND o.cancelled_at IS NULL AND NOT EXISTS (
+        SELECT 1 FROM stock_ledger l WHERE l.store = o.store AND l.cause = o.id
+        AND l.variant_id = i.variant_id)
+    GROUP BY o.id
+"""
+_ADJUSTS = """
+    SELECT id, json_extract(payload, '$.delta'), coalesce(caused_at, created_at)
+    FROM commands WHERE store = :store AND lane = 'product:' || :product
+      AND state IN ('planned', 'sending', 'uncertain') AND kind = 'adjust'
+      AND json_extract(payload, '$.target') IS NULL
+      AND coalesce(json_extract(payload, '$.variant_id'), :variant) = :variant
+"""
+_CANCELS = """
+    SELECT c.id, sum(i.quantity), coalesce(c.caused_at, c.created_at), c.state
+    FROM order_items i
+    JOIN orders o ON o.store = i.store AND o.id = i.order_id
+    JOIN commands c ON c.store = i.store AND c.lane = 'order:' || i.order_id
+      AND c.state IN ('planned', 'sending', 'uncertain') AND c.kind = 'cancel'
+      AND json_extract(c.payload, '$.restock')
+    WHERE i.variant_id = :variant AND i.store = :store AND o.cancelled_at IS NULL
+      AND NOT EXISTS (
+        SELECT 1 FROM stock_ledger l WHERE l.store = i.store AND l.cause = o.id
+        AND l.variant_id = i.variant_id AND l.reason = 'ORDER_CANCELLED')
+    GROUP BY c.id
+"""
+# Units of a parcel that left later were still on the shelf; a parcel that does not say
+# what it holds holds all that is fulfilled.
+_RESERVED = """
+    SELECT coalesce(o.name, o.id), sum(i.quantity - i.fulfilled_quantity + iif(EXISTS (
+             SELECT 1 FROM shipments s WHERE s.store = o.store AND s.order_id = o.id
+             AND s.shipped_at > :as_of),
+           coalesce((
+             SELECT sum(p.value ->> 'quantity')
+             FROM shipments s, json_each(o.document, '$.shipments') d,
+                  json_each(d.value, '$.items') p
+             WHERE s.store = o.store AND s.order_id = o.id AND s.shipped_at > :as_of
+               AND d.value ->> 'id' = s.id AND p.value ->> 'lineItemId' = i.id),
+           i.fulfilled_quantity), 0)) AS units
+    FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
+    WHERE i.variant_id = :variant AND i.store = :store AND o.placed_at <= :as_of
+      AND (o.cancelled_at IS NULL OR o.cancelled_at > :as_of)
+    GROUP BY o.id HAVING units > 0
+"""
+_UNDER_WAY = """
+    SELECT kind || ' command ' || substr(id, 1, 8) || ' is under way' FROM commands
+    WHERE store = :store AND lane = 'product:' || :product
+      AND state IN ('planned', 'sending', 'uncertain') AND state != 'planned' LIMIT 1
+"""
+_UNHEARD = """
+    SELECT 'nothing was heard yet of command ' || substr(c.id, 1, 8) FROM commands c
+    WHERE c.target = :product AND c.store = :store AND c.kind = 'adjust'
+      AND c.state = 'applied' AND c.effect_id IS NOT NULL AND c.sent_at >= :since
+      AND coalesce(json_extract(c.payload, '$.variant_id'), :variant) = :variant
+      AND NOT EXISTS (SELECT 1 FROM stock_ledger l
+                      WHERE l.store = c.store AND l.adjustment_id = c.effect_id)
+    LIMIT 1
+"""
+
+
+def under_way(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
+    """Say what of the product, or of an order with the variant, is not decided yet."""
+    row = connection.execute(_UNDER_WAY, values).fetchone()
+    if row is not None:
+        return str(row[0])
+    for id_, _, _, state in connection.execute(_CANCELS, values):
+        if state != "planned":
+            return f"cancel command {id_[:8]} is under way"
+    return ""
+
+
+def _earlier_steps(
+    connection: sqlite3.Connection, values: Mapping[str, object]
+) -> set[str]:
+    """Return the adjustments that were steps of its counts in another life."""
+    adopted = dict(connection.execute(_ADOPTED, values).fetchall())
+    if not adopted:
+        return set()
+    steps = {
+        step_id(store, instance, target, number)
+        for store, instance, target, rounds in connection.execute(_COUNTS, values)
+        for number in range(rounds + EARLIER_ROUNDS)
+    }
+    return {effect for command, effect in adopted.items() if command in steps}
+
+
+def values_of(target: Target, since: str) -> dict[str, object]:
+    """Return what the queries ask for."""
+    return {
+        "store": target.command.store,
+        "product": target.command.target,
+        "variant": target.variant_id,
+        "as_of": target.count.as_of,
+        "since": since,
+    }
+
+
+def gather(
+    connection: sqlite3.Connection, values: Mapping[str, object], level: int
+) -> Shelf:
+    """Return all that is known of the variant; `level` was read of the platform."""
+    mirrored, moved_at = connection.execute(_LEVEL, values).fetchone() or (None, "")
+    movements = connection.execute(_MOVEMENTS, values)
+    earlier = _earlier_steps(connection, values)
+    unheard = connection.execute(_UNHEARD, values).fetchone()
+    promised = [*connection.execute(_ADJUSTS, values)]
+    promised += [row[:3] for row in connection.execute(_CANCELS, values)]
+    return Shelf(
+        level=level,
+        mirrored=mirrored,
+        movements=tuple(
+            Movement(at, delta, after, cause, bool(own) or effect in earlier, caused_at)
+            for effect, at, delta, after, cause, own, caused_at in movements
+        ),
+        anchors=frozenset(row[0] for row in connection.execute(_ANCHORS, values)),
+        promises=tuple(Promise(*row) for row in promised),
+        reserved=tuple(Reserved(*r) for r in connection.execute(_RESERVED, values)),
+        moved_at=moved_at,
+        unheard=unheard[0] if unheard else "",
+        untold=tuple(
+            Movement(at, delta, None, cause)
+            for at, delta, cause in connection.execute(_UNTOLD, values)
+        ),
+    )

@@ -1,0 +1,113 @@
+"""What stock targets ask of a store: counts that wait, what is known, their steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from backhaul.core.lifecycle import State
+    from backhaul.core.stock import Computation, Count, Shelf
+    from backhaul.store.contract import Command
+    from backhaul.store.outbox import Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A count that waits to be made true; `is_allowed` where a person said so.
+
+    `tries` are the readings in vain since it could be understood last.
+    """
+
+    command: Command
+    variant_id: str
+    count: Count
+    tries: int
+    is_allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """Plan the step; `expects` is the level the platform is to compare with."""
+
+    computation: Computation
+    expects: int | None
+    levels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Look again later; `counts` where too many such rests lead to a person."""
+
+    reason: str
+    due_at: str
+    counts: bool
+
+
+Decide: TypeAlias = "Callable[[Shelf], Correct | Rest | Settlement]"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is to be read back: the product after a step of `delta` on `variant_id`."""
+
+    target: Command
+    variant_id: str
+    delta: int
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the other variants should be at, and those that the step itself names."""
+
+    expected: dict[str, int]
+    shown_by: Sequence[str]
+
+
+class Targets(Protocol):
+    """The stock targets of the outbox."""
+
+    async def due(self, store: str, limit: int) -> list[Target]:
+        """Return targets to be worked on now: nothing of their product is under way."""
+        ...
+
+    async def next_due(self, store: str, after: str) -> str | None:
+        """Return when, after that moment, the next target or reading comes due."""
+        ...
+
+    async def decide(
+        self, target: Target, level: int, since: str, decide: Decide
+    ) -> tuple[State, str]:
+        """Gather what is known of the variant, and do what `decide` says, in one step.
+
+        `level` was read of the platform; movements from `since` on matter. Returns
+        where the target stands now, and why.
+        """
+        ...
+
+    async def rest(self, target: Target, rest: Rest) -> None:
+        """Let a target wait that cannot be worked on."""
+        ...
+
+    async def readings(self, store: str, limit: int) -> list[Reading]:
+        """Return the steps whose product is to be read back now."""
+        ...
+
+    async def surroundings(self, reading: Reading) -> Surroundings:
+        """Return what is known of the other variants of the product."""
+        ...
+
+    async def read_back(self, reading: Reading, due_at: str | None) -> None:
+        """Note that a product was read back; `due_at` where it is to be again."""
+        ...
+
+    async def stopped(self, store: str) -> str | None:
+        """Return why the store's targets are stopped."""
+        ...
+
+    async def stop(self, store: str, reason: str | None) -> None:
+        """Stop the store's targets until a person resumes them (None)."""
+        ...

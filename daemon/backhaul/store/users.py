@@ -1,0 +1,80 @@
+"""Who may use the dashboard, and what the store is asked about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Role(IntEnum):
+    """What somebody may do; each may all that the ones before may."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @property
+    def word(self) -> str:
+        """Return how it is written."""
+        return self.name.lower()
+
+
+ROLES = {role.word: role for role in Role}
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody; `epoch` is new with each password, and ends the sessions before."""
+
+    name: str
+    role: Role
+    secret: str
+    epoch: int
+    created_at: str
+    last_login_at: str | None = None
+
+    def __repr__(self) -> str:
+        """Leave the hash out."""
+        return f"User({self.name!r}, {self.role.word})"
+
+
+class Users(Protocol):
+    """Every verb is written down in the audit as done by `who`; may raise Busy."""
+
+    async def list(self) -> Sequence[User]:
+        """Return everybody by name."""
+        ...
+
+    async def find(self, name: str) -> User | None:
+        """Return somebody."""
+        ...
+
+    async def add(
+        self, name: str, role: Role, secret: str, who: str, *, first: bool = False
+    ) -> None:
+        """Add somebody, the `first` only where there is nobody; may refuse."""
+        ...
+
+    async def remove(self, name: str, who: str) -> None:
+        """Take somebody away. Raises BackhaulError for the last admin."""
+        ...
+
+    async def set_role(self, name: str, role: Role, who: str) -> None:
+        """Change what somebody may. Raises BackhaulError for the last admin."""
+        ...
+
+    async def set_secret(self, name: str, secret: str, who: str) -> None:
+        """Change somebody's password. Raises BackhaulError."""
+        ...
+
+    async def came(self, name: str, detail: str) -> None:
+        """Write down that somebody logged in."""
+        ...
+
+    async def did(self, who: str, action: str, detail: str) -> None:
+        """Write down what somebody did elsewhere."""
+        ...

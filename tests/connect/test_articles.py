@@ -1,0 +1,98 @@
+"""Articles are found by SKU or GTIN; what is not clear is set aside with its names."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_sdk import Line, StockAdjustment, StockLevel
+from support import payloads
+from support.back_office import Desk, host_of, shipped
+from support.databases import rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+
+EAN = "4006381333931"
+UPC = "036000291452"
+
+
+async def stocked(store: SqliteStore, **barcodes: str) -> None:
+    """Give the shop a product with a variant for each SKU and barcode."""
+    variants = [
+        payloads.variant(f"var_{sku}", sku=sku, barcode=barcode)
+        for sku, barcode in barcodes.items()
+    ]
+    product = payloads.product("prod_5", variants=variants)
+    await take(store, envelope("products/create", product))
+
+
+@pytest.mark.parametrize("told", [EAN, f"0{EAN}"])
+async def test_an_article_is_found_by_its_barcode_in_any_spelling(
+    store: SqliteStore, told: str
+) -> None:
+    await stocked(store, MUG=EAN)
+    record = StockAdjustment(key="k", sku=told, delta=2)
+    assert (await host_of(Desk(), store).emit(record)).state == "accepted"
+    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    assert json.loads(payload)["variant_id"] == "var_MUG"
+
+
+async def test_a_count_finds_its_article_by_its_barcode(store: SqliteStore) -> None:
+    await stocked(store, MUG=EAN, PEN=UPC)
+    as_of = payloads.instant(2)
+    record = StockLevel(key="k", sku=f"0{EAN}", quantity=7, as_of=as_of)
+    assert (await host_of(Desk(), store).emit(record)).state == "accepted"
+    query = "SELECT variant_id, quantity, as_of FROM stock_targets"
+    assert rows(store.path, query) == [("var_MUG", 7, as_of)]
+
+
+async def test_several_with_a_barcode_are_named(store: SqliteStore) -> None:
+    await stocked(store, MUG=EAN, CUP=f"0{EAN}")
+    record = StockAdjustment(key="k", sku=EAN, delta=2)
+    receipt = await host_of(Desk(), store).emit(record)
+    assert receipt.state == "quarantined"
+    assert "var_CUP, var_MUG" in receipt.what
+
+
+async def test_a_wrong_check_digit_is_told(store: SqliteStore) -> None:
+    record = StockAdjustment(key="k", sku="4006381333930", delta=2)
+    receipt = await host_of(Desk(), store).emit(record)
+    assert "as a GTIN its check digit is wrong" in receipt.what
+
+
+async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
+    store: SqliteStore,
+) -> None:
+    await stocked(store, MUG=EAN, PEN=UPC)
+    items = [
+        payloads.item("li_5", variantId="var_MUG", sku="MUG", quantity=3),
+        payloads.item("li_6", variantId="var_PEN", sku="PEN", quantity=1),
+    ]
+    order = payloads.order("ord_5", number=5, items=items)
+    await take(store, envelope("orders/create", order))
+    lines = (Line(sku=EAN, quantity=2), Line(sku=UPC, quantity=1))
+    receipt = await host_of(Desk(), store).emit(shipped("k", "5", lines=lines))
+    assert receipt.state == "accepted"
+    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    assert json.loads(payload)["lines"] == [
+        {"line_id": "li_5", "quantity": 2},
+        {"line_id": "li_6", "quantity": 1},
+    ]
+    over = (Line(sku=EAN, quantity=4),)
+    receipt = await host_of(Desk(), store).emit(shipped("k2", "5", lines=over))
+    assert receipt.what == "order #5 has 3 open of SKU 'MUG', not 4"
+
+
+async def test_the_same_key_with_other_content_is_told(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = host_of(Desk(), store)
+    assert (await host.emit(shipped())).state == "accepted"
+    assert (await host.emit(shipped(locator="again.csv:9"))).what == "known already"
+    receipt = await host.emit(shipped(tracking_number="BD2"))
+    assert receipt.state == "duplicate"
+    assert receipt.what == "its key is known with other content; the first one counts"

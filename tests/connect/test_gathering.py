@@ -1,0 +1,119 @@
+"""What is emitted while the database is busy is accepted together, each on its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from backhaul.connect.gathering import MOST_AT_ONCE, Gathering
+from backhaul.errors import Busy
+from backhaul.store.contract import NewRecord, RecordOutcome, WaitingRecord
+from support.back_office import Desk, host_of, shipped
+from support.databases import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+def record(key: str) -> NewRecord:
+    return NewRecord(key, b"{}", "", "", "")
+
+
+class Disk:
+    """Takes groups when it is told to, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[str]] = []
+        self.asked, self.free = asyncio.Event(), asyncio.Event()
+        self.refusals: dict[str, Exception] = {}
+
+    async def accept(self, records: Sequence[NewRecord]) -> list[RecordOutcome]:
+        keys = [record.key for record in records]
+        self.groups.append(keys)
+        self.asked.set()
+        await self.free.wait()
+        for key in keys:
+            if key in self.refusals:
+                raise self.refusals[key]
+        return [
+            RecordOutcome(
+                WaitingRecord(0, "desk", "main", key, b"", "", ""), "accepted", key
+            )
+            for key in keys
+        ]
+
+
+async def words(futures: Sequence[asyncio.Future[RecordOutcome]]) -> list[str]:
+    found = await asyncio.gather(*futures, return_exceptions=True)
+    return [one.reason if isinstance(one, RecordOutcome) else str(one) for one in found]
+
+
+async def test_what_comes_meanwhile_goes_together_and_is_told_afterwards() -> None:
+    disk = Disk()
+    gathering = Gathering(disk.accept)
+    keys = [str(number) for number in range(MOST_AT_ONCE + 2)]
+    futures = [gathering.add(record(key)) for key in keys[:1]]
+    await disk.asked.wait()
+    futures += [gathering.add(record(key)) for key in keys[1:]]
+    assert [future for future in futures if future.done()] == []
+    disk.free.set()
+    assert await words(futures) == keys
+    assert disk.groups == [keys[:1], keys[1 : MOST_AT_ONCE + 1], keys[-1:]]
+
+
+async def test_one_that_cannot_be_kept_fails_alone() -> None:
+    disk = Disk()
+    disk.free.set()
+    disk.refusals["b"] = ValueError("too long")
+    gathering = Gathering(disk.accept)
+    futures = [gathering.add(record(key)) for key in "abc"]
+    assert await words(futures) == ["a", "too long", "c"]
+    assert await words([gathering.add(record("d"))]) == ["d"]
+
+
+async def test_a_database_that_takes_nothing_is_not_asked_for_each() -> None:
+    disk = Disk()
+    disk.free.set()
+    disk.refusals["b"] = Busy("the disk is full")
+    gathering = Gathering(disk.accept)
+    futures = [gathering.add(record(key)) for key in "abc"]
+    assert await words(futures) == ["the disk is full"] * 3
+    assert disk.groups == [["a", "b", "c"]]
+
+
+async def test_who_no_longer_waits_is_in_nobodys_way() -> None:
+    disk = Disk()
+    gathering = Gathering(disk.accept)
+    gone, waiting = gathering.add(record("a")), gathering.add(record("b"))
+    gone.cancel()
+    disk.free.set()
+    assert (await waiting).reason == "b"
+
+
+async def test_each_gets_its_own_receipt_from_the_real_store(
+    store: SqliteStore,
+) -> None:
+    host = host_of(Desk(), store)
+    orders = ["1001" if number % 2 else f"no-{number}" for number in range(250)]
+    receipts = await asyncio.gather(
+        *(host.emit(shipped(f"k{n}", order)) for n, order in enumerate(orders))
+    )
+    expected = ["accepted" if order == "1001" else "waiting" for order in orders]
+    assert [receipt.state for receipt in receipts] == expected
+    assert "no-0" in receipts[0].what
+    assert count(store.path, "records") == 250
+
+
+async def test_a_key_the_database_cannot_hold_spoils_no_other(
+    store: SqliteStore,
+) -> None:
+    host = host_of(Desk(), store)
+    odd = shipped()
+    object.__setattr__(odd, "key", ("k", 1))
+    found = await asyncio.gather(
+        *map(host.emit, [shipped("k1"), odd, shipped("k2")]), return_exceptions=True
+    )
+    assert isinstance(found[1], Exception)
+    assert count(store.path, "records") == 2

@@ -1,0 +1,203 @@
+"""Which news an instance is told: each order once and first, and only what is new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support import payloads
+from support.databases import take, write
+from support.news import Books, deliver, owed, sink_of
+from support.payloads import envelope, instant
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+LATE = instant(300)
+
+
+def placed(id_: str, number: int, at: int = 300, **members: Any) -> bytes:
+    order = payloads.order(id_, at, number=number, placedAt=LATE, **members)
+    return envelope("orders/create", order)
+
+
+def updated(id_: str, number: int, at: int, **members: Any) -> bytes:
+    order = payloads.order(id_, at, number=number, placedAt=LATE, **members)
+    return envelope("orders/updated", order)
+
+
+async def test_an_order_is_placed_once_and_before_all_others(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    await take(store, placed("ord_9", 9), updated("ord_9", 9, 301))
+    await take(store, updated("ord_9", 9, 302))
+    await deliver(sink)
+    cancellation = {"cancelledAt": instant(303), "reason": "OTHER"}
+    await take(store, updated("ord_9", 9, 303, cancellation=cancellation))
+    await deliver(sink)
+    assert books.heard() == [
+        ("order.placed", "ord_9"),
+        ("order.updated", "ord_9"),
+        ("order.updated", "ord_9"),
+        ("order.cancelled", "ord_9"),
+    ]
+    assert len({change.id for change in books.told}) == 4
+    assert books.told[0].document["number"] == 9
+
+
+async def test_what_was_there_is_not_told_from_now_on(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    await take(store, envelope("orders/updated", payloads.order("ord_1", 5)))
+    await take(store, envelope("products/update", payloads.product(at=400, stock=12)))
+    await deliver(sink)
+    assert books.heard() == [("product.updated", "prod_1")]
+
+
+async def test_orders_that_the_first_reading_finds_are_old_or_new_by_their_date(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await clock.advance(600)
+    books = Books()
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    old = payloads.order("ord_7", 100, number=7, placedAt=instant(100))
+    new = payloads.order("ord_8", 601, number=8, placedAt=instant(601))
+    await take(store, envelope("orders/updated", old), envelope("orders/updated", new))
+    await deliver(sink)
+    assert books.heard() == [("order.placed", "ord_8")]
+
+
+async def test_all_that_is_there_is_told_once_when_asked_for(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await take(store, envelope("orders/updated", payloads.order("ord_1", 5)))
+    books = Books()
+    sink = sink_of(books, store, clock, begin="all")
+    await sink.subscribe()
+    await deliver(sink)
+    assert sorted(books.heard()) == [
+        ("order.placed", "ord_1"),
+        ("order.placed", "ord_2"),
+        ("product.updated", "prod_1"),
+        ("stock.changed", "var_1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "after"),
+    [
+        (
+            "confirmed",
+            {"confirmation": {"required": True, "confirmedAt": None}},
+            {"confirmation": {"required": True, "confirmedAt": LATE}},
+        ),
+        ("paid", {"financialStatus": "PENDING"}, {"financialStatus": "PAID"}),
+    ],
+)
+async def test_an_order_is_handed_out_once_it_is_released(
+    store: SqliteStore,
+    clock: VirtualClock,
+    rule: str,
+    before: dict[str, Any],
+    after: dict[str, Any],
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when=rule)
+    await sink.subscribe()
+    await take(store, placed("ord_9", 9, **before))
+    await take(store, updated("ord_9", 9, 301, **before))
+    await deliver(sink)
+    assert books.heard() == []
+    await take(store, updated("ord_9", 9, 302, **after))
+    await deliver(sink)
+    assert books.heard() == [("order.placed", "ord_9")]
+
+
+async def test_an_order_cancelled_before_its_release_is_not_told(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when="paid")
+    await sink.subscribe()
+    await take(store, placed("ord_9", 9))
+    cancellation = {"cancelledAt": instant(303), "reason": "OTHER"}
+    paid = {"financialStatus": "PAID", "cancellation": cancellation}
+    await take(store, updated("ord_9", 9, 303, **paid))
+    await deliver(sink)
+    assert books.heard() == []
+
+
+async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    own, other = Books("own"), Books("other")
+    sinks = [sink_of(books, store, clock) for books in (own, other)]
+    for sink in sinks:
+        await sink.subscribe()
+    await take(store, placed("ord_9", 9), updated("ord_9", 9, 301))
+    caused = "UPDATE changes SET instance = 'own' WHERE change = 'orders/updated'"
+    write(store.path, caused)
+    for sink in sinks:
+        await deliver(sink)
+    assert own.heard() == [("order.placed", "ord_9")]
+    assert other.heard() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]
+    assert ("order.updated", "ord_9", "superseded") in owed(store)
+
+
+async def test_stock_is_told_for_each_variant_that_differs(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    change = payloads.stock_change(at=300, stock=10, adjustment=-2)
+    await take(store, envelope("inventory/level_update", change))
+    await deliver(sink)
+    same = payloads.product(at=301, variants=[payloads.variant(stock=10)])
+    await take(store, envelope("products/update", same))
+    await deliver(sink)
+    assert books.heard() == [("stock.changed", "var_1"), ("product.updated", "prod_1")]
+    assert books.told[0].document == {
+        "id": "var_1",
+        "productId": "prod_1",
+        "variantId": "var_1",
+        "sku": "LS-S",
+        "stock": 10,
+    }
+
+
+async def test_only_the_topics_asked_for_are_told(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, topics=frozenset({"order.updated"}))
+    await sink.subscribe()
+    await take(store, placed("ord_9", 9), updated("ord_9", 9, 301))
+    await deliver(sink)
+    assert set(books.heard()) == {("order.updated", "ord_9")}
+
+
+async def test_the_feed_is_followed_once_whatever_dies_in_between(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    first, second = (sink_of(Books(), store, clock, dry_run=True) for _ in "ab")
+    await first.subscribe()
+    await take(store, placed("ord_9", 9), updated("ord_9", 9, 301))
+    await deliver(first)
+    await second.subscribe()
+    await deliver(second)
+    assert owed(store) == [
+        ("order.placed", "ord_1", "superseded"),
+        ("order.placed", "ord_2", "superseded"),
+        ("order.placed", "ord_9", "planned"),
+        ("order.updated", "ord_9", "planned"),
+    ]

@@ -1,0 +1,93 @@
+"""How far a parcel got is kept, never steps back, and may ask to cancel its order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_sdk import Tracking
+from support import payloads
+from support.back_office import Desk, host_of
+from support.databases import rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Receipt
+
+PARCELS = "SELECT tracking_number, status FROM parcels ORDER BY tracking_number"
+COMMANDS = "SELECT kind, target, state, reason FROM commands"
+
+
+@pytest.fixture
+async def sent(store: SqliteStore) -> SqliteStore:
+    """A store whose order 1001 left in two parcels."""
+    parcels = [
+        payloads.shipment("shp_1", trackingNumber="T1"),
+        payloads.shipment("shp_2", trackingNumber="T2"),
+    ]
+    order = payloads.order(at=5, shipments=parcels, externalId="POS-9")
+    await take(store, envelope("orders/fulfilled", order))
+    return store
+
+
+async def tell(
+    store: SqliteStore, key: str, status: str, number: str = "T1", **members: Any
+) -> Receipt:
+    record = Tracking(key=key, tracking_number=number, status=status, **members)
+    return await host_of(Desk("courier"), store).emit(record)
+
+
+async def test_the_ladder_leads_one_way(sent: SqliteStore) -> None:
+    assert (await tell(sent, "1", "in_transit")).state == "accepted"
+    await tell(sent, "2", "delivered")
+    await tell(sent, "3", "out_for_delivery")
+    assert rows(sent.path, PARCELS) == [("T1", "delivered")]
+    query = "SELECT reason FROM records WHERE key = '3'"
+    ((said,),) = rows(sent.path, query)
+    assert said == "a parcel of order #1001 got that far before"
+
+
+async def test_a_parcel_that_is_not_mirrored_yet_is_waited_for(
+    sent: SqliteStore,
+) -> None:
+    receipt = await tell(sent, "1", "delivered", number="T9")
+    assert receipt.state == "waiting"
+    assert "no parcel has the number 'T9'" in receipt.what
+
+
+async def test_an_unknown_status_is_set_aside(sent: SqliteStore) -> None:
+    assert (await tell(sent, "1", "lost at sea")).state == "quarantined"
+
+
+async def test_a_parcel_of_several_orders_needs_the_orders_name(
+    sent: SqliteStore,
+) -> None:
+    twin = [payloads.shipment("shp_9", trackingNumber="T1")]
+    order = payloads.order("ord_2", 6, number=1002, shipments=twin)
+    await take(sent, envelope("orders/fulfilled", order))
+    assert "any of the orders" in (await tell(sent, "1", "delivered")).what
+    assert (await tell(sent, "2", "delivered", order="#1002")).state == "accepted"
+    query = "SELECT order_id FROM parcels"
+    assert rows(sent.path, query) == [("ord_2",)]
+
+
+async def test_a_parcel_that_came_back_is_a_proposal(sent: SqliteStore) -> None:
+    await tell(sent, "1", "returned")
+    ((kind, target, state, reason),) = rows(sent.path, COMMANDS)
+    assert (kind, target, state) == ("cancel", "ord_1", "parked")
+    assert reason.startswith("proposed: parcel T1 came back")
+    await tell(sent, "2", "returned", number="T2")
+    assert len(rows(sent.path, COMMANDS)) == 1
+
+
+async def test_an_order_is_cancelled_once_every_parcel_came_back(
+    sent: SqliteStore,
+) -> None:
+    await tell(sent, "1", "returned", on_return="cancel")
+    assert rows(sent.path, COMMANDS) == []
+    await tell(sent, "2", "returned", number="T2", on_return="cancel")
+    assert [row[:3] for row in rows(sent.path, COMMANDS)] == [
+        ("cancel", "ord_1", "planned")
+    ]

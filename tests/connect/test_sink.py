@@ -1,0 +1,277 @@
+"""A delivery's life: nothing lost, nothing doubled, a person where it is unclear."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loguru import logger
+
+from backhaul.core.lifecycle import Cause
+from backhaul.errors import BackhaulError
+from backhaul_sdk import Absent, Applied, Found, NotSent, Rejected, Uncertain, Unknown
+from support import payloads
+from support.databases import rows, take, write
+from support.news import Books, Mute, deliver, owed, sink_of
+from support.payloads import envelope, instant
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.connect.sink import Sink
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+ORDERS = frozenset({"order.placed", "order.updated"})
+PLACED = ("order.placed", "ord_9")
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    found: list[str] = []
+    sink = logger.add(found.append, level="INFO", format="{extra[action]} {message}")
+    yield found
+    logger.remove(sink)
+
+
+def order(at: int, id_: str = "ord_9", number: int = 9) -> bytes:
+    topic = "orders/create" if at == 300 else "orders/updated"
+    found = payloads.order(id_, at, number=number, placedAt=instant(300))
+    return envelope(topic, found)
+
+
+async def begun(store: SqliteStore, clock: VirtualClock, books: Mute) -> Sink:
+    """Return a sink that has an order to tell of."""
+    sink = sink_of(books, store, clock, topics=ORDERS)
+    await sink.subscribe()
+    await take(store, order(300))
+    return sink
+
+
+def reason(store: SqliteStore) -> str:
+    query = "SELECT reason FROM deliveries WHERE object_id = 'ord_9' ORDER BY seq"
+    return str(rows(store.path, query)[0][0])
+
+
+async def test_what_was_not_sent_is_sent_again_later(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [NotSent("it is closed", 30.0)]
+    await deliver(sink)
+    assert owed(store)[-1] == (*PLACED, "planned")
+    await clock.advance(29)
+    await deliver(sink)
+    assert books.told == []
+    await clock.advance(1)
+    await deliver(sink)
+    assert books.heard() == [PLACED]
+
+
+@pytest.mark.parametrize("wanted", [float("nan"), float("inf"), -5.0, 1e12])
+async def test_an_absurd_rest_is_bounded(
+    store: SqliteStore, clock: VirtualClock, wanted: float
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [NotSent("later", wanted)]
+    await deliver(sink)
+    await clock.advance(3600)
+    await deliver(sink)
+    assert books.heard() == [PLACED]
+
+
+@pytest.mark.parametrize(
+    "said", [Uncertain("no answer"), ValueError("a bug"), None, "yes", SystemExit(3)]
+)
+async def test_what_is_not_classified_is_looked_up_before_it_is_sent_again(
+    store: SqliteStore, clock: VirtualClock, said: Any
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [said]
+    books.finds += [Absent()]
+    await deliver(sink)
+    await clock.advance(1)
+    await deliver(sink)
+    assert len(books.looked) == 1
+    assert books.heard() == [PLACED]
+    assert owed(store)[-1] == (*PLACED, "applied")
+
+
+async def test_what_is_found_is_not_sent_again(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("no answer")]
+    books.finds += [Unknown("not yet"), Found("r7")]
+    await deliver(sink)
+    assert owed(store)[-1] == (*PLACED, "uncertain")
+    await clock.advance(120)
+    await deliver(sink)
+    assert books.heard() == [PLACED]
+    assert rows(store.path, "SELECT reference FROM deliveries WHERE state='applied'")
+
+
+async def test_what_cannot_be_told_is_parked_with_all_that_follows(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("no answer")]
+    for _ in range(3):
+        await deliver(sink)
+        await clock.advance(600)
+    await take(store, order(301), order(300, "ord_8", 8))
+    await deliver(sink)
+    assert books.heard() == [("order.placed", "ord_8")]
+    assert owed(store)[2:] == [
+        (*PLACED, "parked"),
+        ("order.updated", "ord_9", "planned"),
+        ("order.placed", "ord_8", "applied"),
+    ]
+
+
+async def test_a_system_that_cannot_be_asked_is_not_asked(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Mute()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("no answer")]
+    await deliver(sink)
+    assert owed(store)[-1] == (*PLACED, "parked")
+    assert reason(store) == (
+        "no answer; this system cannot be asked whether it arrived"
+    )
+
+
+async def test_dying_while_handing_over_leaves_a_doubt(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    class Killed(BaseException):
+        """The process is gone."""
+
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [Killed()]
+    with pytest.raises(Killed):
+        await deliver(sink)
+    assert owed(store)[-1] == (*PLACED, "sending")
+    again = Books()
+    again.finds += [Absent()]
+    sink = sink_of(again, store, clock, topics=ORDERS)
+    await sink.subscribe()
+    await deliver(sink)
+    assert len(again.looked) == 1
+    assert again.heard() == [PLACED]
+
+
+async def test_a_refusal_is_kept_with_its_reason(
+    store: SqliteStore, clock: VirtualClock, lines: list[str]
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [Rejected("no such customer")]
+    await deliver(sink)
+    assert owed(store)[-1] == (*PLACED, "rejected")
+    assert "delivery.rejected books order.placed ord_9: no such customer\n" in lines
+
+
+async def test_unplugged_fifty_times_it_is_down_once_and_up_once(
+    store: SqliteStore, clock: VirtualClock, lines: list[str]
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    for number in range(50):
+        books.says += [NotSent("nobody answers", 0.0), Applied()]
+        await take(store, order(400 + number))
+        await deliver(sink)
+        await clock.advance(1)
+        await deliver(sink)
+    await clock.advance(10)
+    sink.health.look()
+    told = [line.split()[0] for line in lines if line.startswith("connector.")]
+    assert told == ["connector.down", "connector.up"]
+
+
+async def test_a_dry_run_tells_nothing(store: SqliteStore, clock: VirtualClock) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, topics=ORDERS, dry_run=True)
+    await sink.subscribe()
+    await take(store, order(300))
+    await deliver(sink)
+    assert books.told == []
+    assert owed(store)[-1] == (*PLACED, "planned")
+
+
+async def test_news_of_an_order_wait_while_a_command_of_it_is_in_doubt(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    write(
+        store.path,
+        "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
+        " cause, instance, created_at, due_at)"
+        " VALUES ('c1', 'main', 'fulfill', 'ord_9', 'order:ord_9', 'sending',"
+        " '{}', '', 'books', '', '')",
+    )
+    await deliver(sink)
+    assert books.told == []
+    write(store.path, "UPDATE commands SET state = 'applied'")
+    await deliver(sink)
+    assert books.heard() == [PLACED]
+
+
+async def test_a_person_settles_what_is_parked(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Mute()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("no answer")]
+    await deliver(sink)
+    ((seq,),) = rows(store.path, "SELECT seq FROM deliveries WHERE state = 'parked'")
+    await store.deliveries.decide(seq, Cause.PERSON_RESENDS, "resend by me: lost")
+    await deliver(sink)
+    assert books.heard() == [PLACED]
+    with pytest.raises(BackhaulError, match="is applied; that cannot be done"):
+        await store.deliveries.decide(seq, Cause.PERSON_RESENDS, "again")
+
+
+async def test_it_ends_once_what_is_under_way_is_marked(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    class Slow(Books):
+        reached, go_on = asyncio.Event(), asyncio.Event()
+
+        async def push(self, change: Any) -> Any:
+            self.reached.set()
+            await self.go_on.wait()
+            return await super().push(change)
+
+    books = Slow()
+    sink = await begun(store, clock, books)
+    task = asyncio.create_task(sink.run())
+    await books.reached.wait()
+    sink.stop()
+    books.go_on.set()
+    await task
+    assert owed(store)[-1] == (*PLACED, "applied")
+
+
+async def test_it_wakes_when_something_changed(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, topics=ORDERS)
+    await sink.subscribe()
+    task = asyncio.create_task(sink.run())
+    await take(store, order(300))
+    sink.wake()
+    await until(lambda: bool(books.told), "it is told")
+    sink.stop()
+    await task

@@ -1,0 +1,198 @@
+"""Counts of the back office become steps of the platform's stock, sales or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul_sdk import StockAdjustment
+from support.counting import ERP, House, house, now
+from support.databases import rows
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD = "2026-01-01T00:00:00Z"
+SIZES = [
+    {"title": size, "sku": f"SHIRT-{size}", "price": "100.00", "stock": 10}
+    for size in ("S", "M")
+]
+
+
+async def test_a_count_becomes_one_step_from_what_is_there(tmp_path: Path) -> None:
+    """What was sold since it counted is taken off, whether it was heard of or not."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        target = await at.count(lamp, 7)
+        await at.reaches(target, "applied")
+        assert await at.stock(lamp) == 7
+        assert at.steps(target) == [("applied", -3)]
+        assert "7 counted as of" in at.reason(target)
+        assert "7 wanted; 10 there: -3" in at.reason(target)
+        right = await at.count(lamp, 7)
+        await at.reaches(right, "applied")
+        assert at.steps(right) == []
+        assert "nothing to do" in at.reason(right)
+        counted_at = now()
+        await at.sell(lamp, 2)
+        more = await at.count(lamp, 20, counted_at)
+        await at.reaches(more, "applied")
+        assert await at.stock(lamp) == 18
+        at.deaf, counted_at = {"inventory/level_update", "orders/create"}, now()
+        await at.sell(lamp, 3)
+        last = await at.count(lamp, 9, counted_at)
+        await at.reaches(last, "applied")
+        assert await at.stock(lamp) == 6
+
+
+async def test_a_newer_count_takes_the_place_of_a_waiting_one(tmp_path: Path) -> None:
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        before = now()
+        at.hold()
+        first = await at.count(lamp, 7)
+        await until(lambda: at.steps(first), "the first has a step")
+        second = await at.count(lamp, 8)
+        assert at.state(first) == "superseded"
+        late = await at.count(lamp, 3, before)
+        assert at.state(late) == "superseded"
+        at.let_go()
+        await at.reaches(second, "applied")
+        assert at.steps(first) == [("superseded", -3)]
+        assert (at.steps(late), at.steps(second)) == ([], [("applied", -2)])
+        assert await at.stock(lamp) == 8
+
+
+async def test_a_person_lets_a_large_step_pass_unless_it_is_outdated(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, counts={ERP: {"max_step": 5}}) as at:
+        lamp = await at.lamp(10)
+        large = await at.count(lamp, 100)
+        await at.reaches(large, "parked")
+        assert "larger than max_step = 5" in at.reason(large)
+        assert "100 wanted; 10 there: +90" in at.reason(large)
+        assert await at.stock(lamp) == 10
+        await at.decide(large, "resend")
+        await at.reaches(large, "applied")
+        assert await at.stock(lamp) == 100
+        larger = await at.count(lamp, 200)
+        await at.reaches(larger, "parked")
+        newer = await at.count(lamp, 99)
+        await at.reaches(newer, "applied")
+        await at.decide(larger, "resend")
+        await at.reaches(larger, "superseded")
+        assert await at.stock(lamp) == 99
+
+
+async def test_what_was_asked_for_before_the_count_is_in_it(tmp_path: Path) -> None:
+    """An adjustment waits; the count knows of it, and it must not count twice."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        at.hold()
+        damaged = await at.adjust(lamp, -2)
+        target = await at.count(lamp, 5)
+        await until(lambda: at.steps(target), "the step is planned")
+        assert at.steps(target) == [("planned", -3)]
+        later = await at.adjust(lamp, 4)
+        at.let_go()
+        for command in (damaged, target, later):
+            await at.reaches(command, "applied")
+        assert at.steps(target)[-1] == ("applied", -3)
+        assert await at.stock(lamp) == 9
+
+
+async def test_a_record_that_waited_is_not_counted_twice(tmp_path: Path) -> None:
+    """Its product became known only after a count that contains what it tells of."""
+    async with house(tmp_path) as at:
+        late = StockAdjustment(key="late", sku="NOT-KNOWN-YET", delta=-2)
+        await at.hand_in(late)
+        lamp = await at.lamp(10, sku="NOT-KNOWN-YET")
+        target = await at.count(lamp, 7)
+        await at.reaches(target, "applied")
+        await at.store.records.match(at.matcher, 10)
+        await until(lambda: at.command_of("late") != "None", "it is matched")
+        at.sender.dispatcher.wake()
+        await at.reaches(at.command_of("late"), "superseded")
+        assert "contains it already" in at.reason(at.command_of("late"))
+        assert await at.stock(lamp) == 7
+
+
+async def test_each_back_office_means_its_counts_in_its_way(tmp_path: Path) -> None:
+    counts: dict[str, dict[str, object]] = {
+        "fresh": {"stale_after": "1h"},
+        "cautious": {"buffer": 3},
+        "warehouse": {"quantity_means": "on_hand"},
+    }
+    async with house(tmp_path, counts=counts) as at:
+        lamp = await at.lamp(10)
+        old = await at.count(lamp, 7, OLD, by="fresh")
+        await at.reaches(old, "parked")
+        assert "stale source" in at.reason(old)
+        kept_back = await at.count(lamp, 8, by="cautious")
+        await at.reaches(kept_back, "applied")
+        assert await at.stock(lamp) == 5
+        await at.sell(lamp, 2)
+        shipped = await at.sell(lamp, 1)
+        await at.shop.v1("POST", f"/orders/{shipped}/fulfill", {})
+        query = "SELECT count(*) FROM orders WHERE fulfillment_status = 'FULFILLED'"
+        await until(lambda: rows(at.path, query) == [(1,)], "the parcel is known")
+        on_hand = await at.count(lamp, 9, by="warehouse")
+        await at.reaches(on_hand, "applied")
+        assert await at.stock(lamp) == 7
+        assert "2 sold and not shipped then" in at.reason(on_hand)
+
+
+async def test_a_step_that_the_platform_finds_overtaken_is_reckoned_anew(
+    tmp_path: Path,
+) -> None:
+    """A sale comes in between; the platform compares with the level that was read."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        at.hold()
+        target = await at.count(lamp, 7)
+        await until(lambda: at.steps(target), "the step is planned")
+        await at.sell(lamp, 1)
+        at.let_go()
+        await at.reaches(target, "applied")
+        assert at.steps(target) == [("superseded", -3), ("applied", -3)]
+        assert await at.stock(lamp) == 6
+
+
+async def test_a_step_that_moves_others_stops_all_counts_until_a_person_resumes(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, ("ignore-variant",)) as at:
+        shirt = await at.lamp(variants=SIZES)
+        target = await at.count(shirt, 7)
+        await at.reaches(target, "applied")
+        await until(lambda: told(at, "target.stopped"), "a person hears of it")
+        reason = await at.store.targets.stopped("main")
+        assert reason is not None
+        assert f"moved {shirt['variants'][1]['id']} of product" in reason
+        other = await at.count(shirt, 3, at=1)
+        assert await at.targeter.work_off() == 0
+        assert (at.state(other), at.steps(other)) == ("planned", [])
+        assert len(told(at, "target.stopped")) == 1
+        await at.mend()
+        await at.store.targets.stop("main", None)
+        at.targeter.wake()
+        await at.reaches(other, "applied")
+        assert await at.stock(shirt, at=1) == 3
+
+
+def told(at: House, action: str) -> list[str]:
+    return [line for line in at.log if line.startswith(f"{action}: ")]
+
+
+async def test_a_dry_run_reckons_and_sends_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path, push={"dry_run": True}) as at:
+        lamp = await at.lamp(10)
+        target = await at.count(lamp, 7)
+        query = "SELECT reason FROM commands WHERE kind = 'adjust'"
+        rehearsed = [("dry run: not sent",)]
+        await until(lambda: rows(at.path, query) == rehearsed, "the rehearsal")
+        assert (at.state(target), at.steps(target)) == ("planned", [("planned", -3)])
+        assert "7 wanted; 10 there: -3" in at.reason(target)
+        assert rows(at.path, "SELECT count(*) FROM attempts") == [(0,)]
+        assert await at.stock(lamp) == 10

@@ -1,0 +1,133 @@
+"""A count whose stock cannot be read or explained: it waits, and a person hears."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.connect.matching import Matcher, encode
+from backhaul.core.clock import to_text
+from backhaul.core.stock import Seen
+from backhaul.push.targeting import RETRY_CAP_SECONDS, ROUNDS_SECONDS, Targeter
+from backhaul.shop.transport import NotSent
+from backhaul.store.contract import NewRecord
+from backhaul_sdk import StockLevel
+from support import payloads
+from support.clock import VirtualClock
+from support.databases import rows, started_store, take
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+STANDS = "SELECT state, reason FROM commands"
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads what the platform shows, once the cable is in; there is no history."""
+
+    levels: dict[str, int] = field(default_factory=dict)
+    cable: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    async def look(self, product_id: str) -> Seen:
+        self.asked.append(product_id)
+        if not self.cable:
+            raise NotSent("the cable is out")
+        return Seen(self.levels)
+
+    async def study(self, product_id: str, since: str) -> Seen:
+        return await self.look(f"{product_id} since {since[:10]}")
+
+
+@dataclass(slots=True)
+class Scene:
+    """One count that waits, of a product that the mirror knows."""
+
+    path: Path
+    clock: VirtualClock
+    reader: Reader
+    targeter: Targeter
+    fenced: bool = False
+    log: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def counted(tmp_path: Path) -> AsyncIterator[Scene]:
+    path, clock, reader = tmp_path / "backhaul.db", VirtualClock(), Reader()
+    async with started_store(path, clock) as store:
+        news = payloads.envelope("products/create", payloads.product())
+        assert await take(store, news) == []
+        reader.levels |= rows(path, "SELECT variant_id, stock FROM inventory_levels")
+        quantity, now = reader.levels["var_1"], to_text(clock.now())
+        count = StockLevel(key="c", sku="LS-S", quantity=quantity, as_of=now)
+        new = NewRecord(count.key, encode(count), "", "", count.key)
+        matcher = Matcher(clock, 600.0)
+        await store.records.accept("erp", "main", [new], None, matcher)
+        targeter = Targeter(
+            "main",
+            store.targets,
+            reader,
+            {},
+            lambda: False,
+            lambda: made.fenced,
+            clock,
+            lambda: 0.5,
+            lambda: None,
+        )
+        made = Scene(path, clock, reader, targeter)
+        sink = logger.add(
+            lambda m: made.log.append(m.record["extra"].get("action", ""))
+        )
+        yield made
+        logger.remove(sink)
+
+
+async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
+    async with counted(tmp_path) as on:
+        on.reader.cable = False
+        waits = ("planned", "the product cannot be read: the cable is out")
+        for tries in range(1, 7):
+            assert await on.targeter.work_off() == 1
+            assert await on.targeter.work_off() == 0
+            assert len(on.reader.asked) == tries
+            assert on.log.count("target.unread") == (tries >= 3)
+            assert rows(on.path, STANDS) == [waits]
+            await on.clock.advance(RETRY_CAP_SECONDS)
+        on.reader.cable = True
+        assert await on.targeter.work_off() == 1
+        ((state, reason),) = rows(on.path, STANDS)
+        assert (state, "nothing to do" in reason) == ("applied", True)
+
+
+async def test_what_stays_unexplained_is_read_three_times_more(tmp_path: Path) -> None:
+    async with counted(tmp_path) as on:
+        on.reader.levels["var_1"] -= 4
+        for wait_seconds in ROUNDS_SECONDS:
+            assert await on.targeter.work_off() == 1
+            assert await on.targeter.work_off() == 0
+            ((state, reason),) = rows(on.path, STANDS)
+            assert (state, "the mirror" in reason) == ("planned", True)
+            await on.clock.advance(wait_seconds)
+        assert await on.targeter.work_off() == 1
+        ((state, reason),) = rows(on.path, STANDS)
+        assert state == "parked"
+        assert "after 3 more rounds of reading" in reason
+        studied = "prod_1 since 2026-03-01"
+        assert on.reader.asked == ["prod_1", studied, studied, studied]
+        assert rows(on.path, "SELECT 1 FROM commands WHERE kind = 'adjust'") == []
+
+
+async def test_nothing_is_reckoned_before_the_history_is_read(tmp_path: Path) -> None:
+    """After a restore it may tell of steps that this database does not know."""
+    async with counted(tmp_path) as on:
+        on.fenced = True
+        assert await on.targeter.work_off() == 0
+        assert (on.reader.asked, rows(on.path, STANDS)) == ([], [("planned", "")])
+        on.fenced = False
+        assert await on.targeter.work_off() == 1
+        assert rows(on.path, STANDS)[0][0] == "applied"

@@ -1,0 +1,223 @@
+"""Copies of a database: whole and checked, or not there."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlite_utils import Database
+
+from backhaul.cli import exits
+from backhaul.core.clock import SystemClock
+from backhaul.errors import BackhaulError, Busy, CorruptData
+from backhaul.store.opening import open_store, pending
+from backhaul.store.restoring import drill, restore
+from backhaul.store.sqlite import connections, copies
+from backhaul.store.sqlite.database import SqliteStore
+from backhaul.store.sqlite.migrations import migrations
+from backhaul.upkeep.backing_up import Backer, Plan
+from support.clock import VirtualClock
+from support.databases import count, rows, started_store
+from support.payloads import arrival
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVENTS = 200
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> Path:
+    """A database with something in it."""
+    async with started_store(tmp_path / "backhaul.db") as store:
+        for number in range(EVENTS):
+            await store.inbox.append(arrival(b"%d" % number * 500))
+    return tmp_path / "backhaul.db"
+
+
+def damage(path: Path, table: str = "inbox") -> None:
+    """Overwrite the page that a table begins with."""
+    query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+    ((page,),) = rows(path, query, table)
+    with path.open("r+b") as file:
+        file.seek((page - 1) * connections.PAGE_BYTES)
+        file.write(b"\xa5" * connections.PAGE_BYTES)
+
+
+def files(folder: Path) -> list[str]:
+    """Return what lies there, without what SQLite keeps beside a database."""
+    found = [path.name for path in folder.iterdir()]
+    return sorted(name for name in found if not name.endswith(("-wal", "-shm")))
+
+
+async def test_a_copy_of_a_busy_database_is_whole(tmp_path: Path) -> None:
+    copied = tmp_path / "copy.db"
+    async with started_store(tmp_path / "backhaul.db") as store:
+        for number in range(EVENTS):
+            await store.inbox.append(arrival(b"%d" % number * 500))
+        going = True
+
+        async def write() -> None:
+            while going:
+                await store.inbox.append(arrival(b"more" * 500))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(write())
+            size = await asyncio.to_thread(copies.copy, store.path, copied)
+            going = False
+    assert size == copied.stat().st_size
+    assert copied.stat().st_mode & 0o777 == 0o600
+    assert EVENTS <= count(copied, "inbox") <= count(store.path, "inbox")
+    assert rows(copied, "PRAGMA integrity_check") == [("ok",)]
+    assert files(tmp_path) == ["backhaul.db", "copy.db"]
+
+
+def test_a_damaged_database_is_not_copied(database: Path) -> None:
+    damage(database)
+    copied = database.with_name("copy.db")
+    with pytest.raises(CorruptData, match="backhaul restore FILE"):
+        copies.copy(database, copied)
+    assert files(database.parent) == ["backhaul.db"]
+
+
+def test_a_copy_that_is_given_up_leaves_nothing(database: Path) -> None:
+    with pytest.raises(copies.Ended):
+        copies.copy(database, database.with_name("copy.db"), lambda: True)
+    assert files(database.parent) == ["backhaul.db"]
+
+
+def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a" * 5_000)
+    with pytest.raises(CorruptData, match="not a database"):
+        drill(tmp_path / "notes.txt", CLOCK)
+    with pytest.raises(BackhaulError, match="no such file"):
+        drill(tmp_path / "absent.db", CLOCK)
+
+
+def test_restored_it_holds_what_the_backup_did(database: Path) -> None:
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DELETE FROM inbox WHERE id > 10")
+    done = restore(backup, database, ["main"], CLOCK)
+    assert done.rows["inbox"] == count(database, "inbox") == EVENTS
+    assert done.aside is not None
+    assert count(done.aside, "inbox") == 10
+    query = "SELECT 1 FROM marks WHERE name = 'restored:main'"
+    assert rows(database, query)
+    assert pending(database) == []
+
+
+def test_a_damaged_backup_touches_nothing(database: Path) -> None:
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    damage(backup)
+    before = database.read_bytes()
+    with pytest.raises(CorruptData, match=r"backup\.db: the database is damaged"):
+        restore(backup, database, ["main"], CLOCK)
+    assert database.read_bytes() == before
+    assert files(database.parent) == ["backhaul.db", "backup.db"]
+
+
+def test_it_takes_the_place_of_a_damaged_database(database: Path) -> None:
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    damage(database)
+    restore(backup, database, ["main"], CLOCK)
+    copies.check(database)
+    assert count(database, "inbox") == EVENTS
+
+
+def test_a_drill_leaves_nothing_behind(database: Path) -> None:
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    found = drill(backup, CLOCK)
+    assert (found.rows["inbox"], found.aside) == (EVENTS, None)
+    assert files(database.parent) == ["backhaul.db", "backup.db"]
+
+
+async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
+    clock, folder = VirtualClock(), tmp_path / "backups"
+    backer = Backer(Plan(database, folder, 2), clock)
+    told: list[str] = []
+
+    async def tell(_: str, said: str) -> None:
+        told.append(said)
+
+    backer.backed_up = tell
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(backer.run())
+        for number in range(1, 4):
+            await clock.advance(3_600)
+            backer.wake()
+            await until(lambda: len(told) == number, "it is made")  # noqa: B023 - awaited
+        running.cancel()
+    kept = sorted(path.name for path in folder.iterdir())
+    assert kept == ["backhaul-20260301T140000Z.db", "backhaul-20260301T150000Z.db"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def older(path: Path) -> list[str]:
+    """Make a database of some versions ago; return the steps ahead of it."""
+    steps = [step.name for step in migrations.pending(Database(memory=True))]
+    with closing(connections.open_writer(path)) as connection:
+        migrations.apply(Database(connection), stop_before=steps[3])
+    return steps[3:]
+
+
+def test_an_upgrade_is_told_and_keeps_what_was(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    told: list[str] = []
+    ahead = older(path)
+    assert pending(path) == ahead
+    (tmp_path / "backhaul.db.before-m000_old").touch()
+    open_store(path, CLOCK, tell=told.append)
+    kept = tmp_path / f"backhaul.db.before-{ahead[0]}"
+    assert pending(path) == []
+    assert pending(kept) == ahead
+    assert told == [
+        "backs the database up before its upgrade",
+        "brings the database to this version",
+    ]
+    assert len(list(tmp_path.glob("*.before-*"))) == 1
+    told.clear()
+    open_store(path, CLOCK, tell=told.append)
+    assert told == []
+
+
+def test_no_upgrade_without_a_backup(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    ahead = older(path)
+    kept = tmp_path / f"backhaul.db.before-{ahead[0]}"
+    kept.mkdir()
+    (kept / "in the way").touch()
+    with pytest.raises(BackhaulError, match="cannot be written"):
+        open_store(path, CLOCK)
+    assert pending(path) == ahead
+
+
+async def test_damage_met_while_writing_ends_the_program(database: Path) -> None:
+    damage(database, "marks")
+    store = SqliteStore(database, CLOCK)
+    store.start()
+    with pytest.raises(Busy, match="backhaul restore FILE"):
+        await store.marks.put("name", "value")
+    with pytest.raises(CorruptData, match="the database is damaged"):
+        await store.watch()
+    await store.stop()
+
+
+def test_damage_met_anywhere_is_told_with_what_to_do(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(database)
+    assert exits.run(lambda: rows(database, "SELECT * FROM inbox"), []) == 65
+    said = capsys.readouterr().err
+    assert "the database is damaged" in said
+    assert "backhaul restore FILE" in said
+    assert said.count("\n") == 1

@@ -1,0 +1,135 @@
+"""F10: rows that a failing disk has changed are told, and nothing of them is used."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.intact import digest_of, is_intact
+from backhaul.core.lifecycle import Cause, State
+from backhaul.ingest.folding import fold_one
+from backhaul.store.outbox import Attempt, Sendable, Settlement
+from support import payloads
+from support.clock import VirtualClock
+from support.databases import rows, started_store
+from support.push_records import plan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.contract import (
+        Command,
+        Folded,
+        MatchReader,
+        MirrorWriter,
+        StoredEvent,
+    )
+    from backhaul.store.sqlite.database import SqliteStore
+
+ALL = {"cancel": "9999", "fulfill": "9999", "adjust": "9999"}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
+        yield started
+
+
+def change(path: Path, sql: str, *values: Any) -> None:
+    """Change a row behind the back of whoever keeps it."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TRIGGER inbox_rewritten")
+        assert connection.execute(sql, values).rowcount == 1
+
+
+def prepare(command: Command, _: MatchReader) -> Sendable:
+    return Sendable(command.id.encode(), "mark")
+
+
+def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    return fold_one(event, mirror, store_id=None, currency="INR")
+
+
+def standing(store: SqliteStore, command: str) -> tuple[Any, ...]:
+    query = "SELECT state, reason FROM commands WHERE id = ?"
+    return rows(store.path, query, command)[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(("ab", "c"), ("a", "bc")), (("ab",), ("aB",)), ((b"",), ())],
+)
+def test_values_and_where_they_end_make_the_digest(
+    before: tuple[Any, ...], after: tuple[Any, ...]
+) -> None:
+    assert is_intact(digest_of(before), before)
+    assert not is_intact(digest_of(before), after)
+    assert is_intact(None, after)
+
+
+async def test_a_body_that_changed_is_set_aside(store: SqliteStore) -> None:
+    body = payloads.envelope("orders/create", payloads.order())
+    for _ in range(2):
+        await store.inbox.append(payloads.arrival(body))
+    changed = body.replace(b'"number":1001', b'"number":1003')
+    changed = changed if changed != body else body.replace(b"1001", b"1003", 1)
+    assert changed != body
+    change(store.path, "UPDATE inbox SET body = ? WHERE id = 1", changed)
+    await store.inbox.fold(fold, 1.0)
+    query = "SELECT state, detail FROM events ORDER BY id"
+    (first, detail), (second, _) = rows(store.path, query)
+    assert (first, second) == ("quarantined", "folded")
+    assert "the disk or the file is damaged" in detail
+
+
+async def test_a_body_rewritten_on_purpose_is_believed(store: SqliteStore) -> None:
+    body = payloads.envelope("orders/create", payloads.order())
+    await store.inbox.append(payloads.arrival(body))
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE inbox SET body = CAST(body || ' ' AS BLOB)")
+    await store.inbox.fold(fold, 1.0)
+    assert rows(store.path, "SELECT state FROM events") == [("folded",)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("payload", '{"reason":"FRAUD"}'),
+        ("payload", b"{\xff"),
+        ("target", "ord_9"),
+        ("kind", "fulfill"),
+    ],
+)
+async def test_a_changed_command_is_parked_and_never_claimed(
+    column: str, value: str | bytes, store: SqliteStore
+) -> None:
+    bad = await plan(store, "cancel", "ord_1")
+    good = await plan(store, "cancel", "ord_2")
+    change(
+        store.path,
+        f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?",  # noqa: S608 - ours
+        value,
+        bad,
+    )
+    claimed = await store.commands.claim("main", ALL, 9, prepare)
+    assert [command.id for command, _ in claimed] == [good]
+    state, reason = standing(store, bad)
+    assert state == "parked"
+    assert "is not as it was written" in reason
+
+
+async def test_a_changed_request_is_parked_and_never_sent_again(
+    store: SqliteStore,
+) -> None:
+    bad, good = [await plan(store, "cancel", order) for order in ("ord_1", "ord_2")]
+    for command, _ in await store.commands.claim("main", ALL, 9, prepare):
+        attempt = Attempt("2026-03-01T12:00:00.000Z", "x", None, "why", None)
+        step = Settlement((Cause.UNKNOWN,), "why", due_at="2026-03-01T12:00:00.000Z")
+        assert await store.commands.settle(command, attempt, step) is State.UNCERTAIN
+    change(store.path, "UPDATE commands SET request = x'00' WHERE id = ?", bad)
+    assert [doubt.command.id for doubt in await store.doubts.due("main", 9)] == [good]
+    assert standing(store, bad)[0] == "parked"
