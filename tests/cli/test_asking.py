@@ -245,6 +245,7 @@ def test_an_export_that_cannot_be_is_refused(
     assert why in said.err
 
 
+@pytest.mark.programs
 def test_a_reader_that_goes_away_is_no_bug(office: Office) -> None:
     command = f"{sys.executable} -m backhaul export orders --config {office.config}"
     done = subprocess.run(
@@ -279,6 +280,7 @@ async def test_other_programs_read_beside_a_writer(reader: str, office: Office) 
     assert {row["units_to_ship"] for row in json.loads(out)} == {2, 7}
 
 
+@pytest.mark.programs
 def test_the_program_asks_as_a_person_does(office: Office) -> None:
     said = backhaul("query", "SELECT count(*) AS n FROM orders", config=office.config)
     assert (said.code, said.err) == (0, "")

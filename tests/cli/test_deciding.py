@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from support.daemon import Office
     from support.reference import ReferenceProcess
 
+pytestmark = pytest.mark.programs
+
 HEADER = "order,tracking_company,tracking_number"
 FAULTS = "/stores/demo/faults"
 PARK = {

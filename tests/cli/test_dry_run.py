@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from support.reference import ReferenceProcess
     from support.shopping import Document
 
+pytestmark = pytest.mark.programs
+
 REHEARSED = "SELECT 1 FROM commands WHERE reason = 'dry run: not sent'"
 HEADER = "order,tracking_company,tracking_number"
 VARIABLES = {

@@ -141,6 +141,7 @@ def test_what_cannot_be_is_said(
     assert why in said.err
 
 
+@pytest.mark.programs
 def test_a_running_daemon_forgets_and_redacts_what_comes_later(
     platform: ReferenceProcess,
 ) -> None:

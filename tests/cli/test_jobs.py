@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from support.daemon import Office
     from support.reference import ReferenceProcess
 
+pytestmark = pytest.mark.programs
+
 STRICT = """
 [jobs.push_fulfillments]
 trigger = "cron"
@@ -44,7 +46,7 @@ def listed(office: Office) -> dict[str, dict[str, Any]]:
 def test_a_person_runs_pauses_and_resumes_jobs(office: Office) -> None:
     with daemon_process(office) as started:
         jobs = listed(office)
-        assert len(jobs) == 7
+        assert len(jobs) == 8
         sending = jobs["push_fulfillments"]
         assert sending["when"] == (
             "cron 0 0 1 1 *, up to 30s later, not 22:00-06:00, 12:00-13:00"
@@ -104,7 +106,7 @@ def test_what_is_called_wrong_is_told_what_there_is(office: Office) -> None:
     with daemon_process(office) as started:
         said = in_process("jobs", "pause", "push_orders", config=office.config)
         assert said.code == 1
-        assert "known: prune, push_fulfillments, push_cancellations" in said.err
+        assert "known: prune, backup, push_fulfillments, push_cancellations" in said.err
         said = in_process(
             "jobs", "run", "prune", "--store", "main", config=office.config
         )

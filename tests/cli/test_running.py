@@ -208,15 +208,17 @@ def test_a_full_disk_is_503_and_mends_itself(platform: ReferenceProcess) -> None
             return httpx.post(url, content=body, headers=headers).status_code
 
         wal = office.database.with_name(office.database.name + "-wal")
-        limit = wal.stat().st_size + 300_000
+        limit = max(f.stat().st_size for f in (wal, office.database)) + 300_000
         (before,) = rows(office.database, DELIVERED)[0]
         resource.prlimit(started.process.pid, resource.RLIMIT_FSIZE, (limit, -1))
-        found = [deliver(number) for number in range(60)]
+        found: list[int] = []
+        while {200, 503} - set(found) and len(found) < 600:
+            found.append(deliver(len(found)))
         assert set(found) == {200, 503}, started.log.read_text()[-3_000:]
         (after,) = rows(office.database, DELIVERED)[0]
         assert after == before + found.count(200)
         resource.prlimit(started.process.pid, resource.RLIMIT_FSIZE, (-1, -1))
-        assert deliver(99) == 200
+        assert deliver(999) == 200
         assert started.terminate() == 0
 
 
@@ -299,8 +301,8 @@ def test_a_damaged_database_is_said(platform: ReferenceProcess) -> None:
         office.database.write_bytes(b"not a database " * 1_000)
         code, line = refused(office)
         assert code == 65
-        assert line.startswith(f"{office.database}: not usable as a database")
-        assert "restore it from a backup" in line
+        assert line.startswith(f"{office.database}: the database is damaged")
+        assert "put a backup in its place" in line
 
 
 def test_a_state_folder_with_a_long_name_is_said(platform: ReferenceProcess) -> None:

@@ -89,6 +89,13 @@ def _jobs() -> Iterator[str]:
     names = "".join(f"- `{name}`: {f.description}\n" for name, f in fields.items())
     section = _section(f"[jobs.{ANY_NAME}]", job, job.model_fields)
     yield section.replace("\n\n|", f" The names are fixed:\n\n{names}\n|", 1)
+    for name, field in fields.items():
+        own = section_of(field.annotation)
+        assert own is not None
+        more = own.model_fields.keys() - job.model_fields.keys()
+        if more:
+            shown = {key: f for key, f in own.model_fields.items() if key in more}
+            yield _section(f"[jobs.{name}]", own, shown)
 
 
 def _section(title: str, model: Model, fields: dict[str, FieldInfo]) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from backhaul.errors import BackhaulError, Busy
+from backhaul.observe.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -17,11 +18,12 @@ def build(
     ready: Callable[[], bool],
     status: Callable[[], Awaitable[dict[str, Any]]],
     changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]],
+    metrics: Callable[[], Awaitable[bytes]],
 ) -> web.Application:
     """Return the application.
 
-    `changes` are for the unix socket alone, which only its owner may open: the admin
-    address asks nobody who they are.
+    `changes` are for the unix socket alone, which only its owner may open: nobody is
+    asked who they are here.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -34,6 +36,10 @@ def build(
 
     async def api_status(_: web.Request) -> web.Response:
         return web.json_response(await status())
+
+    async def numbers(_: web.Request) -> web.Response:
+        headers = {"Content-Type": CONTENT_TYPE}
+        return web.Response(body=await metrics(), headers=headers)
 
     async def change(request: web.Request) -> web.Response:
         wanted = changes.get(request.match_info["name"])
@@ -51,7 +57,9 @@ def build(
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/api/status", api_status)
-    app.router.add_post("/api/changes/{name:[a-z]+/[a-z]+}", change)
+    app.router.add_get("/metrics", numbers)
+    if changes:
+        app.router.add_post("/api/changes/{name:[a-z]+/[a-z]+}", change)
     return app
 
 

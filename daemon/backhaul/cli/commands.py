@@ -25,7 +25,7 @@ def list_commands(
     state: StateOption = None,
     store: Annotated[str | None, typer.Option(help="Only this store.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Only fulfill, cancel or adjust.")
+        str | None, typer.Option(help="Only fulfill, cancel, adjust or target.")
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="What is planned, as it would be sent.")

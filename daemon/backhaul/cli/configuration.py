@@ -4,14 +4,19 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from backhaul.cli import context
-from backhaul.cli.context import ConfigOption
+from backhaul.cli import context, showing
+from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.settings import Settings, configuration_file
 
 
-def check_config(config: ConfigOption = None) -> None:
+def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check the configuration: ok, or everything that is wrong with it (exit 78)."""
     settings = context.settings(config)
+    if as_json:
+        file = configuration_file(config)
+        shown = {"file": None if file is None else str(file), **dict(summary(settings))}
+        showing.json(shown)
+        return
     console = Console(highlight=False)
     console.print("[green]ok[/]", end="  ")
     console.out(configuration_file(config) or "environment only")

@@ -74,7 +74,8 @@ def one_store(settings: Settings, store: str | None) -> str:
 
 
 def _check_connector(_: str, connector: Connector) -> list[Finding]:
-    return registry.check(connector.type, connector.options)
+    found = registry.check(connector.type, connector.options)
+    return found + registry.check_topics(connector.type, connector.topics)
 
 
 @contextlib.contextmanager

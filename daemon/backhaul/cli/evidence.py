@@ -64,7 +64,8 @@ def show(found: Found) -> None:
 def history(found: Found) -> None:
     """Print each attempt, each look, and what was done by hand."""
     attempts = [_answered(row) for row in found["attempts"]]
-    showing.table(attempts, _ATTEMPT, "It was never sent.")
+    if attempts or found["kind"] != "target":
+        showing.table(attempts, _ATTEMPT, "It was never sent.")
     if found["looks"]:
         showing.table([_looked(row) for row in found["looks"]], _LOOK, "")
     if found["by_hand"]:
@@ -90,12 +91,16 @@ def _facts(found: Found) -> Iterator[tuple[str, object]]:
     yield "which means", _means(found, state)
     yield "reason", found["reason"] or "none"
     yield from _sent(found)
-    yield "effect", found["effect_id"] or "none is known to be its own"
-    if found["evidence"]:
+    yield from _counted(found)
+    if found["kind"] != "target":
+        yield "effect", found["effect_id"] or "none is known to be its own"
+    if found["evidence"] and found["kind"] != "target":
         yield "evidence", shortened(found["evidence"])
 
 
 def _means(found: Found, state: State) -> str:
+    if state is State.PLANNED and found["kind"] == "target":
+        return "it is made true by an adjustment" if found["held"] else "it is reckoned"
     if state is State.PLANNED and found["held"]:
         return "it waits for its order to change"
     return _MEANS[state]
@@ -107,6 +112,37 @@ def _sent(found: Found) -> Iterator[tuple[str, object]]:
     yield "last sent at", found["sent_at"] or "not kept"
     yield "bytes sent", shortened(found["request"])
     yield "known before", shortened(found["baseline"]) or "nothing"
+
+
+def _counted(found: Found) -> Iterator[tuple[str, object]]:
+    """Say of a count, or of its adjustment, how it became a step."""
+    target = found["target_of"]
+    if target is None:
+        return
+    if found["kind"] != "target":
+        yield "makes true", f"target {target['command_id']}"
+    elif target["correction"]:
+        yield "made true by", f"adjust command {target['correction']}"
+    if target["round"]:
+        yield "counted anew", f"{target['round']} times"
+    yield from _computed(msgspec.json.decode(target["computation"] or "{}"))
+
+
+def _computed(computation: Found) -> Iterator[tuple[str, object]]:
+    if not computation:
+        return
+    yield "counted", f"{computation['quantity']} as of {computation['as_of']}"
+    for move in computation["movements"]:
+        yield "since then", f"{move['delta']:+d} by {move['cause']} at {move['at']}"
+    for order in computation["orders"]:
+        yield "not shipped then", f"{-order['units']:+d} of order {order['order']}"
+    if computation["buffer"]:
+        yield "kept back", f"{-computation['buffer']:+d}"
+    yield "wanted", computation["target"]
+    yield "there", computation["level"]
+    for promise in computation["promises"]:
+        yield "on its way", f"{promise['delta']:+d} by {promise['command'][:8]}"
+    yield "step", f"{computation['delta']:+d}"
 
 
 def _answered(row: Found) -> Found:

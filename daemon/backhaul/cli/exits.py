@@ -14,6 +14,7 @@ from loguru import logger
 from backhaul.core.printable import printable
 from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
 from backhaul.observe.redaction import Redactor
+from backhaul.store.sqlite.copies import damaged, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ def run(
         _silence()
         return FAILED
     except Exception as raised:  # noqa: BLE001 - the last stop before the person
-        cause = first_of(raised)
+        cause = _in_words(first_of(raised))
         _say(cause, redact, DEBUG_OPTION in arguments)
         return exit_code(cause)
     return 0
@@ -78,6 +79,11 @@ def lines(error: Exception) -> list[str]:
         f"a bug: {type(error).__name__} at {_place(error)}; please try again with "
         f"{DEBUG_OPTION} and report what it prints, together with the log"
     ]
+
+
+def _in_words(error: Exception) -> Exception:
+    """Say of a damaged database, wherever it was read, what can be done."""
+    return damaged("SQLite", str(error)) if is_damage(error) else error
 
 
 def _say(error: Exception, redact: Redactor, debug: bool) -> None:

@@ -59,32 +59,46 @@ def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 @jobs.command("run")
 def run_job(
-    name: NameArgument, config: ConfigOption = None, store: StoreOption = None
+    name: NameArgument,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a job now, in the daemon, even one that is paused."""
-    _change("run", name, store, config)
+    _change("run", name, store, config, as_json)
 
 
 @jobs.command("pause")
 def pause_job(
-    name: NameArgument, config: ConfigOption = None, store: StoreOption = None
+    name: NameArgument,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Let a job rest until it is resumed, also after a restart.
 
     Where a job that sends is paused, nothing of its kind leaves, not even a retry; but
     `backhaul jobs run` lets out what is planned by then.
     """
-    _change("pause", name, store, config)
+    _change("pause", name, store, config, as_json)
 
 
 @jobs.command("resume")
 def resume_job(
-    name: NameArgument, config: ConfigOption = None, store: StoreOption = None
+    name: NameArgument,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Let a job run again, from its next time on."""
-    _change("resume", name, store, config)
+    _change("resume", name, store, config, as_json)
 
 
-def _change(done: str, name: str, store: str | None, config: Path | None) -> None:
+def _change(
+    done: str, name: str, store: str | None, config: Path | None, as_json: bool
+) -> None:
     answer = change(config, f"jobs/{done}", {"name": name, "store": store})
-    showing.table(answer["jobs"], ("job", "store", "done"), "no jobs")
+    if as_json:
+        showing.json(answer["jobs"])
+    else:
+        showing.table(answer["jobs"], ("job", "store", "done"), "no jobs")

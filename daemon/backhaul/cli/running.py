@@ -1,9 +1,11 @@
 """`backhaul run` and `reference`: the two servers."""
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
+from pathlib import Path
 
 import typer
 
@@ -13,6 +15,7 @@ from backhaul.errors import Fatal
 from backhaul.observe import logs
 from backhaul.observe.redaction import Redactor
 from backhaul.settings import Settings, secret_values
+from backhaul.supervisor import Supervisor
 
 REFERENCE = "backhaul_reference"
 
@@ -20,23 +23,40 @@ REFERENCE = "backhaul_reference"
 def run(run_context: typer.Context, config: ConfigOption = None) -> None:
     """Run the daemon until SIGTERM or Ctrl-C."""
     settings = context.settings(config)
-    log = settings.log
     redactor = run_context.ensure_object(Redactor)
-    redactor.add(secret_values(settings))
-    logs.configure(log.level, log.format, log.file, redactor=redactor)
+    _set_up_log(settings, redactor)
+    # What hangs is ended by SIGABRT: this tells where, without any variable.
+    faulthandler.enable()
     # Every other command does without the loop and the daemon, and starts sooner.
     import uvloop
 
     try:
-        uvloop.run(_run(settings, redactor))
+        uvloop.run(_run(settings, redactor, config))
     except BaseExceptionGroup as group:
         raise _first(group) from group
 
 
-async def _run(settings: Settings, redactor: Redactor) -> None:
+def _set_up_log(settings: Settings, redactor: Redactor) -> None:
+    log = settings.log
+    redactor.add(secret_values(settings))
+    logs.configure(log.level, log.format, log.file, redactor=redactor)
+
+
+async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> None:
+    from backhaul import garbage
     from backhaul.app import Daemon  # as above
 
-    daemon = Daemon(settings, hide=redactor.add)
+    garbage.look_less_often()
+
+    def read() -> Settings:
+        found = context.settings(config)
+        _set_up_log(found, redactor)
+        logs.count_lines(daemon.metrics.counts("log_lines_total"))
+        return found
+
+    supervisor = Supervisor(os.environ, os.getpid())
+    daemon = Daemon(settings, hide=redactor.add, read=read, supervisor=supervisor)
+    logs.count_lines(daemon.metrics.counts("log_lines_total"))
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
 
@@ -47,6 +67,7 @@ async def _run(settings: Settings, redactor: Redactor) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, daemon.reload)
     try:
         await daemon.run()
     except asyncio.CancelledError:

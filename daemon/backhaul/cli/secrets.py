@@ -35,6 +35,7 @@ def drop_secret(
         bool, typer.Option("--force", help="Even if it signed within the last day.")
     ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Accept it again.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Accept deliveries signed with this secret no more, also after a restart."""
     with explainer(config) as known:
@@ -47,6 +48,9 @@ def drop_secret(
         )
     asked = {key: found[0][key] for key in ("store", "fingerprint")}
     left = change(config, "secrets/drop", {**asked, "force": force, "undo": undo})
+    if as_json:
+        showing.json(left)
+        return
     showing.record(
         [
             ("store", left["store"]),

@@ -28,6 +28,9 @@ _COLORS = {
     "applied": "green",
     "folded": "green",
     "confirmed": "green",
+    "fail": "bold red",
+    "warn": "yellow",
+    "ok": "green",
 }
 _USUAL_WIDTH = 80
 """Columns of a terminal that nobody made smaller."""
@@ -113,6 +116,23 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 _INDENT = " " * 20
+
+
+def finding(state: str, text: str) -> None:
+    """Print a state and a sentence that fits beside it, wrapped below itself."""
+    console = _console(soft_wrap=True)
+    width = max(min(console.width, _USUAL_WIDTH) - _STATE_WIDTH, 20)
+    parts = textwrap.wrap(
+        printable(text), width, break_long_words=False, break_on_hyphens=False
+    )
+    for number, part in enumerate(parts):
+        line = Text(
+            f"{'' if number else state:<{_STATE_WIDTH}}", _COLORS.get(state, "")
+        )
+        console.print(line.append(part, style="not bold not dim default"))
+
+
+_STATE_WIDTH = 6
 
 
 def note(text: str) -> None:

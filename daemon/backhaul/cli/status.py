@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from backhaul.admin.accounts import TOKEN_FILE
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.control import Control, NoDaemon
@@ -18,15 +19,25 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     rehearsed = live["dry_run"] if live else settings.rehearsed
     with explainer(config) as known:
         counts, consistency = known.counts(), known.consistency()
-        confirmed = known.confirmations()
+        confirmed, stopped = known.confirmations(), known.stopped_targets()
     if as_json:
         found = {**counts, "consistency": consistency, "confirmations": confirmed}
-        showing.json({"daemon": live, **found})
+        showing.json({"daemon": live, **found, "targets_stopped": stopped})
         return
+    rows_of_nobody = _nobody(settings)
     dry = [("DRY RUN", _held_back(name)) for name in rehearsed]
     work = [*_work(counts), ("confirmations", _times(confirmed))]
     daemon = _daemon(live, silence)
-    showing.record([*dry, *daemon, *work, *_equal(consistency)])
+    held = [(f"counts of {name}", f"stopped: {why}") for name, why in stopped.items()]
+    live_rows = [*dry, *daemon, *rows_of_nobody, *held]
+    showing.record([*live_rows, *work, *_equal(consistency)])
+
+
+def _nobody(settings: Settings) -> list[tuple[str, object]]:
+    """Say how to log in at the dashboard, as long as nobody ever did."""
+    file = settings.state_dir / TOKEN_FILE
+    said = f"nobody may log in yet: open it, and give the token in {file}"
+    return [("dashboard", said)] if file.exists() else []
 
 
 def _held_back(name: str) -> str:

@@ -23,14 +23,16 @@ from backhaul.errors import ConfigurationError, Finding
 from backhaul.observe.redaction import Redactor
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterable
     from pathlib import Path
 
-    from loguru import PatcherFunction
+    from loguru import Message, PatcherFunction
 
 
 FILE_BYTES = 50_000_000
 FILES_KEPT = 5
+FILE_MODE = 0o640
 TEXT = "{time:YYYY-MM-DD HH:mm:ss.SSS} <level>{level: <7}</level> {text}"
 JSON = "{json}"
 LIBRARY_ACTION = "library.logged"
@@ -47,8 +49,11 @@ def configure(
 ) -> Redactor:
     """Send the log to stderr, and to `file` as JSON; replaces what was set up before.
 
-    Returns the redactor, which learns secrets that turn up later by `add`.
+    Returns the redactor, which learns secrets that turn up later by `add`. Raises
+    ConfigurationError where the file cannot be written; then nothing is replaced.
     """
+    if file is not None:
+        _require_writable(file)
     redactor = redactor or Redactor()
     redactor.add(secrets)
     as_text = format == "text" or (format == "auto" and sys.stderr.isatty())
@@ -68,23 +73,37 @@ def configure(
     return redactor
 
 
-def _add_file(file: Path, level: str) -> None:
+def _require_writable(file: Path) -> None:
     try:
-        logger.add(
-            file,
-            level=level,
-            format=JSON,
-            rotation=FILE_BYTES,
-            retention=FILES_KEPT,
-            opener=lambda name, flags: os.open(name, flags, 0o640),
-            encoding="utf-8",
-            diagnose=False,
-            backtrace=False,
-        )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE))
     except OSError as error:
         reason = (error.strerror or "unknown").lower()
         problem = f"cannot be written: {reason}"
         raise ConfigurationError([Finding(str(file), "log.file", problem)]) from None
+
+
+def count_lines(lines: Counter[tuple[str, ...]]) -> None:
+    """Count lines from WARNING up by their action, besides writing them."""
+
+    def count(message: Message) -> None:
+        lines[message.record["extra"].get("action", ""),] += 1
+
+    logger.add(count, level="WARNING", format="", catch=False)
+
+
+def _add_file(file: Path, level: str) -> None:
+    logger.add(
+        file,
+        level=level,
+        format=JSON,
+        rotation=FILE_BYTES,
+        retention=FILES_KEPT,
+        opener=lambda name, flags: os.open(name, flags, FILE_MODE),
+        encoding="utf-8",
+        diagnose=False,
+        backtrace=False,
+    )
 
 
 class _Patcher:

@@ -1,0 +1,65 @@
+"""The dashboard: every route of it, put on the admin application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.admin import entrance
+from backhaul.admin.desk import Desk
+from backhaul.admin.guard import Guard, Route
+from backhaul.admin.headers import harden
+from backhaul.admin.pages import (
+    commands,
+    events,
+    mirror,
+    overview,
+    people,
+    quarantine,
+    work,
+)
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from backhaul.admin.desk import Given
+
+ROUTES: tuple[Route, ...] = (
+    *overview.ROUTES,
+    *events.ROUTES,
+    *commands.ROUTES,
+    *quarantine.ROUTES,
+    *mirror.ROUTES,
+    *work.ROUTES,
+    *people.ROUTES,
+    *entrance.ROUTES,
+)
+
+
+def install(app: web.Application, given: Given) -> None:
+    """Serve the dashboard beside what the application serves already."""
+    desk = Desk.open(given)
+    guard = Guard(desk)
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, guard.pages(route))
+    for opened in entrance.OPEN:
+        app.router.add_route(opened.method, opened.path, guard.door(opened))
+    app.on_response_prepare.append(harden)
+
+    async def begin(_: web.Application) -> None:
+        if await given.users.list():
+            desk.first_token.spend()
+        else:
+            desk.first_token.make()
+            logger.bind(action="dashboard.first").warning(
+                "nobody may use the dashboard yet: the token for the first login is in"
+                " {}, in state_dir",
+                desk.first_token.file.name,
+            )
+
+    async def end(_: web.Application) -> None:
+        desk.reading.close()
+
+    app.on_startup.append(begin)
+    app.on_cleanup.append(end)

@@ -1,0 +1,151 @@
+"""What the pages work with, and one visit of one person."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiohttp import web
+
+from backhaul.admin import rendering
+from backhaul.admin.accounts import FirstToken
+from backhaul.admin.origin import Origin
+from backhaul.admin.passwords import Passwords
+from backhaul.admin.sessions import Sessions
+from backhaul.admin.throttle import Throttle
+from backhaul.store.sqlite.board import Board
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from backhaul.admin.sessions import Session
+    from backhaul.core.clock import Clock
+    from backhaul.settings import Settings
+    from backhaul.store.sqlite.numbers import Numbers
+    from backhaul.store.users import User, Users
+    from backhaul.upkeep.sampling import Sampler
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the composition root hands in.
+
+    `plans` says of each job, by name and store, when it runs; `changes` are those of
+    `backhaul.changes`.
+    """
+
+    settings: Settings
+    clock: Clock
+    status: Callable[[], Awaitable[dict[str, Any]]]
+    changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]]
+    users: Users
+    numbers: Numbers
+    sampler: Sampler
+    plans: Mapping[tuple[str, str], str]
+
+
+class Reading:
+    """Lends a Board to one question at a time, each in a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: SimpleQueue[Board] = SimpleQueue()
+
+    async def ask(self, question: Callable[[Board], T]) -> T:
+        """Return the answer."""
+        return await asyncio.to_thread(self._ask, question)
+
+    def _ask(self, question: Callable[[Board], T]) -> T:
+        with self._lend() as board:
+            return question(board)
+
+    @contextmanager
+    def _lend(self) -> Iterator[Board]:
+        try:
+            board = self._idle.get_nowait()
+        except Empty:
+            board = Board(self._path)
+        try:
+            yield board
+        finally:
+            self._idle.put(board)
+
+    def close(self) -> None:
+        """Close what is idle."""
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+
+@dataclass(slots=True)
+class Desk:
+    """Everything that pages share."""
+
+    given: Given
+    reading: Reading
+    sessions: Sessions
+    throttle: Throttle
+    origin: Origin
+    first_token: FirstToken
+    passwords: Passwords = field(default_factory=Passwords)
+
+    @classmethod
+    def open(cls, given: Given) -> Desk:
+        """Put it together."""
+        admin = given.settings.admin
+        return cls(
+            given,
+            Reading(given.settings.database_file),
+            Sessions(given.clock),
+            Throttle(given.clock),
+            Origin(admin.url, admin.trusted_proxies),
+            FirstToken(given.settings.state_dir),
+        )
+
+    def page(
+        self, visit: Visit, name: str, /, code: int = 200, **values: Any
+    ) -> web.Response:
+        """Return a page for this person."""
+        said, visit.session.said = visit.session.said, []
+        return rendering.page(
+            f"{name}.html",
+            self.given.clock.now(),
+            code,
+            user=visit.user,
+            csrf=visit.session.csrf,
+            said=said,
+            here=visit.request.path,
+            **values,
+        )
+
+    def fragment(self, visit: Visit, name: str, /, **values: Any) -> web.Response:
+        """Return a part of a page, which tells no news."""
+        now = self.given.clock.now()
+        return rendering.page(f"{name}.html", now, 200, user=visit.user, **values)
+
+    async def change(self, visit: Visit, name: str, /, **asked: Any) -> dict[str, Any]:
+        """Change something in this person's name. Raises BackhaulError."""
+        return await self.given.changes[name]({**asked, "who": visit.user.name})
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request of somebody who is logged in; `form` is what was sent."""
+
+    request: web.Request
+    user: User
+    session: Session
+    form: Mapping[str, str]
+
+    def asked(self, name: str) -> str | None:
+        """Return what the address asks, if anything."""
+        return self.request.query.get(name, "").strip() or None
+
+    def back_to(self, path: str) -> web.Response:
+        """Send the browser on after a change."""
+        return web.Response(status=303, headers={"Location": path})

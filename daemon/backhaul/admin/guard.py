@@ -1,0 +1,154 @@
+"""Who may ask what: every route with the role it needs, and what stands before it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote
+
+from aiohttp import web
+
+from backhaul.admin import rendering
+from backhaul.admin.desk import Desk, Visit
+from backhaul.errors import BackhaulError, Busy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.admin.sessions import Session
+    from backhaul.store.users import Role, User
+
+COOKIE = "backhaul_session"
+SECURE_COOKIE = f"__Host-{COOKIE}"
+TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105 - a header's name
+SAFE = frozenset({"GET", "HEAD"})
+
+Page: TypeAlias = Callable[[Desk, Visit], Awaitable[web.StreamResponse]]
+Door: TypeAlias = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Missing(BackhaulError):
+    """There is no such thing to be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A page for those with a role; a `polled` one keeps no session alive."""
+
+    method: str
+    path: str
+    needs: Role
+    page: Page
+    polled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRoute:
+    """Something for everybody: the way in, and the files that pages are made of."""
+
+    method: str
+    path: str
+    door: Door
+
+
+class Guard:
+    """Lets those in who may."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def pages(self, route: Route) -> Handler:
+        """Return a handler that asks who is there first."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self._require_own_page(request)
+            known = await self._known(request, touch=not route.polled)
+            if known is None:
+                return _to_login(request)
+            session, user = known
+            form = await _form(request)
+            visit = Visit(request, user, session, form)
+            if request.method not in SAFE:
+                _require_token(request, session, form)
+            if user.role < route.needs:
+                return self._refused(visit, route.needs)
+            return await self._answer(route, visit)
+
+        return handle
+
+    def door(self, route: OpenRoute) -> Handler:
+        """Return a handler that asks nobody."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self._require_own_page(request)
+            return await route.door(self._desk, request)
+
+        return handle
+
+    async def _known(
+        self, request: web.Request, *, touch: bool
+    ) -> tuple[Session, User] | None:
+        """Return who is there; what was changed since the login counts at once."""
+        token = request.cookies.get(self.cookie(request))
+        session = self._desk.sessions.find(token, touch=touch) if token else None
+        if session is None:
+            return None
+        user = await self._desk.given.users.find(session.user)
+        return (session, user) if user and session.is_of(user) else None
+
+    def cookie(self, request: web.Request) -> str:
+        """Return the cookie's name: a browser holds to what __Host- promises."""
+        return SECURE_COOKIE if self._desk.origin.is_https(request) else COOKIE
+
+    def _require_own_page(self, request: web.Request) -> None:
+        if request.method in SAFE or self._desk.origin.is_own_page(request):
+            return
+        raise web.HTTPForbidden(
+            text="this did not come from a page of this dashboard; behind a proxy, set "
+            "[admin] url to the address that people open"
+        )
+
+    async def _answer(self, route: Route, visit: Visit) -> web.StreamResponse:
+        try:
+            return await route.page(self._desk, visit)
+        except Busy as error:
+            return self._told(visit, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except Missing as error:
+            return self._told(visit, HTTPStatus.NOT_FOUND, str(error))
+        except BackhaulError as error:
+            return self._told(visit, HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+
+    def _refused(self, visit: Visit, needs: Role) -> web.Response:
+        words = f"You are {visit.user.role.word}; this needs the role {needs.word}."
+        return self._told(visit, HTTPStatus.FORBIDDEN, words)
+
+    def _told(self, visit: Visit, status: HTTPStatus, words: str) -> web.Response:
+        return self._desk.page(visit, "refused", status, words=words)
+
+
+async def _form(request: web.Request) -> Mapping[str, str]:
+    if request.method in SAFE:
+        return {}
+    sent = await request.post()
+    return {name: value for name, value in sent.items() if isinstance(value, str)}
+
+
+def _require_token(
+    request: web.Request, session: Session, form: Mapping[str, str]
+) -> None:
+    given = request.headers.get(TOKEN_HEADER) or form.get("csrf", "")
+    if not hmac.compare_digest(given.encode(errors="replace"), session.csrf.encode()):
+        raise web.HTTPForbidden(text="this page is out of date; open it again")
+
+
+def _to_login(request: web.Request) -> web.Response:
+    if "HX-Request" in request.headers:
+        return web.Response(status=401, headers={"HX-Redirect": "/login"})
+    if request.method not in SAFE:
+        return rendering.page_of_words(401, "Nobody is logged in here; log in first.")
+    asked = quote(request.path_qs, safe="")
+    return web.Response(status=303, headers={"Location": f"/login?next={asked}"})

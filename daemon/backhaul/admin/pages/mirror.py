@@ -1,0 +1,76 @@
+"""The mirror: searching it, and the life of each thing in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul.admin.guard import Missing, Route
+from backhaul.shop.members import told
+from backhaul.store.sqlite.board import KINDS
+from backhaul.store.users import Role
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from backhaul.admin.desk import Desk, Visit
+    from backhaul.store.sqlite.board import Board
+
+MOST = 40
+SEARCHED = ("order", "product", "customer")
+HIDDEN = frozenset({"name", "document", "total_minor", "currency"})
+
+
+async def search(desk: Desk, visit: Visit) -> web.Response:
+    """Find things by words; without words show what changed last."""
+    text, kind = visit.asked("q"), visit.asked("kind")
+    kind = kind if kind in SEARCHED else None
+    rows = await desk.reading.ask(lambda board: _find(board, text, kind))
+    return desk.page(
+        visit, "mirror", rows=rows, text=text or "", kind=kind, kinds=SEARCHED
+    )
+
+
+def _find(board: Board, text: str | None, kind: str | None) -> list[dict[str, Any]]:
+    if text is None:
+        return board.newest(kind, MOST)
+    return board.search(text, kind, MOST)
+
+
+async def show(desk: Desk, visit: Visit) -> web.Response:
+    """Show a thing with all that ever happened to it."""
+    asked = visit.request.match_info
+    kind, store, id_ = asked["kind"], asked["store"], asked["id"]
+
+    def read(board: Board) -> dict[str, Any] | None:
+        thing = board.thing(kind, store, id_)
+        if thing is None:
+            return None
+        life = [_told(row) for row in board.life_of(kind, thing)]
+        return {
+            "thing": thing,
+            "life": life,
+            "parts_rows": board.parts(kind, store, id_),
+        }
+
+    found = await desk.reading.ask(read)
+    if found is None:
+        raise Missing(f"The mirror has no {kind} {id_} of store {store}.")
+    facts = [
+        (name.replace("_", " "), value)
+        for name, value in found["thing"].items()
+        if name not in HIDDEN and value not in {None, ""}
+    ]
+    return desk.page(visit, "thing", kind=kind, facts=facts, **found)
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """Say with an event what it told, as long as its body is kept."""
+    said = told(row["name"], row["body"]) if row["body"] else ""
+    return row | {"detail": "; ".join(part for part in (said, row["detail"]) if part)}
+
+
+_THING = rf"/mirror/{{kind:{'|'.join(KINDS)}}}/{{store}}/{{id}}"
+ROUTES = (
+    Route("GET", "/mirror", Role.VIEWER, search),
+    Route("GET", _THING, Role.VIEWER, show),
+)

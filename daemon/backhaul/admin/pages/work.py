@@ -1,0 +1,117 @@
+"""Connectors, jobs, drift, stores and charts: how the daemon does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from backhaul.admin.guard import Route
+from backhaul.core.clock import to_text
+from backhaul.store.users import Role
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from backhaul.admin.desk import Desk, Visit
+    from backhaul.store.sqlite.board import Board
+
+MOST = 60
+RECORDS = 5
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+JOB_VERBS = {"run": "started", "pause": "paused", "resume": "resumed"}
+
+
+async def show_connectors(desk: Desk, visit: Visit) -> web.Response:
+    """Show each instance, whether it works, and what it brought last."""
+    status = await desk.given.status()
+
+    def read(board: Board) -> dict[str, list[dict[str, Any]]]:
+        return {
+            name: board.last_records(name, RECORDS)
+            for name in desk.given.settings.connectors
+        }
+
+    return desk.page(
+        visit,
+        "connectors",
+        connectors=desk.given.settings.connectors,
+        states=status["connectors"],
+        records=await desk.reading.ask(read),
+    )
+
+
+async def show_jobs(desk: Desk, visit: Visit) -> web.Response:
+    """Show when each job runs, did, and will."""
+    status = await desk.given.status()
+    known = await desk.reading.ask(lambda board: (board.jobs(), board.job_runs(MOST)))
+    states, runs = known
+    rows = [
+        {
+            "job": job,
+            "store": store,
+            "when": words,
+            "state": states.get((job, store), {}),
+            "next": status["jobs"].get(":".join(filter(None, (job, store)))),
+        }
+        for (job, store), words in desk.given.plans.items()
+    ]
+    return desk.page(visit, "jobs", rows=rows, runs=runs)
+
+
+async def change_job(desk: Desk, visit: Visit) -> web.Response:
+    """Run, pause or resume one."""
+    verb, name = visit.request.match_info["verb"], visit.form.get("job", "")
+    store = visit.form.get("store") or None
+    await desk.change(visit, f"jobs/{verb}", name=name, store=store)
+    label = ":".join(filter(None, (name, store)))
+    await desk.given.users.did(visit.user.name, f"jobs {verb}", label)
+    visit.session.tell("good", f"{name} is {JOB_VERBS[verb]}.")
+    return visit.back_to("/jobs")
+
+
+async def show_drift(desk: Desk, visit: Visit) -> web.Response:
+    """Show since when the mirror is equal, and what each walk found."""
+    consistency, sweeps = await desk.reading.ask(
+        lambda board: (board.consistency(), board.sweeps(MOST))
+    )
+    return desk.page(visit, "drift", consistency=consistency, sweeps=sweeps)
+
+
+async def show_stores(desk: Desk, visit: Visit) -> web.Response:
+    """Show each store: whether it is sent to, and which secrets sign for it."""
+    status = await desk.given.status()
+    secrets = await desk.reading.ask(lambda board: board.webhook_secrets())
+    return desk.page(
+        visit,
+        "stores",
+        stores=desk.given.settings.stores,
+        status=status,
+        secrets=secrets,
+    )
+
+
+async def show_charts(desk: Desk, visit: Visit) -> web.Response:
+    """Draw the last hour, or the last day."""
+    span = DAY if visit.asked("span") == "day" else HOUR
+    now = desk.given.clock.now()
+    since = to_text(now - span)
+    rows = await desk.reading.ask(lambda board: board.samples(since))
+    return desk.page(visit, "charts", rows=rows, span=span, is_day=span == DAY)
+
+
+async def show_audit(desk: Desk, visit: Visit) -> web.Response:
+    """Show who did what."""
+    who = visit.asked("who")
+    rows = await desk.reading.ask(lambda board: board.audit(who, MOST * 2))
+    return desk.page(visit, "audit", rows=rows, who=who)
+
+
+ROUTES = (
+    Route("GET", "/connectors", Role.VIEWER, show_connectors),
+    Route("GET", "/jobs", Role.VIEWER, show_jobs),
+    Route("POST", f"/jobs/{{verb:{'|'.join(JOB_VERBS)}}}", Role.OPERATOR, change_job),
+    Route("GET", "/drift", Role.VIEWER, show_drift),
+    Route("GET", "/stores", Role.VIEWER, show_stores),
+    Route("GET", "/charts", Role.VIEWER, show_charts),
+    Route("GET", "/audit", Role.OPERATOR, show_audit),
+)

@@ -1,0 +1,1 @@
+"""What needs a person, told to one: once when it begins, and once when it is over."""

@@ -1,0 +1,107 @@
+"""`backhaul backup`, `restore` and `migrate`: the database as one file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backhaul.cli import context, showing
+from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.core.clock import SystemClock
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from backhaul.store.restoring import Restored
+
+# The store's schema loads much: no other command should wait for it.
+
+
+def backup(
+    out: Annotated[Path, typer.Argument(help="The file to write; it must be new.")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the database to a file, checked and whole; the daemon goes on meanwhile."""
+    from backhaul.store.sqlite import copies  # see above
+
+    database = context.settings(config).database_file
+    if out.exists():
+        raise BackhaulError(f"{out}: is there already; give another name")
+    size = copies.copy(database, out)
+    if as_json:
+        showing.json({"file": str(out), "bytes": size})
+    else:
+        typer.echo(f"{out}: {size} bytes, checked")
+
+
+def restore(
+    backup: Annotated[Path, typer.Argument(help="A file that `backup` made.")],
+    config: ConfigOption = None,
+    drill: Annotated[
+        bool,
+        typer.Option("--drill", help="Only try it out, elsewhere: the database stays."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a backup in the place of the database, while no daemon runs.
+
+    The backup is checked first; the database of before is kept beside.
+    """
+    from backhaul.store import opening, restoring  # see above
+
+    clock = SystemClock()
+    if drill:
+        _tell("can be restored", backup, restoring.drill(backup, clock), as_json)
+        return
+    settings = context.settings(config)
+    with opening.sole_writer(settings.state_dir):
+        done = restoring.restore(backup, settings.database_file, settings.stores, clock)
+    _tell("is restored", backup, done, as_json)
+    if as_json:
+        return
+    if done.aside is not None:
+        typer.echo(f"the database of before is {done.aside}")
+    typer.echo("at the next start nothing is sent until the platform has been read")
+
+
+def _tell(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
+    if as_json:
+        aside = None if found.aside is None else str(found.aside)
+        told = {"rows": dict(found.rows), "newest_event_at": found.newest_event_at}
+        showing.json({"backup": str(backup), **told, "aside": aside})
+        return
+    rows = ", ".join(f"{number} {name}" for name, number in found.rows.items())
+    newest = found.newest_event_at or "never"
+    typer.echo(f"{backup}: {what}: {rows}; newest event {newest}")
+
+
+def migrate(
+    config: ConfigOption = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say which steps are ahead.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the database to this version's schema; a backup is made before.
+
+    The daemon does the same at its start.
+    """
+    from backhaul.store import opening  # see above
+
+    settings = context.settings(config)
+    if plan:
+        steps = opening.pending(settings.database_file)
+        if as_json:
+            showing.json({"ahead": steps})
+            return
+        for step in steps:
+            typer.echo(step)
+        typer.echo(f"{len(steps)} steps ahead" if steps else "nothing to do")
+        return
+    with opening.sole_writer(settings.state_dir):
+        steps = opening.pending(settings.database_file)
+        opening.open_store(settings.database_file, SystemClock())
+    if as_json:
+        showing.json({"done": steps})
+    else:
+        typer.echo(f"{len(steps)} steps done" if steps else "nothing to do")

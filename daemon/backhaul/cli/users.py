@@ -1,0 +1,86 @@
+"""`backhaul users`: who may use the dashboard, and what they may do there."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from backhaul.cli import context, showing
+from backhaul.cli.changing import change, who
+from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.store.sqlite.board import Board
+from backhaul.store.users import ROLES
+
+users = typer.Typer(no_args_is_help=True, help="Who may use the dashboard.")
+
+NameArgument = Annotated[str, typer.Argument(help="The name to log in with.")]
+ROLE_HELP = f"One of {', '.join(ROLES)}."
+StdinOption = Annotated[
+    bool, typer.Option("--stdin", help="Read the password from the standard input.")
+]
+
+
+@users.command("list")
+def list_users(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List everybody who may log in."""
+    board = Board(context.settings(config).database_file)
+    try:
+        rows = board.users()
+    finally:
+        board.close()
+    if as_json:
+        showing.json(rows)
+        return
+    none = "nobody may log in yet; add somebody with: backhaul users add NAME"
+    showing.table(rows, ("name", "role", "last_login_at", "created_at"), none)
+
+
+@users.command("add")
+def add_user(
+    name: NameArgument,
+    role: Annotated[str, typer.Option(help=ROLE_HELP)] = "viewer",
+    stdin: StdinOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Add somebody; asks for the password."""
+    _change("add", name, config, role=role, password=_password(stdin))
+    typer.echo(f"{name} may log in as {role}")
+
+
+@users.command("role")
+def set_role(
+    name: NameArgument,
+    role: Annotated[str, typer.Argument(help=ROLE_HELP)],
+    config: ConfigOption = None,
+) -> None:
+    """Change what somebody may do, from the next click on."""
+    _change("role", name, config, role=role)
+    typer.echo(f"{name} is {role} now")
+
+
+@users.command("password")
+def set_password(
+    name: NameArgument, stdin: StdinOption = False, config: ConfigOption = None
+) -> None:
+    """Give somebody a new password, and end every session begun with the old one."""
+    _change("password", name, config, password=_password(stdin))
+    typer.echo(f"{name} has a new password")
+
+
+@users.command("remove")
+def remove_user(name: NameArgument, config: ConfigOption = None) -> None:
+    """Take somebody away; sessions end at once."""
+    _change("remove", name, config)
+    typer.echo(f"{name} may log in no more")
+
+
+def _password(stdin: bool) -> str:
+    """Never an argument: the list of processes shows those to everybody."""
+    if stdin:
+        return sys.stdin.readline().rstrip("\n")
+    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+
+
+def _change(verb: str, name: str, config: Path | None, **asked: Any) -> None:
+    change(config, f"users/{verb}", {"name": name, "who": who(), **asked})

@@ -1,0 +1,1 @@
+"""What may keep an installation from working, looked for one thing at a time."""

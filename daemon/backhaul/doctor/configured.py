@@ -1,0 +1,87 @@
+"""Looks at the configuration, and at who else can read the secrets in it."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.settings import configuration_file, secret_values
+from backhaul.settings.layers import PREFIX, SECRET_VARIABLE
+from backhaul.settings.secret_files import FORBIDDEN_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from backhaul.errors import ConfigurationError
+    from backhaul.settings import Settings
+
+ANY_SETTING = "correct it; docs/configuration.md has every setting"
+
+
+def findings(error: ConfigurationError) -> list[Result]:
+    """Return everything that is wrong with a configuration that cannot be used."""
+    return [
+        fail(
+            "config",
+            f"{each.source}: {each.key}: {each.problem}".replace(": :", ":"),
+            each.hint or ANY_SETTING,
+        )
+        for each in error.findings
+    ]
+
+
+def look(
+    settings: Settings, config: Path | None, environ: Mapping[str, str]
+) -> Iterator[Result]:
+    """Look at a configuration that can be used."""
+    file = configuration_file(config, environ)
+    yield ok("config", str(file or "environment only"))
+    secrets = secret_values(settings)
+    yield from _in_environment(secrets, environ)
+    if file is not None:
+        yield from _in_file(secrets, file)
+    yield from _kept(settings)
+
+
+def _in_environment(secrets: list[str], environ: Mapping[str, str]) -> Iterator[Result]:
+    """Warn: what a process was started with is shown to whoever looks at it."""
+    ours = sorted(name for name in environ if name.startswith(PREFIX))
+    held = [n for n in ours if any(secret in environ[n] for secret in secrets)]
+    if SECRET_VARIABLE in environ:
+        held.append(SECRET_VARIABLE)
+    for name in dict.fromkeys(held):
+        yield warn(
+            "secrets",
+            f"${name} holds a secret: crash reports and programs that are started show"
+            " the environment",
+            f"put it into a file of mode 0600 and its name into ${name}_FILE"
+            if name != SECRET_VARIABLE
+            else f"unset {name}; give --secret-file instead",
+        )
+    if not held:
+        yield ok("secrets", "none in the environment")
+
+
+def _in_file(secrets: list[str], file: Path) -> Iterator[Result]:
+    mode = stat.S_IMODE(file.stat().st_mode)
+    text = file.read_text("utf-8")
+    if mode & FORBIDDEN_BITS and any(secret in text for secret in secrets):
+        yield warn(
+            "secret files",
+            f"{file} holds secrets and is open to group or others (mode {mode:04o})",
+            f"chmod 600 {file}, or move the secrets into files of their own (…_file)",
+        )
+    else:
+        yield ok("secret files", f"{file} shows no secret to others")
+
+
+def _kept(settings: Settings) -> Iterator[Result]:
+    """Look at the secrets that the platform gave us."""
+    folder = settings.state_dir / "secrets"
+    for file in sorted(folder.glob("*")) if folder.is_dir() else ():
+        mode = stat.S_IMODE(file.stat().st_mode)
+        if mode & FORBIDDEN_BITS:
+            said = f"{file} is open to group or others (mode {mode:04o})"
+            yield fail("secret files", said, f"chmod 600 {file}")

@@ -1,0 +1,58 @@
+"""Looks at the database: how it is written, its schema, and whether it is whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.errors import CorruptData
+from backhaul.store import opening
+from backhaul.store.sqlite import examining
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
+
+
+def look(path: Path) -> Iterator[Result]:
+    """Look at a database, which may be in use."""
+    if not path.exists():
+        yield ok("database", f"{path} is made at the first start")
+        return
+    try:
+        ahead = opening.pending(path)
+        yield _mode(path, examining.journal_mode(path))
+    except CorruptData as error:
+        yield fail("database", *_split(str(error)))
+        return
+    yield _schema(path, ahead)
+    yield _integrity(path)
+
+
+def _split(problem: str) -> tuple[str, str]:
+    """Part what is wrong from what our own sentence says can be done."""
+    said, _, fix = problem.partition("; ")
+    return said, fix or RESTORE
+
+
+def _mode(path: Path, mode: str) -> Result:
+    if mode == "wal":
+        return ok("database", f"{path} writes ahead (WAL)")
+    said = f"{path} is in mode {mode}, so that readers hold the writer up"
+    return warn("database", said, "start the daemon: it sets WAL again")
+
+
+def _schema(path: Path, ahead: list[str]) -> Result:
+    if ahead:
+        said = f"{path} is {len(ahead)} steps behind this version"
+        return warn("schema", said, "backhaul migrate, or start the daemon")
+    return ok("schema", "is of this version")
+
+
+def _integrity(path: Path) -> Result:
+    problems = examining.problems(path)
+    if problems:
+        return fail("integrity", f"{path}: {'; '.join(problems)}", RESTORE)
+    return ok("integrity", "every page can be read")

@@ -1,0 +1,75 @@
+"""The whole examination, from what needs nothing else to what needs the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.doctor import configured, connectors, daemon, database, machine, platform
+from backhaul.doctor.machine import Machine
+from backhaul.doctor.result import State
+from backhaul.doctor.webhooks import RoundTrip
+from backhaul.parts import build_client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from backhaul.core.clock import Clock
+    from backhaul.doctor.result import Result
+    from backhaul.settings import Settings
+
+
+async def examine(
+    settings: Settings,
+    config: Path | None,
+    environ: Mapping[str, str],
+    clock: Clock,
+    asked: Machine | None = None,
+) -> AsyncIterator[Result]:
+    """Yield what each look found; nothing is changed, and no command is sent."""
+    for found in configured.look(settings, config, environ):
+        yield found
+    file, sound = settings.database_file, True
+    for found in machine.look(settings.state_dir, file, asked or Machine()):
+        yield found
+    for found in database.look(file):
+        sound = sound and found.state is State.OK
+        yield found
+    live, told = daemon.ask(settings)
+    yield told
+    for name in settings.stores:
+        async for found in _store(settings, name, clock, live, sound=sound):
+            yield found
+    for name, own in settings.connectors.items():
+        yield await connectors.look(name, own)
+
+
+async def _store(
+    settings: Settings,
+    name: str,
+    clock: Clock,
+    live: dict[str, Any] | None,
+    *,
+    sound: bool,
+) -> AsyncIterator[Result]:
+    transport, client = build_client(settings, name, clock)
+    answers = True
+    try:
+        async for found in platform.look(settings, name, transport, client, clock):
+            answers = answers and found.state is not State.FAIL
+            yield found
+        if sound:
+            for found in daemon.writes(settings, name):
+                yield found
+        if live is None:
+            return
+        for found in daemon.look(live, name):
+            yield found
+        if settings.public.url:
+            yield await daemon.public_address(settings.public.url, name)
+        if answers and sound:
+            at = live["public_url"]
+            yield await RoundTrip(settings, name, transport, client, clock, at).look()
+    finally:
+        await transport.close()

@@ -1,0 +1,159 @@
+"""Looks at a store's platform, by reads alone: answers, clock, key and scopes."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+from backhaul.doctor import reaching
+from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.errors import OtherStore, Unusable
+from backhaul.reconcile.acquaintance import known_facts, require_same
+from backhaul.shop.transport import InDoubt, NotSent
+from backhaul.store.sqlite.looking import SqliteLook
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.settings import Settings
+    from backhaul.shop.client import ShopClient, StoreFacts
+    from backhaul.shop.transport import Answer, Transport
+
+NEEDED = {
+    "/orders": "orders:read",
+    "/products": "products:read",
+    "/inventory": "inventory:read",
+}
+"""What work needs; a list that the platform does not have needs no scope."""
+USEFUL = {"/customers": "customers:read", "/store": "store:read"}
+SKEW_SECONDS = 30.0
+WRONG_SECONDS = 300.0
+DASHBOARD = "under Settings > API & Webhooks of the platform"
+
+
+async def look(
+    settings: Settings,
+    name: str,
+    transport: Transport,
+    client: ShopClient,
+    clock: Clock,
+) -> AsyncIterator[Result]:
+    """Look from the outside in, and stop where nothing further can be told."""
+    base_url = settings.stores[name].base_url
+    unreached = False
+    async for found in reaching.look(base_url, name):
+        yield found
+        unreached = unreached or bool(found.fix)
+    if unreached:
+        return
+    try:
+        answers = {path: await _ask(transport, path) for path in (*NEEDED, *USEFUL)}
+    except (NotSent, InDoubt) as error:
+        yield reaching.unspoken(base_url, error, name)
+        return
+    first = answers["/orders"]
+    yield _skew(first, clock, name)
+    problem = _stranger(base_url, answers, name) or _refused(answers, name)
+    if problem is not None:
+        yield problem
+        return
+    yield ok("api key", "is taken", name)
+    for path, answer in answers.items():
+        yield _scope(path, answer, name)
+    async for found in _facts(settings, name, client, first):
+        yield found
+
+
+async def _ask(transport: Transport, path: str) -> Answer:
+    return await transport.probe(path, {} if path == "/store" else {"limit": 1})
+
+
+def _skew(answer: Answer, clock: Clock, name: str) -> Result:
+    """Compare with the Date header, which has whole seconds."""
+    try:
+        theirs = parsedate_to_datetime(answer.headers.get("date", ""))
+    except ValueError:
+        return ok("clock", "the platform tells no time", name)
+    ahead = (clock.now() - theirs).total_seconds()
+    said = f"this machine is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'}"
+    said += " the platform"
+    fix = "set the time by NTP: timedatectl set-ntp true"
+    if abs(ahead) > WRONG_SECONDS:
+        return fail("clock", said, fix, name)
+    if abs(ahead) > SKEW_SECONDS:
+        return warn("clock", said, fix, name)
+    return ok("clock", "agrees with the platform's", name)
+
+
+def _stranger(base_url: str, answers: dict[str, Answer], name: str) -> Result | None:
+    """Tell whoever answers, but not as the platform does."""
+    seen = [answers[path] for path in NEEDED]
+    if any(a.ok or (a.problem() and a.status != 404) for a in seen):
+        return None
+    said = (
+        f"{base_url}/api/v1/orders was answered {seen[0].status}, not as the platform"
+    )
+    fix = "base_url is the platform's address without /api/v1; correct it"
+    return fail("platform", said, fix, name)
+
+
+def _refused(answers: dict[str, Answer], name: str) -> Result | None:
+    for answer in answers.values():
+        if answer.status == 401:
+            said = f"the platform refuses the key ({answer.said()})"
+            fix = f"create a key {DASHBOARD}, and give it as stores.{name}.api_key"
+            return fail("api key", said, fix, name)
+    return None
+
+
+def _scope(path: str, answer: Answer, name: str) -> Result:
+    scope = (NEEDED | USEFUL)[path]
+    if answer.ok:
+        return ok("scope", f"{scope}: GET {path} is answered", name)
+    if answer.status in {404, 405, 501}:
+        return ok("scope", f"{scope}: this platform has no {path}", name)
+    said = f"{scope}: GET {path} was answered {answer.said()}"
+    if answer.status != 403:
+        return warn("scope", said, "try again later: backhaul doctor", name)
+    say = fail if path in NEEDED else warn
+    return say("scope", said, f"give the key {scope} {DASHBOARD}", name)
+
+
+async def _facts(
+    settings: Settings, name: str, client: ShopClient, answer: Answer
+) -> AsyncIterator[Result]:
+    try:
+        facts = await client.facts()
+    except (NotSent, InDoubt, Unusable) as error:
+        fix = "try again later: backhaul doctor"
+        yield warn("platform", f"tells nothing of itself: {error}", fix, name)
+        return
+    yield ok("platform", "; ".join(_advertised(facts, answer)), name)
+    yield await _same(settings, name, facts)
+
+
+def _advertised(facts: StoreFacts, answer: Answer) -> Iterator[str]:
+    yield f"advertises {', '.join(facts.features) or 'no features'}"
+    yield f"limit {answer.headers.get('ratelimit-policy') or 'not told'}"
+    if facts.currency:
+        yield f"currency {facts.currency}"
+
+
+async def _same(settings: Settings, name: str, told: StoreFacts) -> Result:
+    """Hold the store that answers against the one that is mirrored."""
+    known, mirror = None, settings.database_file
+    if mirror.exists():
+        opened = SqliteLook(mirror)
+        # A database that cannot be read is told of elsewhere.
+        with suppress(sqlite3.Error):
+            known = await known_facts(name, opened)
+        opened.close()
+    try:
+        require_same(name, settings.stores[name].base_url, known, told, mirror)
+    except OtherStore as error:
+        said, _, fix = str(error).partition("; nothing is")
+        return fail("store", said, f"give the key of before; nothing is{fix}", name)
+    return ok("store", "is the one that is mirrored" if known else "is new here", name)

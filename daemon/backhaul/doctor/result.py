@@ -1,0 +1,41 @@
+"""What one look found: ok, or what is wrong and how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """How grave it is; only `FAIL` keeps work from being done."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was looked at, about which store or connector, and what was found."""
+
+    check: str
+    about: str
+    state: State
+    said: str
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.state is not State.OK and not self.fix:
+            raise ValueError(f"{self.check}: what is not ok says how it is mended")
+
+
+def ok(check: str, said: str, about: str = "") -> Result:
+    return Result(check, about, State.OK, said)
+
+
+def warn(check: str, said: str, fix: str, about: str = "") -> Result:
+    return Result(check, about, State.WARN, said, fix)
+
+
+def fail(check: str, said: str, fix: str, about: str = "") -> Result:
+    return Result(check, about, State.FAIL, said, fix)

@@ -1,0 +1,64 @@
+"""`backhaul backup`, `restore` and `migrate` as a person says them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlite_utils import Database
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.migrations import migrations
+from support.daemon import NOBODY, Office, in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STEPS = [step.name for step in migrations.pending(Database(memory=True))]
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    yield made
+    made.remove()
+
+
+def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
+    open_store(office.database, SystemClock())
+    out = office.folder / "out.db"
+    made = in_process("backup", out, config=office.config)
+    assert (made.code, made.err) == (0, "")
+    assert made.out.endswith("bytes, checked\n")
+    again = in_process("backup", out, config=office.config)
+    assert (again.code, "is there already" in again.err) == (1, True)
+    tried = in_process("restore", out, "--drill", config=office.config)
+    assert (tried.code, "can be restored: 0 inbox" in tried.out) == (0, True)
+    office.database.unlink()
+    done = in_process("restore", out, config=office.config)
+    assert (done.code, "nothing is sent until" in done.out) == (0, True)
+    assert office.database.exists()
+
+
+def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:
+    open_store(office.database, SystemClock())
+    out = office.folder / "out.db"
+    in_process("backup", out, config=office.config)
+    with sole_writer(office.database.parent):
+        refused = in_process("restore", out, config=office.config)
+        assert (refused.code, "stop it first" in refused.err) == (75, True)
+        assert in_process("restore", out, "--drill", config=office.config).code == 0
+
+
+def test_the_steps_ahead_are_named_and_then_done(office: Office) -> None:
+    office.database.parent.mkdir()
+    with closing(connections.open_writer(office.database)) as connection:
+        migrations.apply(Database(connection), stop_before=STEPS[-2])
+    plan = in_process("migrate", "--plan", config=office.config)
+    assert plan.out.splitlines() == [*STEPS[-2:], "2 steps ahead"]
+    assert in_process("migrate", config=office.config).out == "2 steps done\n"
+    plan = in_process("migrate", "--plan", config=office.config)
+    assert plan.out == "nothing to do\n"

@@ -1,0 +1,96 @@
+"""Connectors are listed, checked and run, and bad rows mended, without a daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store
+from support.daemon import Office, in_process
+from support.databases import rows, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RECORDS = "SELECT key, state FROM records"
+HEADER = "order,tracking_company,tracking_number"
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    """A daemon that rests, beside a platform that is away."""
+    office = Office("http://127.0.0.1:9", "svc_live_0123456789abcdef")
+    (office.folder / "state").mkdir()
+    open_store(office.database, SystemClock())
+    yield office
+    office.remove()
+
+
+def said(office: Office, *arguments: object) -> Any:
+    return in_process(*arguments, "--json", config=office.config).json()
+
+
+def test_the_instances_are_listed(office: Office) -> None:
+    found = said(office, "connectors", "list")
+    assert [(row["name"], row["type"], row["state"]) for row in found] == [
+        ("courier", "file_drop", "no daemon runs"),
+        ("bench", "scanner", "no daemon runs"),
+    ]
+
+
+def test_one_is_checked_without_side_effects(office: Office) -> None:
+    assert said(office, "connectors", "check", "courier")["ok"]
+    office.drop.rmdir()
+    failed = in_process("connectors", "check", "courier", config=office.config)
+    assert failed.code != 0
+    assert "courier: " in failed.err
+    unknown = in_process("connectors", "check", "curier", config=office.config)
+    assert "there are: courier, bench" in unknown.err
+
+
+def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
+    office.put("fulfillments-1.csv", HEADER, ",DHL,L-3", "777777,DHL,L-4")
+    ran = said(office, "connectors", "run", "courier")
+    assert ran == {"records": {"quarantined": 1, "waiting": 1}}
+    ((row,),) = rows(office.database, "SELECT id FROM quarantine")
+    config = office.config
+    refused = in_process("quarantine", "retry", row, config=config)
+    assert "never became a record" in refused.err
+    strange = ["--kind", "fulfill", "--set", "colour=red"]
+    refused = in_process("quarantine", "edit", row, *strange, config=config)
+    assert "a fulfill has no colour" in refused.err
+    good = ["--kind", "fulfill", "--set", "order=1001", "--set", "tracking_number=L-3"]
+    assert said(office, "quarantine", "edit", row, *good)["row"] == row
+    assert [state for _, state in rows(office.database, RECORDS)] == ["waiting"] * 2
+    again = in_process("quarantine", "drop", row, "--reason", "old", config=config)
+    assert f"row {row} is retried by now" in again.err
+    query = "SELECT action FROM audit"
+    assert rows(office.database, query) == [("quarantine edit",)]
+
+
+def test_a_row_is_dropped_for_a_reason(office: Office) -> None:
+    office.put("fulfillments-1.csv", HEADER, ",DHL,L-3")
+    said(office, "connectors", "run", "courier")
+    ((row,),) = rows(office.database, "SELECT id FROM quarantine")
+    done = said(office, "quarantine", "drop", row, "--reason", "a test of theirs")
+    assert done == {"row": row, "state": "dropped"}
+    assert said(office, "quarantine", "list") == []
+
+
+def test_what_instances_are_told_is_listed_and_settled(office: Office) -> None:
+    write(
+        office.database,
+        "INSERT INTO deliveries (id, instance, store, topic, object_id, change_id,"
+        " state, reason, created_at, due_at) VALUES ('d', 'erp', 'main',"
+        " 'order.placed', 'ord_1', 1, 'parked', 'no answer',"
+        " '2026-03-01T12:00:00.000Z', '')",
+    )
+    (row,) = said(office, "connectors", "deliveries")
+    assert (row["topic"], row["state"]) == ("order.placed", "parked")
+    decision = ["--as", "applied", "--reason", "it is in their list"]
+    done = said(office, "connectors", "settle", row["seq"], *decision)
+    assert done == {"delivery": row["seq"], "state": "applied"}
+    table = in_process("connectors", "deliveries", config=office.config).out
+    assert "order.placed" in table

@@ -1,0 +1,224 @@
+"""`backhaul doctor` finds what is wrong, one by one, and says how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncssh
+import pytest
+
+from backhaul.cli import context
+from backhaul.core.clock import SystemClock
+from backhaul.core.envelope import TOPICS
+from backhaul.doctor import daemon
+from backhaul.doctor.examination import examine
+from backhaul.doctor.machine import Machine
+from backhaul.doctor.result import Result, State
+from support import misconfigured as planted
+from support.daemon import NOBODY, Office, daemon_process, in_process, office_of
+from support.mirrored import fill, lone_office, orders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.misconfigured import Plant
+    from support.reference import ReferenceProcess
+
+PLANTED: list[tuple[Plant, str, str, str]] = [
+    (planted.misspelt, "fail config", "setle_seconds", "did you mean"),
+    (planted.open_secret_file, "fail config", "is open to group", "chmod 600"),
+    (planted.open_config, "warn secret files", "holds secrets", "chmod 600"),
+    (planted.open_folder, "warn state_dir", "open to everybody", "chmod 700"),
+    (planted.no_wal, "warn database", "in mode delete", "start the daemon"),
+    (planted.newer_schema, "fail database", "newer version", "install that version"),
+    (planted.damaged, "fail integrity", "backhaul.db", "backhaul restore"),
+    (planted.unknown_host, "fail dns", "shop.invalid", "correct base_url"),
+    (planted.closed_port, "fail connection", "takes no connection", "the port"),
+    (planted.no_tls, "fail tls", "SSL", "speak https"),
+    (planted.wrong_path, "fail platform", "answered 404", "without /api/v1"),
+    (planted.wrong_key, "fail api key", "refuses the key (401", "create a key"),
+    (planted.no_scope, "fail scope", "inventory:read", "give the key inventory:read"),
+    (planted.other_store, "fail store", "sto_other", "the key of before"),
+    (planted.no_folder, "fail connector", "drop", "connectors check courier"),
+]
+TIME_WILL_TELL = {"daemon", "scope"}
+"""What a sound installation is warned of before its first start."""
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mirror as a daemon leaves it at its end."""
+    kept = tmp_path_factory.mktemp("mirror") / "backhaul.db"
+    with lone_office() as made:
+        asyncio.run(fill(made, *orders(1)))
+        shutil.copy(made.database, kept)
+    return kept
+
+
+@pytest.fixture
+def office(platform: ReferenceProcess, database: Path) -> Iterator[Office]:
+    with office_of(platform) as made:
+        planted.make_sound(made, database)
+        yield made
+
+
+def asked(office: Office) -> list[dict[str, Any]]:
+    said = in_process("doctor", "--json", config=office.config)
+    document = json.loads(said.out)
+    failed = any(each["state"] == "fail" for each in document["results"])
+    assert said.code == int(failed), said.err
+    results: list[dict[str, Any]] = document["results"]
+    return results
+
+
+def one(found: list[dict[str, Any]], what: str, said: str) -> dict[str, Any]:
+    hits = [
+        each
+        for each in found
+        if f"{each['state']} {each['check']}" == what and said in each["said"]
+    ]
+    assert len(hits) == 1, [e for e in found if e["state"] != "ok"]
+    return hits[0]
+
+
+def test_a_sound_installation_has_no_complaint(office: Office) -> None:
+    found = asked(office)
+    assert {each["check"] for each in found if each["state"] != "ok"} <= TIME_WILL_TELL
+    assert {each["check"] for each in found} >= {
+        *("config", "secrets", "secret files", "state_dir", "file system"),
+        *("free space", "database", "schema", "integrity", "daemon", "dns"),
+        *("connection", "clock", "api key", "scope", "platform", "store", "connector"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("plant", "what", "said", "fix"), PLANTED, ids=[p[0].__name__ for p in PLANTED]
+)
+def test_what_is_planted_is_found_with_its_fix(
+    office: Office,
+    platform: ReferenceProcess,
+    plant: Plant,
+    what: str,
+    said: str,
+    fix: str,
+) -> None:
+    plant(office, platform)
+    assert fix in one(asked(office), what, said)["fix"]
+
+
+def test_a_secret_in_the_environment_is_told(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKHAUL_STORES__MAIN__API_KEY", office.api_key)
+    found = one(asked(office), "warn secrets", "$BACKHAUL_STORES__MAIN__API_KEY")
+    assert "$BACKHAUL_STORES__MAIN__API_KEY_FILE" in found["fix"]
+    assert office.api_key not in json.dumps(found)
+
+
+def examined(office: Office, clock: SystemClock, machine: Machine) -> list[Result]:
+    async def every() -> list[Result]:
+        settings = context.settings(office.config)
+        found = examine(settings, office.config, os.environ, clock, machine)
+        return [each async for each in found]
+
+    return asyncio.run(every())
+
+
+@pytest.mark.parametrize("wrong", ["clock", "file system", "free space"])
+def test_what_is_wrong_with_the_machine_is_found(office: Office, wrong: str) -> None:
+    machines = {
+        "file system": planted.on_network(office.folder),
+        "free space": planted.Full(),
+    }
+    clock = planted.Ahead() if wrong == "clock" else SystemClock()
+    found = examined(office, clock, machines.get(wrong, Machine()))
+    (failed,) = [each for each in found if each.state is State.FAIL]
+    assert failed.check == wrong
+    assert failed.fix
+
+
+@contextmanager
+def hooked(platform: ReferenceProcess, address: str = NOBODY) -> Iterator[str]:
+    """Subscribe; yields where the subscription is."""
+    body = {"address": address, "topics": TOPICS}
+    hook = platform.v1("POST", "/webhooks", body).data()
+    try:
+        yield f"/webhooks/{hook['id']}"
+    finally:
+        platform.v1("DELETE", f"/webhooks/{hook['id']}")
+
+
+@pytest.mark.programs
+def test_webhooks_that_do_not_come_through_are_told_why(
+    office: Office, platform: ReferenceProcess
+) -> None:
+    with daemon_process(office) as started, hooked(platform) as hook:
+        live = started.await_ready()
+        found = one(asked(office), "fail webhooks", "no subscription")
+        assert "[public] url" in found["fix"]
+        address = {"address": f"{live['public_url']}/webhooks/main"}
+        platform.v1("PUT", hook, address)
+        found = one(asked(office), "fail webhooks", "refused (401)")
+        assert "stores.main.webhook_secrets" in found["fix"]
+        planted.rewrite(office, **{"[admin]": f'url = "{office.base_url}"\n[admin]'})
+        found = one(asked(office), "fail public url", "by something else")
+        assert "the proxy" in found["fix"]
+
+
+@pytest.mark.programs
+def test_a_test_delivery_comes_through(
+    office: Office, platform: ReferenceProcess
+) -> None:
+    planted.rewrite(office, **{office.webhook_secret: "whsec_" + "a" * 32})
+    with hooked(platform) as hook:
+        secret = platform.v1("POST", f"{hook}/rotate-secret").data()["secret"]
+        planted.rewrite(office, **{office.webhook_secret: secret})
+        with daemon_process(office) as started:
+            url = started.await_ready()["public_url"]
+            platform.v1("PUT", hook, {"address": f"{url}/webhooks/main"})
+            one(asked(office), "ok webhooks", "came through")
+
+
+def test_what_stopped_sending_is_told_with_the_scope() -> None:
+    stopped = {"fulfill": "403 INSUFFICIENT_SCOPE orders:write"}
+    live = {"stores": {"main": {"stopped": stopped}}, "subscriptions": {}}
+    (found,) = daemon.look(live, "main")
+    assert found.state is State.FAIL
+    assert "orders:write" in found.fix
+
+
+def test_what_is_not_ok_cannot_be_said_without_a_fix() -> None:
+    with pytest.raises(ValueError, match="how it is mended"):
+        Result("clock", "main", State.WARN, "is ahead")
+
+
+async def test_a_servers_key_is_shown_to_be_confirmed() -> None:
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    server = await asyncssh.listen("127.0.0.1", 0, server_host_keys=[key])
+    more = '[connectors.erp]\ntype = "file_drop"\nsftp_host = "127.0.0.1"\n'
+    more += f"sftp_port = {server.get_port()}\n"
+    with lone_office(more) as office:
+        said = await asyncio.to_thread(
+            in_process, "doctor", "--trust-host-key", "erp", config=office.config
+        )
+    server.close()
+    assert said.code == 0, said.err
+    assert key.get_fingerprint() in said.out
+    line = key.export_public_key().decode().split()[:2]
+    assert f'sftp_host_key = "{" ".join(line)}"' in said.out
+
+
+def test_a_line_fits_a_terminal(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = in_process("doctor", config=office.config).out
+    words_too_long = str(office.folder)
+    wide = [line for line in shown.splitlines() if len(line) > 80]
+    assert [line for line in wide if words_too_long not in line] == []

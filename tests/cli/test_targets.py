@@ -1,0 +1,118 @@
+"""Counts as a person meets them: shown, explained, stopped, resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.cli import context
+from backhaul.connect.matching import Matcher, encode
+from backhaul.core.clock import from_text
+from backhaul.core.stock import Policy, compute
+from backhaul.store.contract import NewRecord
+from backhaul.store.deciding import Decision
+from backhaul.store.targets import Correct
+from backhaul_sdk import StockLevel
+from support import payloads
+from support.clock import VirtualClock
+from support.daemon import in_process
+from support.databases import rows, started_store, take
+from support.mirrored import lone_office
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.core.stock import Shelf
+    from backhaul.store.targets import Target
+    from support.daemon import Office
+
+COUNT = StockLevel(key="c", sku="LS-S", quantity=7, as_of=payloads.instant(2))
+STOPPED = "the step of target abcdef01 for variant var_1 moved var_2"
+
+
+@pytest.fixture(scope="module")
+def office() -> Iterator[Office]:
+    """A count of 7, one sold since then, and the step that made it true."""
+    with lone_office() as found:
+        asyncio.run(_count(found))
+        yield found
+
+
+async def _count(office: Office) -> None:
+    clock = VirtualClock(from_text(payloads.instant(5)))
+    path = context.settings(office.config).database_file
+    sold = payloads.stock_change(at=3, stock=9, adjustment=-1, orderId="ord_1")
+    async with started_store(path, clock) as store:
+        bodies = [
+            payloads.envelope("products/create", payloads.product()),
+            payloads.envelope("orders/create", payloads.order()),
+            payloads.envelope("inventory/level_update", sold),
+        ]
+        assert await take(store, *bodies) == []
+        new = NewRecord(COUNT.key, encode(COUNT), "", "counts.csv:2", "c")
+        matcher = Matcher(clock, 600.0)
+        await store.records.accept("erp", "main", [new], None, matcher)
+        (target,) = await store.targets.due("main", 1)
+        decide = partial(_correct, target)
+        await store.targets.decide(target, 9, COUNT.as_of, decide)
+        ((step,),) = rows(path, "SELECT correction FROM stock_targets")
+        for verb in ("park", "settle --applied"):
+            await store.decisions.decide(Decision(step, verb, "kim", "by hand"))
+
+
+def _correct(target: Target, shelf: Shelf) -> Correct:
+    computation = compute(target.count, shelf, Policy(buffer=1))
+    return Correct(computation, None, {target.variant_id: shelf.level})
+
+
+def said(office: Office, *arguments: str) -> str:
+    """Return what a command prints, its lines joined where they were wrapped."""
+    done = in_process(*arguments, config=office.config)
+    assert done.code == 0, done.err
+    return " ".join(done.out.split())
+
+
+def test_a_target_shows_how_it_was_reckoned(office: Office) -> None:
+    query = "SELECT command_id, correction FROM stock_targets"
+    ((target, step),) = rows(office.database, query)
+    shown = said(office, "commands", "show", target[:8])
+    assert f"made true by adjust command {step}" in shown
+    assert f"counted 7 as of {COUNT.as_of}" in shown
+    assert "since then -1 by order #1001" in shown
+    assert "kept back -1 wanted 5 there 9 step -4" in shown
+    assert "It was never sent" not in shown
+    behind = said(office, "commands", "show", step[:8])
+    assert f"makes true target {target}" in behind
+    assert "wanted 5 there 9 step -4" in behind
+
+
+def test_why_tells_of_the_sale_and_the_count(office: Office) -> None:
+    told = said(office, "why", "sku", "LS-S")
+    assert "record erp c" in told
+    assert "5 wanted; 9 there: -4" in told
+
+
+def test_a_stop_is_shown_and_a_person_ends_it(office: Office) -> None:
+    resume = ("targets", "resume", "main")
+    assert "counts of main" not in said(office, "status")
+    assert said(office, *resume) == "they were not stopped"
+    asyncio.run(_stop(office))
+    assert f"counts of main stopped: {STOPPED}" in said(office, "status")
+    found = in_process("status", "--json", config=office.config).json()
+    assert found["targets_stopped"] == {"main": STOPPED}
+    assert said(office, *resume) == f"resumed; they were stopped: {STOPPED}"
+    assert "counts of main" not in said(office, "status")
+
+
+async def _stop(office: Office) -> None:
+    async with started_store(context.settings(office.config).database_file) as store:
+        await store.targets.stop("main", STOPPED)
+
+
+def test_an_unknown_store_is_named(office: Office) -> None:
+    done = in_process("targets", "resume", "mian", config=office.config)
+    assert done.code != 0
+    assert "no store mian; there are: main" in done.err

@@ -1,0 +1,83 @@
+"""Users are added, changed and removed on the command line, with nothing running."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store
+from support.daemon import Office, in_process
+from support.databases import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Said
+
+PASSWORD = "correct horse battery staple"
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    """A configuration whose platform nobody asks."""
+    made = Office("http://127.0.0.1:9", "svc_live_of_nobody")
+    made.database.parent.mkdir()
+    open_store(made.database, SystemClock())
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody pipes in."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
+
+
+def say(office: Office, *words: str) -> Said:
+    return in_process("users", *words, config=office.config)
+
+
+def roles(office: Office) -> dict[str, str]:
+    return {row["name"]: row["role"] for row in say(office, "list", "--json").json()}
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) -> None:
+    assert "nobody may log in yet" in say(office, "list").out
+    assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
+    assert roles(office) == {"ann": "admin"}
+    for words in (("remove", "ann"), ("role", "ann", "viewer")):
+        refused = say(office, *words)
+        assert (refused.code, "is the last admin" in refused.err) == (1, True)
+    assert PASSWORD not in office.database.read_bytes().decode(errors="replace")
+    query = "SELECT action, detail FROM audit"
+    assert rows(office.database, query) == [("users add", "ann as admin")]
+
+
+@pytest.mark.usefixtures("typed")
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("add", "ann", "--role", "king", "--stdin"), "no role 'king'"),
+        (("add", "Ann B", "--stdin"), "made of a-z"),
+        (("remove", "eve"), "no user eve"),
+        (("password", "eve", "--stdin"), "no user eve"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(
+    office: Office, words: tuple[str, ...], why: str
+) -> None:
+    refused = say(office, *words)
+    assert (refused.code, why in refused.err) == (1, True), refused.err
+    assert roles(office) == {}
+
+
+def test_a_short_password_is_none(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    refused = say(office, "add", "ann", "--stdin")
+    assert (refused.code, "12 to" in refused.err) == (1, True)

@@ -1,0 +1,163 @@
+"""What people decide in the dashboard, in whose name it stands, and what they see."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from backhaul.store.contract import NewRecord, Unmatched
+from support import payloads
+from support.databases import take
+
+if TYPE_CHECKING:
+    from support.dashboard import Browser, Office
+
+HOSTILE = """"><script>alert('x')</script><img src=x onerror="alert(1)">"""
+RECORD = {"key": "k1", "order": "#9", "tracking_company": "DHL", "tracking_number": "T"}
+
+
+def state(office: Office, command: str) -> str:
+    ((found,),) = office.rows("SELECT state FROM commands WHERE id = ?", command)
+    return str(found)
+
+
+def audit(office: Office) -> list[tuple[object, ...]]:
+    query = "SELECT who, action, detail FROM audit WHERE action NOT LIKE 'users %'"
+    return office.rows(query)
+
+
+def fields(page: str) -> dict[str, str]:
+    """Return the hidden fields of a page, as a browser would send them."""
+    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page)
+    return {name: html.unescape(value) for name, value in found}
+
+
+async def resend(browser: Browser, command: str) -> dict[str, str]:
+    path = f"/commands/{command}/resend"
+    return fields(await browser.read(path)) | {"reason": "the parcel is there"}
+
+
+@pytest.mark.parametrize(
+    ("before", "verb", "after"),
+    [
+        ("planned", "park", "parked"),
+        ("parked", "drop", "rejected"),
+        ("parked", "settle-applied", "applied"),
+    ],
+)
+async def test_a_person_moves_a_command_in_its_own_name(
+    office: Office, before: str, verb: str, after: str
+) -> None:
+    command = await office.plan(state=before)
+    browser = await office.browser("otto")
+    await browser.post(f"/commands/{command}/{verb}", reason="because", shown=before)
+    assert state(office, command) == after
+    said = verb.replace("-", " --")
+    assert audit(office) == [("otto", f"commands {said}", "because")]
+    assert f"was {before} and is {after}" in await browser.read(f"/commands/{command}")
+
+
+async def test_a_decision_without_a_reason_is_none(office: Office) -> None:
+    command = await office.plan()
+    browser = await office.browser("otto")
+    answer = await browser.post(f"/commands/{command}/park", reason=" ")
+    assert (answer.status, state(office, command)) == (422, "planned")
+
+
+async def test_a_decision_on_what_has_moved_meanwhile_is_none(office: Office) -> None:
+    command = await office.plan(state="parked")
+    browser = await office.browser("otto")
+    answer = await browser.post(
+        f"/commands/{command}/drop", reason="late", shown="uncertain"
+    )
+    assert (answer.status, state(office, command)) == (422, "parked")
+
+
+async def test_what_is_sent_again_is_shown_byte_by_byte(office: Office) -> None:
+    command = await office.plan(state="parked")
+    browser = await office.browser("otto")
+    page = html.unescape(await browser.read(f"/commands/{command}/resend"))
+    assert "POST /orders/ord_1/fulfill" in page
+    form = await resend(browser, command)
+    assert msgspec.json.decode(form["body"])["trackingNumber"] == "T1"
+    assert f'<pre tabindex="0">{form["body"]}</pre>' in page
+    await browser.post(f"/commands/{command}/resend", **form)
+    assert state(office, command) == "planned"
+    assert audit(office) == [("otto", "commands resend", "the parcel is there")]
+
+
+async def test_what_would_be_sent_otherwise_by_now_is_not(office: Office) -> None:
+    command = await office.plan(state="parked")
+    browser = await office.browser("otto")
+    form = await resend(browser, command)
+    await office.write(
+        "UPDATE commands SET payload = replace(payload, 'T1', 'T2') WHERE id = ?",
+        command,
+    )
+    answer = await browser.post(f"/commands/{command}/resend", **form)
+    assert (answer.status, state(office, command)) == (422, "parked")
+    assert "look again" in await answer.text()
+
+
+async def set_aside(office: Office, raw: str = "9,DHL,T") -> int:
+    """Bring a record whose order is not there, and let its time run out."""
+    payload = msgspec.json.encode({"kind": "fulfill", "record": RECORD})
+    record = NewRecord("k1", payload, raw, "no order is called #9", "f.csv:2")
+    unknown = Unmatched("no order is called #9", final=True)
+    await office.store.records.accept(
+        "courier", "main", [record], None, lambda *_: unknown
+    )
+    ((id_,),) = office.rows("SELECT id FROM quarantine")
+    return int(id_)
+
+
+async def test_a_row_in_quarantine_is_mended_field_by_field(office: Office) -> None:
+    row = await set_aside(office)
+    browser = await office.browser("otto")
+    assert 'name="field:order" value="#9"' in await browser.read(f"/quarantine/{row}")
+    sent = {"field:order": "#1001", "field:tracking_number": "T", "reason": "typing"}
+    assert (await browser.post(f"/quarantine/{row}/edit", **sent)).status == 303
+    ((kept, where),) = office.rows("SELECT payload, state FROM records")
+    assert (msgspec.json.decode(kept)["record"]["order"], where) == ("#1001", "waiting")
+    assert "Nothing is in quarantine" in await browser.read("/quarantine")
+    (who, action, detail) = audit(office)[0]
+    assert (who, action) == ("otto", "quarantine edit")
+    assert "typing" in str(detail)
+
+
+async def test_a_row_is_given_up_for_a_reason_only(office: Office) -> None:
+    row = await set_aside(office)
+    browser = await office.browser("otto")
+    assert (await browser.post(f"/quarantine/{row}/drop")).status == 422
+    answer = await browser.post(f"/quarantine/{row}/drop", reason="a test order")
+    assert answer.status == 303
+    assert office.rows("SELECT state FROM quarantine") == [("dropped",)]
+
+
+async def test_nothing_that_anybody_wrote_is_read_as_a_page(office: Office) -> None:
+    order = payloads.order("ord_1", name=HOSTILE, note=HOSTILE)
+    product = payloads.product("prod_1", title=HOSTILE)
+    bodies = [
+        payloads.envelope("orders/create", order),
+        payloads.envelope("products/create", product),
+    ]
+    await take(office.store, *bodies)
+    command = await office.plan()
+    await office.write("UPDATE commands SET reason = ?, evidence = ?", HOSTILE, HOSTILE)
+    row = await set_aside(office, HOSTILE)
+    browser = await office.browser("ada")
+    await browser.post(f"/commands/{command}/park", reason=HOSTILE)
+    paths = ["/", "/events", "/events/1", "/commands", f"/commands/{command}"]
+    paths += ["/mirror", "/mirror/order/main/ord_1", "/mirror/product/main/prod_1"]
+    paths += ["/quarantine", f"/quarantine/{row}", "/audit"]
+    seen = 0
+    for path in [*paths, f"/events?topic={HOSTILE}", f"/mirror?q={HOSTILE}"]:
+        page = await browser.read(path)
+        seen += "alert(" in page
+        assert "<script>" not in page, path
+        assert "<img" not in page, path
+    assert seen > len(paths) // 2

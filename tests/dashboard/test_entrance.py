@@ -1,0 +1,227 @@
+"""Logging in: passwords, sessions, the first user, and who is slowed down."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.admin.sessions import IDLE_SECONDS, LONGEST_SECONDS
+from backhaul.store.users import Role
+from support.dashboard import COOKIE, PASSWORD, open_office
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aiohttp import ClientResponse
+
+    from support.dashboard import Browser, Office
+
+FIRST = {"name": "ann", "password": PASSWORD, "again": PASSWORD}
+
+
+def cookie_line(answer: ClientResponse) -> str:
+    (line,) = answer.headers.getall("Set-Cookie")
+    return line
+
+
+async def is_in(browser: Browser) -> bool:
+    return (await browser.get("/")).status == 200
+
+
+async def test_a_password_is_kept_as_argon2id_only(office: Office) -> None:
+    ((kept,),) = office.rows("SELECT secret FROM users WHERE name = 'vera'")
+    assert kept.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert PASSWORD not in kept
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("vera", "wrong" * 3), ("nobody", PASSWORD), ("", "")]
+)
+async def test_a_wrong_name_or_password_lets_nobody_in(
+    office: Office, name: str, password: str
+) -> None:
+    browser = await office.browser()
+    answer = await browser.log_in(name, password)
+    assert answer.status == 401
+    assert "No user has this name and password" in await answer.text()
+    assert not await is_in(browser)
+
+
+async def test_the_cookie_is_of_this_site_and_out_of_reach_of_scripts(
+    office: Office,
+) -> None:
+    line = cookie_line(await (await office.browser()).log_in("vera"))
+    assert line.startswith(f"{COOKIE}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(line.split("; "))
+    # Plain http on this machine: a browser would not send a Secure cookie back.
+    assert "Secure" not in line
+    assert len(line.split(";")[0].partition("=")[2]) >= 43  # 256 bits in base64
+
+
+async def test_each_login_has_a_token_of_its_own_and_ends_the_one_before(
+    office: Office,
+) -> None:
+    browser = await office.browser("vera")
+    first = browser.cookie()
+    await browser.log_in("vera")
+    assert browser.cookie() != first
+    other = await office.browser()
+    answer = await other.get("/", cookies={COOKIE: first or ""})
+    assert answer.status == 303
+
+
+async def test_who_logs_out_is_out(office: Office) -> None:
+    browser = await office.browser("vera")
+    token = browser.cookie()
+    await browser.post("/logout")
+    other = await office.browser()
+    answer = await other.get("/", cookies={COOKIE: token or ""})
+    assert (await is_in(browser), answer.status) == (False, 303)
+
+
+async def test_half_an_hour_without_a_click_ends_a_session(office: Office) -> None:
+    browser = await office.browser("vera")
+    for _ in range(3):
+        await office.clock.advance(IDLE_SECONDS - 1)
+        assert await is_in(browser)
+    await office.clock.advance(IDLE_SECONDS + 1)
+    assert not await is_in(browser)
+
+
+async def test_a_page_that_refreshes_itself_keeps_no_session_alive(
+    office: Office,
+) -> None:
+    browser = await office.browser("vera")
+    await office.clock.advance(IDLE_SECONDS - 1)
+    assert (await browser.get("/overview")).status == 200
+    await office.clock.advance(2)
+    answer = await browser.get("/overview", headers={"HX-Request": "true"})
+    assert (answer.status, answer.headers["HX-Redirect"]) == (401, "/login")
+
+
+async def test_after_twelve_hours_everybody_logs_in_again(office: Office) -> None:
+    browser = await office.browser("vera")
+    for _ in range(int(LONGEST_SECONDS // (IDLE_SECONDS - 1))):
+        await office.clock.advance(IDLE_SECONDS - 1)
+        assert await is_in(browser)
+    await office.clock.advance(IDLE_SECONDS - 1)
+    assert not await is_in(browser)
+
+
+async def test_what_becomes_of_a_user_counts_at_once(office: Office) -> None:
+    browser = await office.browser("ada")
+    users = office.store.users
+    await users.add("eve", Role.ADMIN, "none", "the test")
+    await users.set_role("ada", Role.VIEWER, "the test")
+    assert (await browser.get("/users")).status == 403
+    await users.set_secret("ada", await office.passwords.hash(PASSWORD * 2), "the test")
+    assert not await is_in(browser)
+    await browser.log_in("ada", PASSWORD * 2)
+    assert await is_in(browser)
+    await users.remove("ada", "the test")
+    assert not await is_in(browser)
+
+
+async def test_the_own_password_is_changed_by_who_knows_it(office: Office) -> None:
+    browser, elsewhere = await office.browser("vera"), await office.browser("vera")
+    new = {"new": PASSWORD * 2, "again": PASSWORD * 2}
+    assert (await browser.post("/account/password", old="?", **new)).status == 422
+    assert await is_in(elsewhere)
+    changed = await browser.post("/account/password", old=PASSWORD, **new)
+    assert changed.status == 303
+    assert not await is_in(elsewhere)
+    assert (await browser.log_in("vera", PASSWORD * 2)).status == 303
+
+
+async def test_who_guesses_is_slowed_down_and_a_wait_is_enough(office: Office) -> None:
+    browser = await office.browser()
+    for _ in range(6):
+        await office.clock.advance(1)
+        assert (await browser.log_in("vera", "a bad guess")).status == 401
+    slowed = await browser.log_in("vera")
+    assert (slowed.status, slowed.headers["Retry-After"]) == (429, "2")
+    await office.clock.advance(2)
+    assert (await browser.log_in("vera")).status == 303
+
+
+async def test_a_guess_at_many_names_is_slowed_down_by_address(office: Office) -> None:
+    browser = await office.browser()
+    statuses = [
+        (await browser.log_in(f"name{number}", "a bad guess")).status
+        for number in range(7)
+    ]
+    assert statuses == [401] * 5 + [429] * 2
+
+
+async def test_the_first_user_shows_the_token_of_a_private_file(empty: Office) -> None:
+    browser = await empty.browser()
+    assert (await browser.get("/login")).headers["Location"] == "/first"
+    file = empty.settings.state_dir / "first-login-token"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    token = file.read_text().strip()
+    assert token not in await browser.read("/first")
+    wrong = await browser.post("/first", token="x" * 43, **FIRST)
+    assert (wrong.status, await empty.store.users.list()) == (401, [])
+    made = await browser.post("/first", token=token, **FIRST)
+    assert (made.status, file.exists()) == (303, False)
+    assert "admin" in await browser.read("/account")
+    again = await browser.post("/first", token=token, **FIRST | {"name": "eve"})
+    assert again.status == 401
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"password": "short", "again": "short"}, {"again": "different"}, {"name": "A b"}],
+)
+async def test_a_first_user_that_cannot_be_leaves_the_token(
+    empty: Office, changed: dict[str, str]
+) -> None:
+    browser = await empty.browser()
+    file = empty.settings.state_dir / "first-login-token"
+    form = FIRST | changed | {"token": file.read_text().strip()}
+    assert (await browser.post("/first", **form)).status == 422
+    assert (file.exists(), await empty.store.users.list()) == (True, [])
+
+
+async def test_behind_a_trusted_proxy_with_https_the_cookie_is_bound_to_the_host(
+    tmp_path: Path,
+) -> None:
+    async with open_office(tmp_path, trusted_proxies=["127.0.0.1"]) as office:
+        await office.people()
+        browser = await office.browser()
+        said = browser.own() | {
+            "Host": "backhaul.example",
+            "Origin": "https://backhaul.example",
+            "X-Forwarded-Proto": "https",
+        }
+        form = {"name": "vera", "password": PASSWORD}
+        line = cookie_line(await browser.send("/login", form, said))
+        assert line.startswith(f"__Host-{COOKIE}=")
+        assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= set(
+            line.split("; ")
+        )
+        assert "Domain" not in line
+        plain = said | {"X-Forwarded-Proto": "http"}
+        assert (await browser.send("/login", form, plain)).status == 403
+
+
+async def test_nobody_logs_in_over_plain_http_from_elsewhere(office: Office) -> None:
+    browser = await office.browser()
+    host = {"Host": "backhaul.lan:8751", "Origin": "http://backhaul.lan:8751"}
+    # Whoever is no trusted proxy may say what he likes.
+    lie = {"X-Forwarded-Proto": "https"}
+    form = {"name": "vera", "password": PASSWORD}
+    answer = await browser.send("/login", form, browser.own() | host | lie)
+    assert answer.status == 403
+    assert "Set-Cookie" not in answer.headers
+    page = await browser.get("/login", headers=host)
+    assert "<form" not in await page.text()
+
+
+@pytest.mark.parametrize("wanted", ["//evil.example", "/\\evil.example", "https://x.y"])
+async def test_a_login_leads_nowhere_else(office: Office, wanted: str) -> None:
+    browser = await office.browser()
+    answer = await browser.post("/login", name="vera", password=PASSWORD, next=wanted)
+    assert answer.headers["Location"] == "/"

@@ -1,0 +1,91 @@
+"""A change comes from a form of ours, in a browser that says so, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.admin.headers import HEADERS
+
+if TYPE_CHECKING:
+    from support.dashboard import Office
+
+PAUSE = "/jobs/pause"
+JOB = {"job": "prune", "store": ""}
+
+
+def paused(office: Office) -> bool:
+    return bool(
+        office.rows("SELECT 1 FROM job_state WHERE job = 'prune' AND paused_at > ''")
+    )
+
+
+async def test_a_form_of_ours_changes_something(office: Office) -> None:
+    browser = await office.browser("otto")
+    assert (await browser.post(PAUSE, **JOB)).status == 303
+    assert paused(office)
+    said = office.rows("SELECT who, action, detail FROM audit ORDER BY id DESC")
+    assert said[0] == ("otto", "jobs pause", "prune")
+
+
+@pytest.mark.parametrize("token", ["", "x" * 43, "ü"])
+async def test_without_the_sessions_token_nothing_changes(
+    office: Office, token: str
+) -> None:
+    browser = await office.browser("otto")
+    answer = await browser.send(PAUSE, JOB | {"csrf": token}, browser.own())
+    assert (answer.status, paused(office)) == (403, False)
+
+
+async def test_the_token_of_another_session_is_none(office: Office) -> None:
+    browser, other = await office.browser("otto"), await office.browser("ada")
+    answer = await browser.send(PAUSE, JOB | {"csrf": other.csrf}, browser.own())
+    assert (answer.status, paused(office)) == (403, False)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
+    ],
+)
+async def test_what_another_site_sends_changes_nothing(
+    office: Office, said: dict[str, str]
+) -> None:
+    browser = await office.browser("otto")
+    answer = await browser.send(PAUSE, JOB | {"csrf": browser.csrf}, said)
+    assert (answer.status, paused(office)) == (403, False)
+    login = {"name": "ada", "password": "correct horse battery staple"}
+    assert (await browser.send("/login", login, said)).status == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/events/7", "/nowhere", "/healthz"])
+async def test_every_answer_tells_browsers_what_they_may_not(
+    office: Office, path: str
+) -> None:
+    answer = await (await office.browser("vera")).get(path)
+    assert HEADERS.items() <= dict(answer.headers).items()
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_the_policy_allows_nothing_inline_and_no_frame() -> None:
+    policy = HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert {"default-src 'none'", "frame-ancestors 'none'"} <= set(policy.split("; "))
+
+
+async def test_our_own_files_may_be_kept_and_no_others_are_given(
+    office: Office,
+) -> None:
+    browser = await office.browser()
+    kept = await browser.get("/assets/htmx.min.js")
+    assert (kept.status, "immutable" in kept.headers["Cache-Control"]) == (200, True)
+    for name in ("htmx.LICENSE", "..%2Fsite.py", "nothing.css"):
+        assert (await browser.get(f"/assets/{name}")).status == 404

@@ -1,0 +1,130 @@
+"""Every route of the admin listener, and what each kind of person gets from it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.admin import dashboard
+from backhaul.admin.pages.commands import PATHS
+from support.dashboard import PEOPLE
+
+if TYPE_CHECKING:
+    from backhaul.admin.guard import Route
+    from support.dashboard import Browser, Office
+
+OUT = 303
+"""Sent to the login."""
+OPEN = (200, 200, 200, 200)
+READ = (OUT, 200, 200, 200)
+# Of what is sent with nothing in it: 422 and 404 come from behind the guard.
+WHO = ("anonymous", *PEOPLE)
+EXPECTED: dict[str, tuple[int, int, int, int]] = {
+    "GET /healthz": OPEN,
+    "GET /readyz": OPEN,
+    "GET /api/status": OPEN,
+    "GET /metrics": OPEN,
+    "GET /login": OPEN,
+    "GET /first": (OUT, OUT, OUT, OUT),
+    "GET /assets/dashboard.css": OPEN,
+    "POST /login": (401, 401, 401, 401),
+    "POST /first": (401, 401, 401, 401),
+    "POST /logout": (401, OUT, OUT, OUT),
+    "GET /": READ,
+    "GET /overview": READ,
+    "GET /events": READ,
+    "GET /events/1": (OUT, 404, 404, 404),
+    "GET /commands": READ,
+    "GET /commands/0000": READ,
+    "GET /commands/0000/resend": (OUT, 403, 422, 422),
+    **dict.fromkeys(
+        (f"POST /commands/0000/{verb}" for verb in PATHS.values()), (401, 403, 422, 422)
+    ),
+    "GET /mirror": READ,
+    "GET /mirror/order/main/o": (OUT, 404, 404, 404),
+    "GET /connectors": READ,
+    "GET /jobs": READ,
+    "POST /jobs/run": (401, 403, 422, 422),
+    "POST /jobs/pause": (401, 403, 422, 422),
+    "POST /jobs/resume": (401, 403, 422, 422),
+    "GET /drift": READ,
+    "GET /stores": READ,
+    "GET /charts": READ,
+    "GET /audit": (OUT, 403, 200, 200),
+    "GET /quarantine": READ,
+    "GET /quarantine/1": (OUT, 404, 404, 404),
+    **dict.fromkeys(
+        (f"POST /quarantine/1/{verb}" for verb in ("edit", "retry", "drop")),
+        (401, 403, 404, 404),
+    ),
+    "GET /account": READ,
+    "POST /account/password": (401, 422, 422, 422),
+    "GET /users": (OUT, 403, 403, 200),
+    "POST /users/add": (401, 403, 403, 422),
+    "POST /users/remove": (401, 403, 403, 422),
+    "POST /users/role": (401, 403, 403, 422),
+}
+
+
+ENTRANCE = {"POST /login", "POST /first", "POST /logout"}
+"""Ends sessions, or counts as a failure: each has a browser of its own."""
+
+
+async def ask(browser: Browser, asked: str) -> int:
+    method, path = asked.split()
+    send = browser.get if method == "GET" else browser.post
+    return (await send(path)).status
+
+
+async def test_each_person_gets_what_its_role_may_and_no_more(office: Office) -> None:
+    await office.plan()
+    found = {}
+    for who in WHO:
+        name = None if who == "anonymous" else who
+        await office.clock.advance(4_000)
+        browser = await office.browser(name)
+        for asked in EXPECTED.keys() - ENTRANCE:
+            found[asked, who] = await ask(browser, asked)
+        for asked in ENTRANCE:
+            await office.clock.advance(4_000)
+            found[asked, who] = await ask(await office.browser(name), asked)
+    expected = {
+        (asked, who): status
+        for asked, row in EXPECTED.items()
+        for who, status in zip(WHO, row, strict=True)
+    }
+    wrong = {key: status for key, status in found.items() if expected[key] != status}
+    assert wrong == {}
+
+
+async def test_every_route_has_its_row(office: Office) -> None:
+    rows = [asked.split() for asked in EXPECTED]
+    missing = [
+        f"{route.method} {route.resource.canonical}"
+        for route in office.app.router.routes()
+        if route.method != "HEAD"
+        and route.resource is not None
+        and not any(
+            (
+                method == route.method
+                and route.resource.get_info().get("path", "") == path
+            )
+            or re.fullmatch(_pattern(route.resource.get_info()), path)
+            for method, path in rows
+        )
+    ]
+    assert missing == []
+
+
+def _pattern(info: object) -> str:
+    pattern = info.get("pattern") if isinstance(info, dict) else None
+    return pattern.pattern if pattern is not None else r"\b\B"
+
+
+@pytest.mark.parametrize("route", dashboard.ROUTES, ids=lambda one: one.path)
+def test_no_get_changes_anything(route: Route) -> None:
+    """What only reads is handed nothing that writes: its module says show or search."""
+    reads = route.page.__name__.startswith(("show", "search"))
+    assert reads is (route.method == "GET")

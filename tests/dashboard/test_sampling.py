@@ -1,0 +1,68 @@
+"""A row a minute for the charts, kept for a day, and lines that make nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from backhaul.admin.drawing import chart
+from backhaul.core.clock import to_text
+from backhaul.observe.metrics import Metrics
+from backhaul.upkeep.sampling import Sampler
+from support.clock import START, VirtualClock
+from support.databases import rows, started_store
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOUR = timedelta(hours=1)
+MINUTE = 60.0
+
+
+async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
+    clock, metrics = VirtualClock(), Metrics()
+    path = tmp_path / "backhaul.db"
+    async with started_store(path, clock) as store:
+        sampler = Sampler(store.samples, lambda: store.numbers.read([]), metrics, clock)
+        running = asyncio.create_task(sampler.run())
+        await minute(clock)
+        metrics.counts("webhooks_total")["main", "kept"] += 7
+        metrics.counts("webhooks_total")["main", "refused"] += 1
+        metrics.counts("commands_total")["main", "fulfill", "applied"] += 2
+        metrics.requested("main", "POST", "200", 0.5)
+        metrics.requested("main", "POST", "200", 1.5)
+        assert sampler.rates()["webhooks"] == 7
+        await minute(clock)
+        query = "SELECT webhooks, applied, platform_seconds FROM samples"
+        await until(lambda: len(rows(path, query)) == 2, "both minutes")
+        assert rows(path, f"{query} ORDER BY at") == [(0, 0, None), (7, 2, 1.0)]
+        clock._start += timedelta(days=1)
+        await minute(clock)
+        await until(lambda: len(rows(path, query)) == 1, "the day before is gone")
+        running.cancel()
+
+
+async def minute(clock: VirtualClock) -> None:
+    """Let a minute pass, as soon as the sampler waits for each of its ticks."""
+    for _ in range(12):
+        await clock.asleep(5.0)
+        await clock.advance(5.0)
+
+
+def test_a_silence_interrupts_the_line() -> None:
+    moments = [*range(10), *range(30, 40), 50]
+    points = [
+        {"at": to_text(START - HOUR + timedelta(minutes=m)), "n": float(m)}
+        for m in moments
+    ]
+    drawn = chart("Rates", points, {"n": "n"}, START, HOUR)
+    assert (drawn.count("<polyline"), drawn.count("<circle")) == (2, 1)
+    assert 'aria-label="Rates. n: now 50, at most 50"' in drawn
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    drawn = chart("Rates", [], {"n": "n"}, START, HOUR)
+    assert "polyline" not in drawn
+    assert "no values" in drawn

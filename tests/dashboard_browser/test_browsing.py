@@ -1,0 +1,201 @@
+"""The dashboard in a real browser: what people do there, and what it complains of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+
+from dashboard.test_deciding import set_aside, state
+from support import payloads
+from support.browsing import Visit, open_visit
+from support.dashboard import PASSWORD, Office, open_office
+from support.databases import take
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from playwright.async_api import Page
+
+pytestmark = pytest.mark.programs
+
+PAGES = [
+    *("/", "/events", "/events/1", "/commands", "/quarantine", "/mirror?q=blue"),
+    *("/mirror/order/main/ord_1", "/connectors", "/jobs", "/drift", "/stores"),
+    *("/charts", "/audit", "/users", "/account", "/commands/nothing-at-all"),
+]
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+BYTES = '{"trackingCompany":"DHL","trackingNumber":"T1"}'
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    async with open_office(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def visit(office: Office) -> AsyncIterator[Visit]:
+    """Fails the test where a page complains or asks anybody but the dashboard."""
+    async with open_visit(str(office.server.make_url("")).rstrip("/")) as opened:
+        yield opened
+
+
+async def go(office: Office, page: Page, path: str) -> None:
+    await page.goto(str(office.server.make_url(path)))
+
+
+async def log_in(office: Office, page: Page, name: str) -> None:
+    await go(office, page, "/login")
+    await page.get_by_label("Name").fill(name)
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_role("button", name="Log in").click()
+    await arrives(page, "Overview")
+
+
+async def arrives(page: Page, title: str) -> None:
+    await expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+
+
+async def test_the_first_login(office: Office, visit: Visit) -> None:
+    page = visit.page
+    await go(office, page, "/")
+    await arrives(page, "First login")
+    file = office.settings.state_dir / "first-login-token"
+    await page.get_by_label("Token").fill(file.read_text().strip())
+    await page.get_by_label("Your name").fill("ann")
+    await page.get_by_label("Password", exact=True).fill(PASSWORD)
+    await page.get_by_label("Password again").fill(PASSWORD)
+    await page.get_by_role("button", name="Begin").click()
+    await arrives(page, "Overview")
+    await page.get_by_role("button", name="Log out").click()
+    await arrives(page, "Log in")
+
+
+async def test_a_parked_command_is_resolved(office: Office, visit: Visit) -> None:
+    await office.people()
+    command = await office.plan(state="parked")
+    page = visit.page
+    await log_in(office, page, "otto")
+    parked = page.locator("section", has_text="Parked commands")
+    await parked.get_by_role("link", name=command[:8]).click()
+    await page.get_by_role("link", name="Send again…").click()
+    await arrives(page, "Send it again?")
+    await expect(page.locator("pre")).to_have_text(BYTES)
+    await page.get_by_label("Reason").fill("the courier has no such parcel")
+    await page.get_by_role("button", name="Send it").click()
+    await expect(page.get_by_role("status")).to_have_text(
+        "It was parked and is planned now."
+    )
+    assert state(office, command) == "planned"
+
+
+async def test_the_overview_shows_what_comes_by_itself(
+    office: Office, visit: Visit
+) -> None:
+    await office.people()
+    page = visit.page
+    await log_in(office, page, "vera")
+    await expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
+    command = await office.plan(state="parked")
+    await expect(page.get_by_role("link", name=command[:8])).to_be_visible()
+
+
+async def test_a_refresh_leaves_the_focus_where_it_was(
+    office: Office, visit: Visit
+) -> None:
+    await office.people()
+    command = await office.plan(state="parked")
+    page = visit.page
+    await log_in(office, page, "vera")
+    link = page.get_by_role("link", name=command[:8])
+    await link.focus()
+    later = await office.plan(target="ord_2", state="parked")
+    await expect(page.get_by_role("link", name=later[:8])).to_be_visible()
+    await expect(link).to_be_focused()
+
+
+async def test_a_row_in_quarantine_is_mended(office: Office, visit: Visit) -> None:
+    await office.people()
+    row = await set_aside(office)
+    page = visit.page
+    await log_in(office, page, "otto")
+    await page.get_by_role("link", name="Quarantine", exact=True).click()
+    await page.get_by_role("link", name=str(row), exact=True).click()
+    await page.get_by_label("order", exact=True).fill("#1001")
+    await page.get_by_role("button", name="Mend and try again").click()
+    await expect(page.get_by_text("Nothing is in quarantine.")).to_be_visible()
+
+
+async def test_the_mirror_is_searched_while_one_types(
+    office: Office, visit: Visit
+) -> None:
+    await office.people()
+    await fill(office)
+    page = visit.page
+    await log_in(office, page, "vera")
+    await page.get_by_role("link", name="Mirror").click()
+    await page.get_by_label("Search").press_sequentially("blue")
+    await expect(page.get_by_role("heading", name="1 found")).to_be_visible()
+    await page.get_by_role("link", name="Blue mug").click()
+    await arrives(page, "product Blue mug")
+    await expect(page.get_by_role("heading", name="Why it is so")).to_be_visible()
+
+
+async def test_each_role_is_offered_what_it_may(office: Office, visit: Visit) -> None:
+    await office.people()
+    command = await office.plan(state="parked")
+    page = visit.page
+    offered = {}
+    for name in ("vera", "otto", "ada"):
+        await log_in(office, page, name)
+        users = await page.get_by_role("link", name="Users").count()
+        await go(office, page, f"/commands/{command}")
+        drop = await page.get_by_role("button", name="Drop").count()
+        offered[name] = (drop, users)
+        await page.get_by_role("button", name="Log out").click()
+    assert offered == {"vera": (0, 0), "otto": (1, 0), "ada": (1, 1)}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_no_page_has_a_serious_fault_for_people_who_see_or_point_otherwise(
+    office: Office, visit: Visit, scheme: Any
+) -> None:
+    await office.people()
+    await fill(office)
+    command = await office.plan(state="parked")
+    row = await set_aside(office)
+    visit.watch.refusals.add(404)
+    page = visit.page
+    await page.emulate_media(color_scheme=scheme)
+    await log_in(office, page, "ada")
+    paths = [*PAGES, f"/commands/{command}", f"/commands/{command}/resend"]
+    faults, wide = [], []
+    for path in [*paths, f"/quarantine/{row}"]:
+        await go(office, page, path)
+        found = await Axe().run(page)
+        faults += [
+            (path, each["id"], each["nodes"][0]["html"])
+            for each in found.response["violations"]
+            if each["impact"] in SERIOUS
+        ]
+        await page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # it is one
+        if await page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            wide.append(path)
+        await page.set_viewport_size(DESK)  # type: ignore[arg-type]  # it is one
+    assert (faults, wide) == ([], [])
+
+
+async def fill(office: Office) -> None:
+    """Mirror an order and a product, and index them."""
+    product = payloads.product("prod_1", title="Blue mug")
+    await take(
+        office.store,
+        payloads.envelope("orders/create", payloads.order("ord_1")),
+        payloads.envelope("products/create", product),
+    )
+    await office.index()

@@ -1,0 +1,55 @@
+"""docs/backhaul.1 has every command; every command that tells something has --json."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from backhaul.cli.root import app
+from docs.man_page import CODES, codes, leaves, page
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/backhaul.1"
+NO_JSON = {
+    "demo": "plays on a screen",
+    "run": "is the daemon",
+    "reference": "is a server",
+    "capture": "writes JSON lines already",
+    "trigger": "says one line, and ends with its answer",
+    "users add": "asks for a password",
+    "users password": "asks for a password",
+    "users role": "says one line",
+    "users remove": "says one line",
+}
+
+
+def test_the_page_is_current() -> None:
+    if os.environ.get("UPDATE_DOCS"):
+        PAGE.write_text(page(), encoding="utf-8")
+    current = PAGE.read_text(encoding="utf-8") == page()
+    assert current, "run UPDATE_DOCS=1 pytest tests/docs"
+
+
+def test_every_exit_code_is_told() -> None:
+    assert codes() <= set(CODES)
+
+
+def test_every_command_that_tells_something_tells_it_as_json() -> None:
+    silent = {
+        path
+        for path, command in leaves(get_command(app))
+        if "--json" not in [name for each in command.params for name in each.opts]
+    }
+    assert silent == set(NO_JSON)
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="apt install groff-base")
+def test_it_is_a_man_page() -> None:
+    command = ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", str(PAGE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "support-bundle" in done.stdout.replace("\N{MINUS SIGN}", "-")
