@@ -12,9 +12,13 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from support.databases import rows
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.programs
 
 STOP_SECONDS = 5.0
 ROW = re.compile(r"^ *(\S.*?) {2,}(\S.*?) *$", re.MULTILINE)
@@ -32,6 +36,16 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def sources(kept: Path) -> set[tuple[str, str]]:
+    """Return who brought what, a scanner by its device."""
+    query = """SELECT r.instance, r.locator, c.kind FROM records r
+               JOIN commands c ON c.id = r.command_id"""
+    return {
+        (f"{name} {locator.split()[-1]}" if name == "scanner" else name, kind)
+        for name, locator, kind in rows(kept / "daemon" / "backhaul.db", query)
+    }
 
 
 def read_until(stream: IO[str] | None, words: str) -> str:
@@ -56,6 +70,16 @@ def test_once_balances(tmp_path: Path) -> None:
     assert ledger["placed to mirrored"].endswith(" of 40")
     assert "p99" in ledger["scanned to fulfilled"]
     assert (kept / "daemon" / "backhaul.db").exists()
+    assert sources(kept) == {
+        ("courier", "fulfill"),
+        ("courier", "cancel"),
+        ("courier", "adjust"),
+        ("erp", "fulfill"),
+        ("erp", "target"),
+        ("scanner handheld-1", "fulfill"),
+        ("scanner handheld-2", "fulfill"),
+        ("scanner packing-station", "fulfill"),
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

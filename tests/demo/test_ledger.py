@@ -313,6 +313,14 @@ def test_an_effect_of_nobody_is_unexpected(change: Change, subject: str) -> None
     assert (Kind.UNEXPECTED, subject) in found_after(change)
 
 
+def test_an_effect_that_was_forgotten_and_adopted_is_expected() -> None:
+    def adopt(world: World) -> None:
+        unlink_history(world)
+        world.tables["adopted"] = [{"command_id": "somebody"}]
+
+    assert (Kind.UNEXPECTED, "stock of LS-S") not in found_after(adopt)
+
+
 def move_parcel(world: World) -> None:
     parcel = world.order(SHIPPED)["shipments"].pop()
     world.order(OPEN)["shipments"].append(parcel)

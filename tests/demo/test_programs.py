@@ -21,6 +21,8 @@ from backhaul.errors import BackhaulError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.programs
+
 CLOCK = SystemClock()
 PATIENCE_SECONDS = 20.0
 
@@ -38,14 +40,16 @@ async def test_a_kill_and_a_restart_keep_ports_and_data(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_quiet_is_told_in_words(tmp_path: Path) -> None:
-    async with open_pair(tmp_path / "pair", CLOCK) as pair:
+    async with open_pair(tmp_path / "pair", CLOCK, with_erp=True) as pair:
         _, busy = await until_quiet(pair, CLOCK, PATIENCE_SECONDS)
         assert busy == []
         await pair.daemon.kill()
+        assert pair.erp is not None
+        pair.erp.count("MD", 5)
         file = pair.home.drop / "stock-deltas-1.csv"
         file.write_text("document,sku,adjustment,reason\nD1,MD,5,\n")
         _, busy = await until_quiet(pair, CLOCK, 0)
-        assert busy == ["files in the drop folder: 1"]
+        assert busy == ["files in the drop folder: 1", "rows that the ERP entered: 1"]
         await pair.daemon.restart()
         _, busy = await until_quiet(pair, CLOCK, PATIENCE_SECONDS)
         assert busy == []
@@ -84,8 +88,8 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_ports_are_below_those_of_outgoing_connections() -> None:
     ports = free_ports()
-    chosen = {ports.reference, ports.control, ports.public, ports.admin}
-    assert len(chosen) == 4
+    chosen = {getattr(ports, name) for name in ports.__dataclass_fields__}
+    assert len(chosen) == 5
     assert all(FIRST_PORT <= port < FIRST_PORT + PORTS for port in chosen)
 
 

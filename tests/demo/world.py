@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.demo.books import Row
+    from backhaul.demo.erp import Told
 
 T0, T1, T2 = (f"2026-03-31T10:00:0{second}.000Z" for second in range(3))
 SHIPPED, CANCELLED, OPEN = "ord_1", "ord_2", "ord_3"
@@ -28,9 +29,11 @@ class World:
     tables: dict[str, list[Row]]
     causes: list[Cause]
     placements: list[Placement]
+    told: Told | None = None
 
     def ledger(self) -> Ledger:
-        return draw_up(self.state, Books(**self.tables), self.causes, self.placements)
+        books = Books(**self.tables)
+        return draw_up(self.state, books, self.causes, self.placements, self.told)
 
     def order(self, order_id: str) -> dict[str, Any]:
         """Return the store's order."""
@@ -189,6 +192,7 @@ def move(
         "reason": reason,
         "note": note,
         "orderId": order_id,
+        "createdAt": T1,
     }
 
 
@@ -319,6 +323,8 @@ def command(
         "payload": json.dumps(payload),
         "evidence": json.dumps(evidence) if evidence else None,
         "cause": cause,
+        "created_at": T1,
+        "caused_at": None,
     }
 
 

@@ -19,7 +19,8 @@ Row: TypeAlias = "dict[str, Any]"
 class Books:
     """One store's rows as the daemon keeps them, columns by name.
 
-    `set_aside` are events and records in quarantine or not handled, `sightings` when
+    `adopted` are effects that a restored database forgot to have asked for, `set_aside`
+    events and records in quarantine or not handled, `sightings` when
     each order was first folded, `scans` how long each applied command of a scanner took
     from the receipt (`began`) to the store's answer (`ended`).
     """
@@ -33,6 +34,8 @@ class Books:
     inventory_levels: Sequence[Row] = ()
     stock_ledger: Sequence[Row] = ()
     commands: Sequence[Row] = ()
+    adopted: Sequence[Row] = ()
+    deliveries: Sequence[Row] = ()
     set_aside: Sequence[Row] = ()
     sightings: Sequence[Row] = ()
     scans: Sequence[Row] = ()
@@ -50,11 +53,13 @@ class Progress:
     to_fold: int
     open_commands: int
     waiting_records: int
+    untold: int
     newest_event: int
 
     @property
     def waiting(self) -> int:
-        return self.to_fold + self.open_commands + self.waiting_records
+        moving = self.to_fold + self.open_commands + self.waiting_records
+        return moving + self.untold
 
 
 def read_books(database: Path, store: str, scanner: str) -> Books:
@@ -100,6 +105,8 @@ _MIRROR = (
     "inventory_levels",
     "stock_ledger",
     "commands",
+    "adopted",
+    "deliveries",
 )
 _TABLES = {
     **{name: f"SELECT * FROM {name} WHERE store = :store" for name in _MIRROR},  # noqa: S608 - constants
@@ -131,6 +138,10 @@ _PROGRESS = """
            (SELECT count(*) FROM commands
              WHERE state IN ('planned', 'sending', 'uncertain')),
            (SELECT count(*) FROM records WHERE state = 'waiting'),
+           (SELECT count(*) FROM deliveries
+             WHERE state IN ('planned', 'sending', 'uncertain'))
+             + (SELECT count(*) FROM subscribers
+                 WHERE "cursor" < (SELECT coalesce(max(id), 0) FROM changes)),
            (SELECT coalesce(max(id), 0) FROM inbox)
 """
 _RECENT = """

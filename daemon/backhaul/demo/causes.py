@@ -23,8 +23,8 @@ class Cause:
     """Something the back office said, which must become one command.
 
     A fulfillment is known by its order and tracking number, a cancellation by its
-    order, an adjustment by where it stands (`instance` and `locator`). `acknowledged`
-    is whether the back office knows that it was heard.
+    order, an adjustment and a count (`target`) by where they stand (`instance` and
+    `locator`). `acknowledged` is whether the back office knows that it was heard.
     """
 
     kind: str
@@ -36,6 +36,8 @@ class Cause:
     restock: bool = True
     sku: str = ""
     delta: int = 0
+    quantity: int = 0
+    counted_at: str = ""
     acknowledged: bool = True
 
     def __str__(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import OPEN, State
+from backhaul.demo.counts import COUNT, is_of_count
 from backhaul.demo.findings import Finding, Kind
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class StoreBooks:
 def check_commands(store: StoreBooks, books: Books) -> Iterator[Finding]:
     """Yield each command whose effect is not what its state says."""
     for command in books.commands:
+        if command["kind"] == COUNT:
+            continue  # it is never sent itself
         effects = effects_of(command, store)
         name = f"{command['kind']} command {command['id'][:8]} for {command['target']}"
         for kind, what in _judge(command, effects):
@@ -160,8 +163,9 @@ def check_causes(
     """Yield causes without their one command, and commands without a cause."""
     by_identity: dict[Identity, list[Row]] = defaultdict(list)
     for command in books.commands:
-        by_identity[_identity_of(command)].append(command)
-    for cause in causes:
+        if not is_of_count(command):
+            by_identity[_identity_of(command)].append(command)
+    for cause in (each for each in causes if each.kind != COUNT):
         found = by_identity.pop(_identity(cause), [])
         yield from _check_cause(cause, found, store)
     for commands in by_identity.values():
@@ -222,6 +226,7 @@ def _identity_of(command: Row) -> Identity:
 def check_strays(store: StoreBooks, books: Books) -> Iterator[Finding]:
     """Yield effects at the store that belong to none of our commands."""
     tags = {tag(command["id"]) for command in books.commands}
+    tags |= {tag(effect["command_id"]) for effect in books.adopted}
     asked = {_tracking(c) for c in books.commands if c["kind"] == "fulfill"}
     for tracking, orders in store.parcels.items():
         if tracking not in asked:

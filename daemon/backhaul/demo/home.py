@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 STORE = "demo"
-SCANNER, COURIER = "scanner", "courier"
+SCANNER, COURIER, ERP = "scanner", "courier", "erp"
 DEVICES = ("handheld-1", "handheld-2")
+STATION = "packing-station"
+"""It sends lines over TCP, and is known by its address."""
 FIRST_PORT, PORTS = 20_000, 12_000
 """Below the range from which outgoing connections take theirs: a program that is down
 for a moment must find its port free."""
@@ -26,12 +28,13 @@ for a moment must find its port free."""
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The four listeners. A restart uses the same ones."""
+    """The five listeners. A restart uses the same ones."""
 
     reference: int
     control: int
     public: int
     admin: int
+    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,10 @@ class Home:
     def drop(self) -> Path:
         return self.path / "drop"
 
+    @property
+    def erp(self) -> Path:
+        return self.path / "erp.db"
+
     def secret(self, name: str) -> Path:
         return self.path / "secrets" / name
 
@@ -84,9 +91,12 @@ class Home:
         self.keep_secret("scanner_tokens", lines)
         return tokens
 
-    def write_config(self, ports: Ports, base_url: str) -> None:
+    def write_config(
+        self, ports: Ports, base_url: str, *, with_erp: bool = False
+    ) -> None:
         """Write the daemon's configuration; it holds no secret itself."""
-        text = _CONFIG.format(**self._values(ports, base_url))
+        template = _CONFIG + _ERP if with_erp else _CONFIG
+        text = template.format(**self._values(ports, base_url))
         self.config.write_text(text, encoding="utf-8")
 
     def _values(self, ports: Ports, base_url: str) -> dict[str, object]:
@@ -97,18 +107,24 @@ class Home:
             "api_key": self.secret("api_key"),
             "webhook_secrets": self.secret("webhook_secrets"),
             "tokens": self.secret("scanner_tokens"),
+            "erp": f"sqlite:///{self.erp}",
         }
         quoted = {
             name: json.dumps(str(text), ensure_ascii=False)
             for name, text in texts.items()
         }
-        return {**quoted, "public": ports.public, "admin": ports.admin}
+        return {
+            **quoted,
+            "public": ports.public,
+            "admin": ports.admin,
+            "lines": ports.lines,
+        }
 
 
 def free_ports() -> Ports:
-    """Choose four ports that nobody listens on."""
+    """Choose five ports that nobody listens on."""
     chosen: set[int] = set()
-    while len(chosen) < 4:
+    while len(chosen) < 5:
         port = FIRST_PORT + secrets.randbelow(PORTS)
         if _is_free(port):
             chosen.add(port)
@@ -148,6 +164,8 @@ webhook_secrets_file = {{webhook_secrets}}
 [connectors.{SCANNER}]
 type = "scanner"
 tokens_file = {{tokens}}
+tcp_port = {{lines}}
+tcp_addresses = {{{{ {STATION} = "{HOST}" }}}}
 
 # Files are moved in whole, so none has to be watched until it stops growing.
 [connectors.{COURIER}]
@@ -156,4 +174,32 @@ path = {{drop}}
 every = "250ms"
 settle_seconds = 0
 key_columns = ["document"]
+"""
+_ERP = f"""
+# Rows are taken by their mark, so none has to lie until late ones are committed.
+[connectors.{ERP}]
+type = "sql"
+url = {{erp}}
+every = "250ms"
+begin = "all"
+
+[connectors.{ERP}.fulfillments]
+table = "shipments"
+processed_at = "taken_at"
+
+[connectors.{ERP}.stock_levels]
+table = "counts"
+processed_at = "taken_at"
+columns = {{{{ as_of = "counted_at" }}}}
+
+[[connectors.{ERP}.write]]
+news = ["order.placed", "order.cancelled"]
+table = "shop_orders"
+object_column = "order_id"
+columns = {{{{ number = "number", status = "status" }}}}
+
+[[connectors.{ERP}.write]]
+news = ["order.placed", "order.cancelled"]
+table = "shop_news"
+columns = {{{{ topic = "@topic", order_id = "@object" }}}}
 """

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text
+from backhaul.demo.counts import check_counts
 from backhaul.demo.effects import (
     StoreBooks,
     check_causes,
@@ -20,12 +21,14 @@ from backhaul.demo.effects import (
 )
 from backhaul.demo.findings import Finding, Kind
 from backhaul.demo.mirrored import check_mirror
+from backhaul.demo.told import check_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from backhaul.demo.books import Books
     from backhaul.demo.causes import Cause, Placement
+    from backhaul.demo.erp import Told
     from backhaul.demo.mirrored import State
 
 
@@ -71,17 +74,23 @@ def draw_up(
     books: Books,
     causes: Sequence[Cause],
     placements: Sequence[Placement] | None = None,
+    told: Told | None = None,
 ) -> Ledger:
-    """Compare. `placements` are the orders that shoppers were told of, if known."""
+    """Compare. `placements` are the orders that shoppers were told of, if known.
+
+    `told` is what an ERP was told of, if there is one.
+    """
     store = StoreBooks(state)
     found = chain(
         check_mirror(state, books),
         check_commands(store, books),
         check_causes(store, books, causes),
+        check_counts(state, books, causes),
         check_strays(store, books),
         _check_set_aside(books),
         _check_stock(state, store),
         [] if placements is None else _check_placements(store, placements),
+        [] if told is None else check_told(store.orders, told, books),
     )
     return Ledger(
         orders=len(store.orders),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from backhaul.core.envelope import TOPICS
+from backhaul.demo.erp import Erp
 from backhaul.demo.home import HOST, STORE, Home, Ports, free_ports
 from backhaul.demo.programs import Program, ProgramFailed
 
@@ -58,6 +59,7 @@ class Pair:
     daemon: Program
     access: Access
     device_tokens: Mapping[str, str]
+    erp: Erp | None = None
 
     @property
     def public_url(self) -> str:
@@ -87,6 +89,7 @@ async def open_pair(
     limits: bool = False,
     retry_schedule: str = RETRY_SCHEDULE,
     ports: Ports | None = None,
+    with_erp: bool = False,
 ) -> AsyncIterator[Pair]:
     """Run both in a new folder; at the end stop the daemon first.
 
@@ -94,14 +97,17 @@ async def open_pair(
     """
     home, ports = Home(folder), ports or free_ports()
     home.prepare()
+    erp = Erp(home.erp, clock) if with_erp else None
+    if erp is not None:
+        erp.set_up()
     reference = _reference(home, ports, clock, limits, retry_schedule)
     daemon = _daemon(home, ports, clock)
     try:
         await reference.start()
         access = Access.read(home)
-        tokens = await _introduce(home, ports, access)
+        tokens = await _introduce(home, ports, access, with_erp)
         await daemon.start()
-        yield Pair(home, ports, reference, daemon, access, tokens)
+        yield Pair(home, ports, reference, daemon, access, tokens, erp)
     finally:
         await daemon.stop()
         await reference.stop()
@@ -140,12 +146,14 @@ def _daemon(home: Home, ports: Ports, clock: Clock) -> Program:
     )
 
 
-async def _introduce(home: Home, ports: Ports, access: Access) -> dict[str, str]:
+async def _introduce(
+    home: Home, ports: Ports, access: Access, with_erp: bool
+) -> dict[str, str]:
     """Subscribe the daemon to the store, and write all it needs to know."""
     address = f"http://{HOST}:{ports.public}/webhooks/{STORE}"
     home.keep_secret("api_key", [access.api_key])
     home.keep_secret("webhook_secrets", [await _subscribe(access, address)])
-    home.write_config(ports, access.public_url)
+    home.write_config(ports, access.public_url, with_erp=with_erp)
     return home.make_device_tokens()
 
 

@@ -51,7 +51,9 @@ async def conclude(pair: Pair, floor: ShopFloor, clock: Clock) -> Result:
     """Wait until both sides are quiet, and hold them against each other."""
     state, busy = await until_quiet(pair, clock, QUIET_SECONDS)
     books = read_books(pair.home.database, STORE, SCANNER)
-    return Result(draw_up(state, books, floor.causes, floor.placements), tuple(busy))
+    told = pair.erp.told() if pair.erp else None
+    ledger = draw_up(state, books, floor.causes, floor.placements, told)
+    return Result(ledger, tuple(busy))
 
 
 def floor_for(pair: Pair, pace: Pace, seed: int, clock: Clock) -> ShopFloor:
@@ -112,7 +114,7 @@ async def _with_pair(
 
     async def work() -> T:
         async with (
-            open_pair(folder, clock, limits=limits) as pair,
+            open_pair(folder, clock, limits=limits, with_erp=True) as pair,
             beside(pair.reference.watch(), pair.daemon.watch()),
         ):
             return await play(pair)

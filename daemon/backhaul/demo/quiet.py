@@ -36,13 +36,14 @@ async def until_quiet(
         try:
             # In the order in which work moves on, or it could slip past a look.
             files = len(list(pair.home.drop.glob("*.csv")))
+            entered = pair.erp.untaken() if pair.erp else 0
             progress = read_progress(pair.home.database)
             state = await pair.server_state()
         except (httpx.HTTPError, sqlite3.Error):
             if last:
                 raise
         else:
-            busy = list(_busy(files, progress, state))
+            busy = list(_busy(files, entered, progress, state))
             now = (progress, state["sequence"])
             if last or (not busy and now == before):
                 return state, busy
@@ -50,13 +51,15 @@ async def until_quiet(
         await clock.sleep(LOOK_SECONDS)
 
 
-def _busy(files: int, progress: Progress, state: State) -> Iterator[str]:
+def _busy(files: int, entered: int, progress: Progress, state: State) -> Iterator[str]:
     """Yield what still moves, in words."""
     counts = {
         "files in the drop folder": files,
+        "rows that the ERP entered": entered,
         "events to fold": progress.to_fold,
         "records that wait for their order or article": progress.waiting_records,
         "commands neither settled nor parked": progress.open_commands,
+        "news still to be told": progress.untold,
         "webhooks still to be delivered": state["deliveries"]["PENDING"],
     }
     yield from (f"{what}: {count}" for what, count in counts.items() if count)

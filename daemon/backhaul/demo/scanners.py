@@ -39,25 +39,10 @@ class Handheld:
     async def pack(self, order: Placement) -> Cause:
         """Scan a packed order; return once the daemon has said what it makes of it."""
         self._sequence += 1
-        tracking = f"DX{order.number:06}"
-        scan = {
-            "device": self._device,
-            "sequence": self._sequence,
-            "mode": "pack",
-            "code": f"#{order.number}",
-            "trackingCompany": COMPANY,
-            "trackingNumber": tracking,
-        }
+        scan, cause = scan_of(order, self._device, self._sequence, "DX")
         while not await self._heard(scan):
             await self._clock.sleep(PATIENCE_SECONDS)
-        return Cause(
-            kind="fulfill",
-            instance=SCANNER,
-            locator=f"scan {self._sequence} of {self._device}",
-            order_id=order.order_id,
-            tracking_company=COMPANY,
-            tracking_number=tracking,
-        )
+        return cause
 
     async def _heard(self, scan: dict[str, object]) -> bool:
         """Send it once. A refusal is an answer: the ledger will miss the command."""
@@ -66,3 +51,30 @@ class Handheld:
         except httpx.TransportError:
             return False
         return answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def scan_of(
+    order: Placement, device: str, sequence: int, prefix: str
+) -> tuple[dict[str, object], Cause]:
+    """Return the scan of a packed order and what it means; parcels begin with `prefix`.
+
+    The tracking number is the order's, so that a scan that is repeated is the same.
+    """
+    tracking = f"{prefix}{order.number:06}"
+    scan = {
+        "device": device,
+        "sequence": sequence,
+        "mode": "pack",
+        "code": f"#{order.number}",
+        "trackingCompany": COMPANY,
+        "trackingNumber": tracking,
+    }
+    cause = Cause(
+        kind="fulfill",
+        instance=SCANNER,
+        locator=f"scan {sequence} of {device}",
+        order_id=order.order_id,
+        tracking_company=COMPANY,
+        tracking_number=tracking,
+    )
+    return scan, cause

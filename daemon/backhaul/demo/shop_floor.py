@@ -12,6 +12,7 @@ from backhaul.demo import paperwork
 from backhaul.demo.paperwork import Clerk
 from backhaul.demo.scanners import Handheld
 from backhaul.demo.shoppers import SoldOut, Storefront, fill_cart
+from backhaul.demo.stations import Station
 
 if TYPE_CHECKING:
     import random
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from backhaul.demo.pair import Pair
     from backhaul.demo.shoppers import Article
 
-SCAN, COURIER, CANCEL, LEAVE = "scan", "courier", "cancel", "leave"
-FATES = {SCAN: 50, COURIER: 30, CANCEL: 12, LEAVE: 8}
+SCAN, COURIER, HOUSE = "scan", "courier", "house"
+CANCEL, LEAVE = "cancel", "leave"
+FATES = {SCAN: 45, COURIER: 20, HOUSE: 15, CANCEL: 12, LEAVE: 8}
 """What becomes of an order, out of a hundred."""
 ORDERS_PER_COUNT = 10
+COUNTED_BY_ERP = 2
+"""Articles whose stock the ERP counts; the keeper leaves those alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,10 @@ class ShopFloor:
 
     async def play(self) -> None:
         """Work until every order is placed and everything is said, or for ever."""
-        async with self._equipment() as (storefront, handhelds):
+        async with self._equipment() as (storefront, devices):
             self._articles = await storefront.articles()
             async with asyncio.TaskGroup() as group:
-                staff = [group.create_task(self._pack(each)) for each in handhelds]
+                staff = [group.create_task(self._pack(each)) for each in devices]
                 for clerk in self._clerks:
                     work = clerk.work(self._pace.paper_seconds, self._clock)
                     staff.append(group.create_task(work))
@@ -99,17 +103,21 @@ class ShopFloor:
         return (self._courier, self._office, self._keeper)
 
     @asynccontextmanager
-    async def _equipment(self) -> AsyncIterator[tuple[Storefront, list[Handheld]]]:
+    async def _equipment(
+        self,
+    ) -> AsyncIterator[tuple[Storefront, list[Handheld | Station]]]:
         async with AsyncExitStack() as stack:
             storefront = Storefront(self._pair.access, self._clock)
             stack.push_async_callback(storefront.close)
-            handhelds = []
+            station = Station(self._pair.ports.lines, self._clock)
+            stack.push_async_callback(station.close)
+            devices: list[Handheld | Station] = [station]
             for device, token in self._pair.device_tokens.items():
                 url = self._pair.public_url
                 handheld = Handheld(device, token, url, self._clock)
                 stack.push_async_callback(handheld.close)
-                handhelds.append(handheld)
-            yield storefront, handhelds
+                devices.append(handheld)
+            yield storefront, devices
 
     async def _sell(self, storefront: Storefront) -> None:
         async with asyncio.TaskGroup() as group:
@@ -139,26 +147,40 @@ class ShopFloor:
         (fate,) = self._rng.choices(list(FATES), weights=list(FATES.values()))
         if fate == SCAN:
             self._packed.put_nowait(order)
-        elif fate == COURIER:
+        elif fate == HOUSE and self._pair.erp is not None:
+            self.causes.append(self._pair.erp.ship(order))
+        elif fate in {COURIER, HOUSE}:
             self._courier.note(*paperwork.parcel(order))
         elif fate == CANCEL:
             self._office.note(*paperwork.cancellation(order))
         if len(self.placements) % ORDERS_PER_COUNT == 0:
             self._count()
+            self._count_in_erp()
 
     def _count(self) -> None:
         """Correct an article's stock: mostly new goods, now and then a unit less."""
-        article = self._rng.choice(self._articles)
+        article = self._rng.choice(self._of_keeper)
         delta = self._rng.choice((-1, 12, 20, 24))
         self._counted += 1
         document = f"COUNT-{self._counted:04}"
         self._keeper.note(*paperwork.count(document, article.sku, delta))
 
-    async def _pack(self, handheld: Handheld) -> None:
+    def _count_in_erp(self) -> None:
+        """Say how many there are of an article; orders go on meanwhile."""
+        if self._pair.erp is not None:
+            article = self._rng.choice(self._articles[:COUNTED_BY_ERP])
+            quantity = self._rng.randrange(200, 400)
+            self.causes.append(self._pair.erp.count(article.sku, quantity))
+
+    @property
+    def _of_keeper(self) -> Sequence[Article]:
+        return self._articles[COUNTED_BY_ERP if self._pair.erp else 0 :]
+
+    async def _pack(self, device: Handheld | Station) -> None:
         while True:
             order = await self._packed.get()
             await self._pause(self._pace.packing_pause)
-            self.causes.append(await handheld.pack(order))
+            self.causes.append(await device.pack(order))
             self._packed.task_done()
 
     async def _pause(self, between: tuple[float, float]) -> None:
