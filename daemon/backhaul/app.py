@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,36 +15,38 @@ from backhaul.admin import site as admin_site
 from backhaul.changes import Parts, changes
 from backhaul.connect import intake, registry
 from backhaul.connect.host import Host
+from backhaul.connect.instances import ask, end, sinks_of
 from backhaul.connect.matching import Matcher
 from backhaul.connect.waiting import WaitingRoom
 from backhaul.control import SOCKET_NAME
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.errors import Busy, OtherStore, first_of
+from backhaul.errors import Busy, first_of
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
 from backhaul.ingest.signers import Signers
 from backhaul.jobs import Jobs
+from backhaul.meeting import Meeting
+from backhaul.observe.metrics import Metrics
+from backhaul.operations import Operations
 from backhaul.parts import (
-    build_client,
     build_keyrings,
-    build_reconciler,
     build_rereader,
-    build_sender,
-    guard_identity,
+    build_shop,
     load_secrets,
 )
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
 from backhaul.push.ending import end_sending, is_hurried
 from backhaul.push.settling import interrupted
-from backhaul.reconcile.acquaintance import acquaint, known_facts
 from backhaul.reconcile.desk import Desk
-from backhaul.reconcile.guardian import Guardian, unsigned
-from backhaul.reconcile.keyring import GIVEN
+from backhaul.reconcile.guardian import unsigned
+from backhaul.reloading import Reloading
 from backhaul.schedule import Schedule
-from backhaul.shop.client import StoreFacts
 from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.sqlite.writer import Writer
+from backhaul.supervisor import Supervisor
+from backhaul.upkeep.backing_up import Backer, Plan
 from backhaul.upkeep.indexing import Indexer
 from backhaul.upkeep.pruning import Pruner
 
@@ -55,41 +56,31 @@ if TYPE_CHECKING:
         AsyncIterator,
         Awaitable,
         Callable,
-        Coroutine,
         Iterable,
     )
 
     import httpx
     from aiohttp import web
 
+    from backhaul.connect.sink import Sink
     from backhaul.core.clock import Clock
-    from backhaul.parts import Sender
-    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.parts import Shop
     from backhaul.reconcile.rereading import Rereader
     from backhaul.settings import Settings
-    from backhaul.shop.client import ShopClient, StoreFacts
-    from backhaul.shop.transport import Transport
+    from backhaul.shop.client import StoreFacts
     from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store.sqlite.writer import MakeWriter
 
 RESTART_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Shop:
-    """What belongs to one store."""
-
-    transport: Transport
-    client: ShopClient
-    free: ShopClient
-    sender: Sender
-    reconciler: Reconciler
-    guardian: Guardian | None
+LISTENERS = ("public", "admin")
+"""What a service manager may bind and keep for us, by name."""
 
 
 class Daemon:
-    """The whole daemon. Clock, randomness and HTTP transport can be handed in.
+    """The whole daemon. Clock, chance, HTTP transport and writer can be handed in.
 
-    `hide` takes the secrets that turn up while it runs, which no log may show.
+    `hide` takes the secrets that turn up while it runs, which no log may show; `read`
+    loads the configuration again.
     """
 
     def __init__(
@@ -99,22 +90,31 @@ class Daemon:
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        writer: MakeWriter = Writer,
         hide: Callable[[Iterable[str]], None] = lambda _: None,
+        read: Callable[[], Settings] | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._settings = settings
+        self._read = read or (lambda: settings)
+        self._supervisor = supervisor or Supervisor({}, 0)
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom().random
         self._http = transport
+        self._writer = writer
         self._stopping = asyncio.Event()
+        self._reload = asyncio.Event()
         self._facts: dict[str, StoreFacts] = {}
         self._hide = hide
         self._keyrings = build_keyrings(settings, hide)
-        self._shops: dict[str, _Shop] = {}
+        self._shops: dict[str, Shop] = {}
         self._hosts: list[Host] = []
+        self._sinks: list[Sink] = []
         self._rereaders: list[Rereader] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule(self._clock, self._chance)
         self._started_at = to_text(self._clock.now())
+        self.metrics = Metrics()
         self.ready = asyncio.Event()
         self.public_url = ""
         self.admin_url = ""
@@ -122,6 +122,10 @@ class Daemon:
     def stop(self) -> None:
         """Ask `run` to end: nothing new is sent, what is under way is finished."""
         self._stopping.set()
+
+    def reload(self) -> None:
+        """Ask for the configuration to be read again."""
+        self._reload.set()
 
     def look(self) -> None:
         """Look for what is new at every store, as the scheduled job does."""
@@ -137,10 +141,11 @@ class Daemon:
         """Run until stopped. Raises Fatal when it cannot start."""
         settings = self._settings
         with sole_writer(settings.state_dir):
-            public = listening.bind_tcp(
+            handed = self._supervisor.sockets(LISTENERS)
+            public = handed.get("public") or listening.bind_tcp(
                 settings.public.host, settings.public.port, "public"
             )
-            admin = listening.bind_tcp(
+            admin = handed.get("admin") or listening.bind_tcp(
                 settings.admin.host, settings.admin.port, "admin"
             )
             with contextlib.closing(public), contextlib.closing(admin):
@@ -152,7 +157,8 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[SqliteStore]:
-        store = open_store(self._settings.database_file, self._clock)
+        file, tell = self._settings.database_file, self._supervisor.busy
+        store = open_store(file, self._clock, self._writer, tell)
         store.start()
         try:
             yield store
@@ -168,17 +174,34 @@ class Daemon:
     ) -> None:
         """Start from the inside out, wait for the end, stop from the outside in."""
         drain = Drain(
-            store.inbox, self._clock, self._facts, self._folded, self._doubted
+            store.inbox,
+            self._clock,
+            self._facts,
+            self._folded,
+            self._doubted,
+            self.metrics,
         )
+        self._operations = Operations(
+            self._settings,
+            store,
+            drain.caught_up,
+            self._status,
+            self._instances,
+            self.metrics,
+            self._clock,
+            self._chance,
+        )
+        verified = self.metrics.counts("webhook_verify_total")
+        self._signers = Signers(store.webhook_secrets, self._clock, verified)
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store, drain)
-        self._signers = Signers(store.webhook_secrets, self._clock)
         await store.commands.begin_epoch()
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
                 "command {} was being sent when the program died: in doubt", command
             )
-        if not await self._acquaint(store):
+        self._meeting = Meeting(self._settings, self._shops, store.marks, self._facts)
+        if not await self._meeting.first(self._stopping):
             return
         await load_secrets(self._settings, self._signers, self._keyrings)
         for name, said in self._unsigned().items():
@@ -188,87 +211,58 @@ class Daemon:
         self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
+        keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
+        self._backer = Backer(Plan(store.path, folder, keep), self._clock)
         self._indexer = Indexer(store.search, self._clock)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
+        self._sinks = sinks_of(
+            self._settings, self._hosts, store.deliveries, self._clock, self._chance
+        )
+        for sink in self._sinks:
+            await sink.subscribe()
         routes = self._receiver(store, drain).routes() + await self._intake()
         self._jobs = self._known_jobs(store)
         await self._jobs.load()
+        reloading = Reloading(
+            self._settings,
+            self._read,
+            self._shops,
+            self._signers,
+            self._jobs,
+            self._supervisor,
+        )
         async with (
-            self._tasks(store, drain),
+            self._tasks(store, drain, reloading),
             self._listeners(store, routes, public, admin),
         ):
             self.ready.set()
             logger.bind(action="daemon.started").info(
                 "receives at {}, admin at {}", self.public_url, self.admin_url
             )
+            self._supervisor.ready(f"receives at {self.public_url}")
             await self._stopping.wait()
+            self._supervisor.stopping()
             logger.bind(action="daemon.stopping").info("stopping")
 
-    def _shop(self, name: str, store: SqliteStore, drain: Drain) -> _Shop:
-        transport, client = build_client(self._settings, name, self._clock, self._http)
-        sender = build_sender(
+    def _shop(self, name: str, store: SqliteStore, drain: Drain) -> Shop:
+        shop = build_shop(
             self._settings,
             name,
             store,
-            client,
-            transport,
-            self._clock,
-            self._chance,
-            self._facts,
-            self._hide,
-        )
-        free = guard_identity(
-            self._settings, name, transport, store.marks, sender.dispatcher.stop_sending
-        )
-        reconciler = build_reconciler(
-            self._settings,
-            name,
-            store,
-            client,
             drain,
             self._clock,
             self._chance,
             self._facts,
             self._doubted,
+            self._signers,
+            self._keyrings,
+            self._hide,
+            self._http,
         )
-        guardian = self._guardian(name, store, client, transport)
-        if guardian is not None:
-            reconciler.guard = guardian.check
-        return _Shop(transport, client, free, sender, reconciler, guardian)
-
-    async def _acquaint(self, store: SqliteStore) -> bool:
-        """Learn each store's facts; return False when told to stop meanwhile.
-
-        Only the first contact is waited for: a platform that hangs must not keep
-        webhooks from being received.
-        """
-        for name in self._shops:
-            known = await known_facts(name, store.marks)
-            if known is None:
-                await self._unless_stopped(self._ask_facts(name, store))
-            else:
-                self._facts[name] = known
-        return not self.stopping
-
-    async def _ask_facts_again(self, name: str, store: SqliteStore) -> None:
-        # Of another store nothing leaves; its Identity says so.
-        with contextlib.suppress(OtherStore):
-            await self._ask_facts(name, store)
-
-    async def _ask_facts(self, name: str, store: SqliteStore) -> None:
-        base_url = self._settings.stores[name].base_url
-        mirror = self._settings.database_file
-        client = self._shops[name].free
-        self._facts[name] = await acquaint(name, base_url, client, store.marks, mirror)
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        async with asyncio.TaskGroup() as group:
-            asked = group.create_task(work)
-            stopped = group.create_task(self._stopping.wait())
-            await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            asked.cancel()
-            stopped.cancel()
+        shop.sender.dispatcher.came_to = self.metrics.counts("commands_total")
+        shop.transport.ended = partial(self.metrics.requested, name)
+        return shop
 
     def _enabled_connectors(self) -> list[str]:
         connectors = self._settings.connectors
@@ -284,7 +278,11 @@ class Daemon:
             self._matcher,
             self._clock,
             self._planned,
+            self._chance,
         )
+
+    async def _ask_connector(self, name: str) -> dict[str, int]:
+        return await ask(self._hosts, name)
 
     async def _intake(self) -> list[web.RouteDef]:
         routes: list[web.RouteDef] = []
@@ -293,7 +291,8 @@ class Daemon:
         return routes
 
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
-        return Receiver(store.inbox, self._clock, self._signers, drain.wake)
+        answers = self.metrics.counts("webhooks_total")
+        return Receiver(store.inbox, self._clock, self._signers, drain.wake, answers)
 
     def _unsigned(self) -> dict[str, str]:
         """Say of each store what to do that gets no secret but by a person."""
@@ -306,30 +305,11 @@ class Daemon:
             if shop.guardian is None and not live.get(name)
         }
 
-    async def _admit(self, name: str, given: list[bytes]) -> None:
-        await self._signers.admit(name, given, GIVEN)
-
-    def _guardian(
-        self, name: str, store: SqliteStore, client: ShopClient, transport: Transport
-    ) -> Guardian | None:
-        url = self._settings.public.url
-        if url is None:
-            return None
-        return Guardian(
-            name,
-            url,
-            client,
-            transport,
-            self._keyrings[name],
-            store.marks,
-            self._admit,
-            lambda: bool(self._signers.live().get(name)),
-        )
-
     def _known_jobs(self, store: SqliteStore) -> Jobs:
         """Say what each scheduled job does."""
         jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
         self._pruner.pruned = jobs.does("prune", "", self._pruner.wake)
+        self._backer.backed_up = jobs.does("backup", "", self._backer.wake)
         for name, shop in self._shops.items():
             reading = shop.reconciler
             jobs.sends(name, shop.sender.dispatcher)
@@ -340,22 +320,29 @@ class Daemon:
         return jobs
 
     @contextlib.asynccontextmanager
-    async def _tasks(self, store: SqliteStore, drain: Drain) -> AsyncIterator[None]:
+    async def _tasks(
+        self, store: SqliteStore, drain: Drain, reloading: Reloading
+    ) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
         loops = [drain.run, self._waiting.run, self._indexer.run]
-        loops += [self._pruner.run, self._signers.run, self._schedule.watch]
-        loops.append(store.watch)
+        loops += [self._pruner.run, self._backer.run, self._signers.run]
+        loops += [self._schedule.watch, partial(reloading.run, self._reload)]
+        loops += [store.watch, *self._operations.loops()]
+        if self._supervisor.watchdog_seconds:
+            loops.append(partial(self._supervisor.feed, store, self._clock))
         loops += [host.run for host in self._hosts]
         self._matcher.hold(self._shops)
         for name, rereader in zip(self._shops, self._rereaders, strict=True):
             loops.append(partial(self._catch_up, name, rereader, drain))
-        loops += [partial(self._ask_facts_again, name, store) for name in self._shops]
+        loops += [partial(self._meeting.again, name) for name in self._shops]
         loops += [rereader.run for rereader in self._rereaders]
         loops += [shop.reconciler.run for shop in self._shops.values()]
+        loops += [shop.targeter.run for shop in self._shops.values()]
         looks = [shop.sender.settler.run for shop in self._shops.values()]
         loops += [shop.sender.auditor.run for shop in self._shops.values()]
         async with asyncio.TaskGroup() as group:
             endless = [group.create_task(self._keep(run)) for run in loops]
+            sinks = [group.create_task(self._keep(sink.run)) for sink in self._sinks]
             dispatchers = [shop.sender.dispatcher for shop in self._shops.values()]
             senders = [group.create_task(self._keep(one.run)) for one in dispatchers]
             looking = [group.create_task(self._keep(run)) for run in looks]
@@ -370,7 +357,8 @@ class Daemon:
                 self.stop()
                 if not is_hurried():
                     await ending
-                for task in (*senders, *endless):
+                    await end(self._sinks, sinks)
+                for task in (*senders, *endless, *sinks):
                     task.cancel()
                 with contextlib.suppress(Busy):
                     await self._signers.save()
@@ -415,7 +403,8 @@ class Daemon:
             limits.trusted_proxies,
         )
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
-        admin_app = admin_site.build(self.ready.is_set, self._status, {})
+        told = self._operations.told
+        admin_app = admin_site.build(self.ready.is_set, self._status, {}, told)
         parts = Parts(
             store,
             self._clock,
@@ -425,8 +414,11 @@ class Daemon:
             {name: shop.sender.dialect for name, shop in self._shops.items()},
             self._decided,
             self._jobs,
+            self._ask_connector,
         )
-        own_app = admin_site.build(self.ready.is_set, self._status, changes(parts))
+        changing = changes(parts)
+        self._operations.serve_people(admin_app, changing)
+        own_app = admin_site.build(self.ready.is_set, self._status, changing, told)
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(Desk(reconcilers).routes())
         served = [
@@ -464,12 +456,21 @@ class Daemon:
             "connectors": {
                 host.connector.instance: host.state() for host in self._hosts
             },
+            "news": {sink.instance: sink.state() for sink in self._sinks},
         }
+
+    def _instances(self) -> list[str]:
+        return [host.connector.instance for host in self._hosts]
 
     def _folded(self) -> None:
         self._waiting.wake()
         self._indexer.wake()
+        self._tell()
         self._planned()
+
+    def _tell(self) -> None:
+        for sink in self._sinks:
+            sink.wake()
 
     def _doubted(self) -> None:
         for rereader in self._rereaders:
@@ -477,9 +478,10 @@ class Daemon:
 
     def _decided(self) -> None:
         self._planned()
+        self._tell()
         for shop in self._shops.values():
             shop.sender.settler.wake()
 
     def _planned(self) -> None:
         for shop in self._shops.values():
-            shop.sender.dispatcher.wake()
+            shop.sender.dispatcher.moved()

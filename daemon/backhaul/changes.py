@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from backhaul.admin import accounts
+from backhaul.admin.passwords import Passwords
+from backhaul.connect.mending import mended
 from backhaul.core.clock import from_text
-from backhaul.core.lifecycle import State
+from backhaul.core.lifecycle import Cause, State
 from backhaul.errors import BackhaulError
 from backhaul.shop import requests
 from backhaul.store.deciding import Decision, require
@@ -52,6 +55,7 @@ class Parts:
     dialects: Mapping[str, Dialect]
     decided: Callable[[], None]
     jobs: Jobs
+    ask_connector: Callable[[str], Awaitable[dict[str, int]]]
 
 
 def changes(parts: Parts) -> Mapping[str, Change]:
@@ -59,13 +63,20 @@ def changes(parts: Parts) -> Mapping[str, Change]:
     return {
         "commands/decide": partial(_decide, parts),
         "commands/preview": partial(_preview, parts),
+        "connectors/run": partial(_run_connector, parts),
+        "connectors/settle": partial(_settle_delivery, parts),
         "customers/forget": partial(_forget, parts),
         "events/refold": partial(_refold, parts),
         "jobs/pause": partial(_change_jobs, parts.jobs.pause),
         "jobs/resume": partial(_change_jobs, parts.jobs.resume),
         "jobs/run": partial(_change_jobs, parts.jobs.run),
+        "quarantine/drop": partial(_drop_row, parts),
+        "quarantine/edit": partial(_edit_row, parts),
+        "quarantine/retry": partial(_retry_row, parts),
         "search/rebuild": partial(_rebuild_search, parts),
         "secrets/drop": partial(_drop_secret, parts),
+        "targets/resume": partial(_resume_targets, parts),
+        **accounts.changes(parts.store.users, Passwords()),
     }
 
 
@@ -73,10 +84,11 @@ async def _preview(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Tell what sending `command` again would send, byte by byte; changes nothing."""
     command = await parts.store.decisions.find(asked["command"])
     require(command, "resend")
+    is_count = command.kind == "target"
     return {
         "state": command.state,
-        "method": "POST",
-        "path": requests.path(command),
+        "method": "nothing: the count is reckoned anew" if is_count else "POST",
+        "path": "" if is_count else requests.path(command),
         "body": _body(parts, command),
     }
 
@@ -113,6 +125,8 @@ def _body(parts: Parts, command: Command) -> str:
     dialect = parts.dialects.get(command.store)
     if dialect is None:
         raise BackhaulError(f"store {command.store} is in the settings no more")
+    if command.kind == "target":
+        return ""  # it is counted anew, and then asks for what that comes to
     return requests.body(command, dialect).decode()
 
 
@@ -129,6 +143,54 @@ async def _refold(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {**await parts.refolder.refold(msgspec.convert(asked, Selection))}
 
 
+_DELIVERY_VERBS = {
+    "resend": Cause.PERSON_RESENDS,
+    "applied": Cause.PERSON_CONFIRMS,
+    "drop": Cause.PERSON_DROPS,
+    "park": Cause.PERSON_PARKS,
+}
+
+
+async def _run_connector(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Ask the connector `name` for its records now."""
+    return {"records": await parts.ask_connector(asked["name"])}
+
+
+async def _settle_delivery(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Do `verb` to `delivery`, as `who` says for `reason`; returns its new state."""
+    reason = f"{asked['verb']} by {asked['who']}: {asked['reason']}"
+    cause = _DELIVERY_VERBS[asked["verb"]]
+    done = await parts.store.deliveries.decide(asked["delivery"], cause, reason)
+    parts.decided()
+    return done
+
+
+async def _edit_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Give the quarantined `row` these `fields`, of a `kind`, and match it again."""
+    found = await parts.store.quarantine.find(asked["row"])
+    payload = mended(found, asked["kind"], asked["fields"])
+    return await _try_again(parts, asked, payload)
+
+
+async def _retry_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    return await _try_again(parts, asked, None)
+
+
+async def _try_again(
+    parts: Parts, asked: Mapping[str, Any], payload: bytes | None
+) -> Answer:
+    row, who, reason = asked["row"], asked["who"], asked["reason"]
+    await parts.store.quarantine.retry(row, payload, who, reason)
+    parts.changed()
+    return {"row": row, "state": "waits to be matched"}
+
+
+async def _drop_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    row = asked["row"]
+    await parts.store.quarantine.drop(row, asked["who"], asked["reason"])
+    return {"row": row, "state": "dropped"}
+
+
 async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
     await parts.store.search.rebuild()
     parts.changed()
@@ -140,6 +202,14 @@ async def _change_jobs(
 ) -> Answer:
     """Run, pause or resume the job `name`, of `store` or else of each."""
     return {"jobs": await do(asked["name"], asked["store"])}
+
+
+async def _resume_targets(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Let the counts of `store` be made true again; tells why they were not."""
+    reason = await parts.store.targets.stopped(asked["store"])
+    await parts.store.targets.stop(asked["store"], None)
+    parts.decided()
+    return {"was": reason}
 
 
 async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:

@@ -44,6 +44,11 @@ class Control:
         with self._asking("GET", path, None, seconds) as answer:
             return msgspec.json.decode(answer.read())
 
+    def text(self, path: str, seconds: float = ASK_SECONDS) -> str:
+        """Return what is told at `path`, which is no JSON."""
+        with self._asking("GET", path, None, seconds) as answer:
+            return answer.read().decode()
+
     def post(self, path: str, asked: object, seconds: float = ASK_SECONDS) -> Any:
         """Return what came of it."""
         with self._asking("POST", path, asked, seconds) as answer:

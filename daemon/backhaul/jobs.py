@@ -62,6 +62,8 @@ class Jobs:
         self._clock = clock
         self._schedule = schedule
         self._works: dict[JobKey, Work] = {}
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._resting: set[JobKey] = set()
 
     def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
         """Say what a job starts; return how to tell that it is done."""
@@ -70,14 +72,23 @@ class Jobs:
 
     def sends(self, store: str, dispatcher: Dispatcher) -> None:
         """Let the jobs of a store open the gates of its dispatcher."""
+        self._dispatchers[store] = dispatcher
         for name, kind in JOBS.items():
-            job = self._jobs[name, store]
             self._works[name, store] = Work(
                 partial(dispatcher.open, kind), kind, partial(dispatcher.pause, kind)
             )
-            if job.quiet and self._schedule is not None:
-                hours = QuietHours(job.quiet, self._schedule.zone)
-                dispatcher.gates.quiet[kind] = hours
+            self._mind_quiet_hours((name, store))
+
+    def _mind_quiet_hours(self, key: JobKey) -> None:
+        """Keep the gate of a job that sends as its settings say."""
+        name, store = key
+        if name not in JOBS or self._schedule is None:
+            return
+        job, gates = self._jobs[key], self._dispatchers[store].gates
+        gates.quiet.pop(JOBS[name], None)
+        if job.quiet:
+            gates.quiet[JOBS[name]] = QuietHours(job.quiet, self._schedule.zone)
+        self._dispatchers[store].wake()
 
     async def load(self) -> None:
         """Take up where the last program ended: gates, pauses, and what is owed."""
@@ -90,6 +101,7 @@ class Jobs:
         if work.kind and state.started_at:
             work.start(min(state.started_at, to_text(self._clock.now())))
         if state.paused_at:
+            self._resting.add(key)
             work.pause(state.paused_at)
             return
         last = from_text(max(state.since, state.started_at or ""))
@@ -100,6 +112,21 @@ class Jobs:
         if self._schedule is not None:
             call = partial(self._due, key)
             self._schedule.add(label(key), self._jobs[key], call, last, owed)
+
+    def replan(self, settings: Settings) -> None:
+        """Run as these settings say from now on; what is paused stays so.
+
+        An interval that changed counts from now.
+        """
+        planned = settings.planned_jobs()
+        changed = [key for key in self._works if planned[key] != self._jobs[key]]
+        self._jobs = planned
+        for key in changed:
+            self._mind_quiet_hours(key)
+            if self._schedule is not None:
+                self._schedule.remove(label(key))
+            if key not in self._resting:
+                self._plan(key, self._clock.now())
 
     async def _due(self, key: JobKey, due: datetime) -> None:
         late = self._clock.now() - due > LATE
@@ -153,6 +180,7 @@ class Jobs:
         """Let a job rest until it is resumed. Raises BackhaulError."""
         keys = self._called(name, store)
         since = await self._runs.pause(keys)
+        self._resting |= {*keys}
         for key in keys:
             logger.bind(action="job.paused", job=label(key)).info(
                 "{} is paused", label(key)
@@ -167,6 +195,7 @@ class Jobs:
         """Let a job run again, at its next time. Raises BackhaulError."""
         keys = self._called(name, store)
         await self._runs.resume(keys)
+        self._resting -= {*keys}
         for key in keys:
             logger.bind(action="job.resumed", job=label(key)).info(
                 "{} is resumed", label(key)

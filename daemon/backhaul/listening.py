@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEEPALIVE_SECONDS = 15.0
-BACKLOG = 1_024
+BACKLOG = 4_096
+"""Connections that may wait, as while the program is started again."""
 SHUTDOWN_SECONDS = 5.0
 LINGER_SECONDS = 1.0
 """How long what is left of a refused body is read, so that the answer arrives."""

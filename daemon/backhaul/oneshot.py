@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.changes import Parts, changes
+from backhaul.connect import registry
+from backhaul.connect.host import Host
+from backhaul.connect.matching import Matcher
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.refolding import Refolder
@@ -95,13 +99,45 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
             refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
             dialects = {name: build_dialect(settings, name) for name in settings.stores}
             jobs = Jobs(settings, store.job_runs, CLOCK)
-            yield changes(
-                Parts(store, CLOCK, signers, refolder, _nobody, dialects, _nobody, jobs)
+            parts = Parts(
+                store,
+                CLOCK,
+                signers,
+                refolder,
+                _nobody,
+                dialects,
+                _nobody,
+                jobs,
+                partial(_ask_connector, settings, store),
             )
+            yield changes(parts)
             while (await store.search.follow(describe, SLICE_SECONDS)).more:
                 pass
         finally:
             await store.stop()
+
+
+async def _ask_connector(
+    settings: Settings, store: SqliteStore, name: str
+) -> dict[str, int]:
+    """Ask one connector for its records; what it asks for waits for the daemon."""
+    own = settings.connectors[name]
+    matcher = Matcher(CLOCK, settings.connect.match_wait)
+    matcher.hold(settings.stores)
+    host = Host(
+        registry.build(name, own.type, own.options),
+        own.store,
+        own.every,
+        store.records,
+        matcher,
+        CLOCK,
+        _nobody,
+        CHANCE,
+    )
+    try:
+        return await host.once()
+    finally:
+        await host.close()
 
 
 def _nobody() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.push.auditing import Auditor
@@ -10,18 +11,22 @@ from backhaul.push.dispatcher import Dispatcher
 from backhaul.push.proving import Prover
 from backhaul.push.rehearsing import Rehearsal
 from backhaul.push.settler import Replay, Settler
+from backhaul.push.targeting import Targeter
 from backhaul.reconcile.acquaintance import Identity
+from backhaul.reconcile.guardian import Guardian
 from backhaul.reconcile.keyring import GIVEN, Keyring
+from backhaul.reconcile.kinds import ORDERS
 from backhaul.reconcile.reconciler import Reconciler
 from backhaul.reconcile.repairing import Repair
 from backhaul.reconcile.rereading import Rereader
+from backhaul.reconcile.stock_reading import StockReader
 from backhaul.shop.client import ShopClient, StoreFacts
 from backhaul.shop.key_file import KeyFile
 from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     import httpx
 
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 
 KEYED_ONCE = "idempotencyKey"
 """The feature of a platform that takes each Idempotency-Key once."""
+EXPECTS_STOCK = "expectedStock"
+"""The feature of a platform that refuses a step from another level."""
 
 
 def build_client(
@@ -114,7 +121,7 @@ def build_sender(
     replay = Replay(transport, client, dispatcher.door, takes_keys_once)
     prover = Prover(name, client, store.doubts, store.marks)
     settler = Settler(
-        name, store.doubts, prover, replay, push, clock, chance, dispatcher.wake
+        name, store.doubts, prover, replay, push, clock, chance, dispatcher.moved
     )
     dispatcher.doubted = settler.wake
 
@@ -132,7 +139,7 @@ def build_sender(
         clock,
         chance,
         landed,
-        max(push.looks[-1], push.retry_cap),
+        push,
     )
     auditor.fence()
     return Sender(dispatcher, settler, dialect, auditor)
@@ -162,6 +169,49 @@ def guard_identity(
     return free
 
 
+def build_repair(
+    name: str, store: SqliteStore, drain: Drain, facts: Callable[[], StoreFacts]
+) -> Repair:
+    """Build the way of what is read of a store into its mirror."""
+    return Repair(
+        name,
+        store.look,
+        store.inbox,
+        lambda: facts().currency,
+        drain.wake,
+        drain.caught_up,
+    )
+
+
+def build_targeter(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    repair: Repair,
+    clock: Clock,
+    chance: Callable[[], float],
+    facts: Callable[[], StoreFacts],
+    read_orders: Callable[[], Awaitable[object]],
+    dispatcher: Dispatcher,
+) -> Targeter:
+    """Build what makes a store's counts true; it and the dispatcher wake each other."""
+    reader = StockReader(client, repair, clock, lambda: facts().currency, read_orders)
+    targeter = Targeter(
+        name,
+        store.targets,
+        reader,
+        {name: each.counts.policy() for name, each in settings.connectors.items()},
+        lambda: EXPECTS_STOCK in facts().features,
+        lambda: dispatcher.door.fenced,
+        clock,
+        chance,
+        dispatcher.wake,
+    )
+    dispatcher.settled = targeter.wake
+    return targeter
+
+
 def build_reconciler(
     settings: Settings,
     name: str,
@@ -178,14 +228,7 @@ def build_reconciler(
     def facts() -> StoreFacts:
         return known.get(name, StoreFacts())
 
-    repair = Repair(
-        name,
-        store.look,
-        store.inbox,
-        lambda: facts().currency,
-        drain.wake,
-        drain.caught_up,
-    )
+    repair = build_repair(name, store, drain, facts)
     return Reconciler(
         client,
         repair,
@@ -211,6 +254,90 @@ def build_rereader(
     """Build what reads one store's objects in doubt again."""
     inbox, rereads = store.inbox, store.rereads
     return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What belongs to one store; `free` asks without looking whose store it is."""
+
+    transport: Transport
+    client: ShopClient
+    free: ShopClient
+    sender: Sender
+    reconciler: Reconciler
+    targeter: Targeter
+    guardian: Guardian | None
+
+
+def build_shop(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+    known: Mapping[str, StoreFacts],
+    asked: Callable[[], None],
+    signers: Signers,
+    keyrings: Mapping[str, Keyring],
+    hide: Callable[[Iterable[str]], None],
+    http: httpx.AsyncBaseTransport | None,
+) -> Shop:
+    """Build all that belongs to one store; the transport is to be closed."""
+    transport, client = build_client(settings, name, clock, http)
+    sender = build_sender(
+        settings, name, store, client, transport, clock, chance, known, hide
+    )
+    free = guard_identity(
+        settings, name, transport, store.marks, sender.dispatcher.stop_sending
+    )
+    reconciler = build_reconciler(
+        settings, name, store, client, drain, clock, chance, known, asked
+    )
+    targeter = build_targeter(
+        settings,
+        name,
+        store,
+        client,
+        reconciler.repair,
+        clock,
+        chance,
+        lambda: known.get(name, StoreFacts()),
+        partial(reconciler.look, [ORDERS.name]),
+        sender.dispatcher,
+    )
+    guardian = _guardian(settings, name, store, client, transport, signers, keyrings)
+    if guardian is not None:
+        reconciler.guard = guardian.check
+    return Shop(transport, client, free, sender, reconciler, targeter, guardian)
+
+
+def _guardian(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    transport: Transport,
+    signers: Signers,
+    keyrings: Mapping[str, Keyring],
+) -> Guardian | None:
+    url = settings.public.url
+    if url is None:
+        return None
+
+    async def admit(name: str, given: list[bytes]) -> None:
+        await signers.admit(name, given, GIVEN)
+
+    return Guardian(
+        name,
+        url,
+        client,
+        transport,
+        keyrings[name],
+        store.marks,
+        admit,
+        lambda: bool(signers.live().get(name)),
+    )
 
 
 def build_keyrings(

@@ -187,13 +187,21 @@ class Arrivals:
             async with asyncio.timeout(FINISH_SECONDS):
                 while self._arriving():
                     self.fewer.clear()
-                    await self.fewer.wait()
+                    await self._one_less()
         for connection in self._arriving():
             connection.close()
 
+    async def _one_less(self) -> None:
+        """Wait for an answer, or for a connection without a byte to grow old."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS / 10):
+                await self.fewer.wait()
+
     def _arriving(self) -> list[_Connection]:
-        held = self.open.values()
-        return [one for one in held if one.began is not None and one.bytes]
+        """Return what has begun, be it with a new connection and no byte yet."""
+        latest = self.now() - GRACE_SECONDS
+        held = [one for one in self.open.values() if one.began is not None]
+        return [one for one in held if one.bytes or (one.began or 0) > latest]
 
     def _look(self) -> None:
         self.start()

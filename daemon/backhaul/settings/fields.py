@@ -45,6 +45,8 @@ def section_at(path: Path, model: Model = Settings) -> Model | None:
 
 def leaf_at(path: Path, model: Model = Settings) -> FieldInfo | None:
     """Return the field at `path`, unless it is a table or unknown."""
+    if not path:
+        return None
     section = section_at(path[:-1], model)
     info = section.model_fields.get(path[-1]) if section else None
     return info if info and section_of(info.annotation) is None else None
@@ -68,7 +70,8 @@ def is_list(info: FieldInfo) -> bool:
 def is_secret(info: FieldInfo) -> bool:
     """Tell whether the field holds a secret, or several."""
     kind = get_args(info.annotation)[0] if is_list(info) else info.annotation
-    return SecretStr in (kind, *get_args(kind))
+    parts = (kind, *get_args(kind))
+    return SecretStr in {getattr(part, "__origin__", part) for part in parts}
 
 
 def secret_names(section: Model) -> list[str]:

@@ -7,7 +7,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from backhaul.settings.section import Section
 from backhaul.settings.values import (
+    Count,
     Duration,
+    FilePath,
     Quiet,
     duration_text,
     parse_duration,
@@ -176,6 +178,23 @@ class SweepJob(Job):
     )
 
 
+class BackupJob(Job):
+    """The job that copies the database has two settings more."""
+
+    every: Duration = Field(
+        default=parse_duration("1d"),
+        description='Time between two runs, with `trigger = "interval"`.',
+    )
+    folder: FilePath | None = Field(
+        default=None,
+        description="Where the backups lie; backups in state_dir unless set. Another "
+        "disk is better.",
+    )
+    keep: Count = Field(
+        default=3, description="How many are kept; the oldest above that go."
+    )
+
+
 class Jobs(Section):
     """The jobs, by name."""
 
@@ -206,4 +225,9 @@ class Jobs(Section):
         default=HourlyJob(),
         description="Erases what is older than `database.retention_days`; every hour "
         "unless set.",
+    )
+    backup: BackupJob = Field(
+        default=BackupJob(),
+        description="Copies the database to a file, checks it, and throws the oldest "
+        "away.",
     )

@@ -16,6 +16,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from backhaul.settings.alerts import Alerts
 from backhaul.settings.connectors import Connector
 from backhaul.settings.jobs import Job, Jobs, StoreJobName
 from backhaul.settings.section import Section
@@ -107,16 +108,27 @@ class Public(Section):
 
 
 class Admin(Section):
-    """The listener for people and monitoring; it has no password of its own."""
+    """The listener for people and monitoring: dashboard, health and metrics."""
 
     host: Text = Field(
         default="127.0.0.1",
         description="Address to listen on; keep it on this machine or behind a proxy "
-        "that asks who is there.",
+        "that speaks https: what monitoring reads asks nobody who they are.",
     )
     port: Port = Field(
         default=8751,
         description="Port to listen on; 0 takes any free one, which is then shown.",
+    )
+    url: BaseUrl | None = Field(
+        default=None,
+        description="Address at which people open the dashboard, such as "
+        '"https://backhaul.example", where a proxy stands before it.',
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="Addresses or networks of your own proxies, such as "
+        '["127.0.0.1"]: what they say in X-Forwarded-Proto and X-Forwarded-For is '
+        "believed.",
     )
 
 
@@ -246,6 +258,7 @@ class Settings(BaseSettings):
     push: Push = Field(default=Push(), description="Sending commands.")
     connect: Connect = Field(default=Connect(), description="All connectors.")
     reconcile: Reconcile = Field(default=Reconcile(), description="Reading back.")
+    alerts: Alerts = Field(default=Alerts(), description="Telling a person.")
     log: Log = Field(default=Log(), description="The log.")
     _key_files: dict[str, Path] = PrivateAttr(default_factory=dict)
 
@@ -267,6 +280,7 @@ class Settings(BaseSettings):
         """Return every job by its name and store; "" where it is of no store."""
         return {
             ("prune", ""): self.jobs.prune,
+            ("backup", ""): self.jobs.backup,
             **{
                 (name, store): self._job(name, store)
                 for name in get_args(StoreJobName)
@@ -293,6 +307,11 @@ class Settings(BaseSettings):
         if not url:
             return self.state_dir / "backhaul.db"
         return Path(url.removeprefix(DATABASE_PREFIX))
+
+    @property
+    def backup_folder(self) -> Path:
+        """Where `[jobs.backup]` puts its copies."""
+        return self.jobs.backup.folder or self.state_dir / "backups"
 
     @property
     def key_files(self) -> dict[str, Path]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import SecretStr
 
 from backhaul.errors import Finding
+from backhaul.settings.alerts import Alerts
 from backhaul.settings.fields import is_list, leaf_at, secret_names
 from backhaul.settings.layers import Layer
 from backhaul.settings.stores import Store
@@ -40,7 +41,7 @@ def secret_paths(
     layers: Sequence[Layer], secret_options: SecretOptions
 ) -> list[fields.Path]:
     """Return where the named stores and connectors have secrets, set or not."""
-    paths: list[fields.Path] = []
+    paths: list[fields.Path] = [("alerts", each) for each in secret_names(Alerts)]
     for name in names_of(layers, "stores"):
         paths += (("stores", name, secret) for secret in secret_names(Store))
     for name in names_of(layers, "connectors"):
@@ -163,6 +164,7 @@ def conceal(value: object) -> object:
 def secret_values(settings: Settings) -> list[str]:
     """Return every secret of the configuration, for the log to leave out."""
     tables = [dict(store) for store in settings.stores.values()]
+    tables.append(dict(settings.alerts))
     tables += (connector.options for connector in settings.connectors.values())
     return sorted(set(_revealed(tables)))
 

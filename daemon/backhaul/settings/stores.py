@@ -1,5 +1,7 @@
 """`[stores.NAME]`: a store of the platform and how it differs from others."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from backhaul.settings.jobs import StoreJob, StoreJobName
@@ -45,6 +47,11 @@ class Store(Section):
         description="Whether the platform takes a request with the same "
         "Idempotency-Key only once. Left out: what it says of itself is believed. A "
         "command in doubt is then sent again under its key at once.",
+    )
+    release_when: Literal["placed", "confirmed", "paid"] = Field(
+        default="placed",
+        description="When a new order is handed out to connectors: at once, once it "
+        "awaits no confirmation, or once it is paid.",
     )
     jobs: dict[StoreJobName, StoreJob] = Field(
         default={}, description="The jobs that differ for this store, by name."

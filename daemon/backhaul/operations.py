@@ -1,0 +1,106 @@
+"""What a running daemon tells of itself: its numbers, its pulse, and who is alerted."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+from backhaul import jobs
+from backhaul.admin import dashboard
+from backhaul.admin.desk import Given
+from backhaul.alerting.causes import causes
+from backhaul.alerting.watch import Watch
+from backhaul.observe.metrics import Reading
+from backhaul.upkeep.pulse import Pulse, readings
+from backhaul.upkeep.sampling import Sampler
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+    from aiohttp import web
+
+    from backhaul.changes import Change
+    from backhaul.core.clock import Clock
+    from backhaul.observe.metrics import Metrics
+    from backhaul.settings import Settings
+    from backhaul.store.alerting import Alert
+    from backhaul.store.sqlite.database import SqliteStore
+
+MOST_PARKED = 100
+
+
+class Operations:
+    """Puts together what is counted, what the database says and what the parts say."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        caught_up: Callable[[], Awaitable[None]],
+        status: Callable[[], Awaitable[dict[str, Any]]],
+        instances: Callable[[], list[str]],
+        metrics: Metrics,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        wanted = self._wanted = settings.alerts
+        self._silence = {
+            name: each.silent_after
+            for name, each in settings.connectors.items()
+            if each.silent_after is not None
+        }
+        self._users = store.users
+        self._numbers = store.numbers
+        self._status = status
+        self._instances = instances
+        self._metrics = metrics
+        self._clock = clock
+        self._sampler = Sampler(
+            store.samples,
+            lambda: self._numbers.read(self._instances()),
+            metrics,
+            clock,
+        )
+        self._pulse = Pulse(store.marks, caught_up, metrics, clock)
+        self._watch = Watch(
+            wanted, store.alerts, self.causes, clock, chance, socket.gethostname()
+        )
+
+    def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return what runs as long as the daemon does."""
+        loops = [self._pulse.beat, self._pulse.watch_loop, self._watch.run]
+        return [*loops, self._sampler.run]
+
+    def serve_people(self, app: web.Application, changes: Mapping[str, Change]) -> None:
+        """Put the dashboard on the admin application."""
+        eager = self._settings.push.eager
+        plans = {
+            key: jobs.words(key, job, eager=eager)
+            for key, job in self._settings.planned_jobs().items()
+        }
+        given = Given(
+            self._settings,
+            self._clock,
+            self._status,
+            changes,
+            self._users,
+            self._numbers,
+            self._sampler,
+            plans,
+        )
+        dashboard.install(app, given)
+
+    async def told(self) -> bytes:
+        """Return the metrics as Prometheus reads them."""
+        numbers = await self._numbers.read(self._instances())
+        live = readings(await self._status(), self._pulse.last_beat)
+        return self._metrics.told([*(Reading(*each) for each in numbers), *live])
+
+    async def causes(self) -> dict[str, Alert]:
+        """Return what needs a person now."""
+        numbers = await self._numbers.read(self._instances())
+        parked = await self._numbers.parked(MOST_PARKED)
+        now = self._clock.now().timestamp()
+        status = await self._status()
+        return causes(self._wanted, status, numbers, self._silence, parked, now)
