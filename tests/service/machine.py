@@ -1,0 +1,217 @@
+"""A Debian of its own, booted with systemd: `python -m service.machine` prepares it.
+
+What it is made of is fetched once and kept in the user's cache, by what it is made of;
+inside there is no network.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from support.requirements import require, require_root
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE, PYTHON = "bookworm", "3.11"
+MIRROR = "http://deb.debian.org/debian"
+PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "backhaul"
+SOURCES = ("daemon", "connectors", "systemd", "pyproject.toml", "README.md", "LICENSE")
+BOOT = """
+mount -t tmpfs tmpfs /run
+mkdir /run/systemd
+mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/up,workdir=$2/work" "$2/root"
+exec systemd-nspawn --quiet --boot --register=no --keep-unit --private-network \
+  --machine="$3" --directory="$2/root" --bind-ro="$4:/wheels" --console=pipe
+"""
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+
+
+def prepared() -> tuple[Path, Path]:
+    """Return the tree of the system, and the folder of wheels."""
+    require_root("it boots a system in namespaces of its own")
+    for tool in ("debootstrap", "systemd-nspawn", "unshare", "nsenter"):
+        require(tool)
+    lock = (ROOT / "requirements.lock").read_bytes()
+    return (
+        _kept("debian", f"{SUITE} {PACKAGES}".encode(), _debootstrap),
+        _kept("wheels", PYTHON.encode() + lock, _download),
+    )
+
+
+def _kept(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
+    """Return what is kept under the key; made at most once, whole or not at all."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    found = CACHE / f"{name}-{sha256(key).hexdigest()[:12]}"
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            unfinished = found.with_suffix(".new")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            make(unfinished)
+            unfinished.rename(found)
+    return found
+
+
+def _debootstrap(folder: Path) -> None:
+    packages = f"--include={','.join(PACKAGES)}"
+    command = ["debootstrap", "--variant=minbase", packages, SUITE, str(folder)]
+    _run([*command, _mirror()])
+
+
+def _mirror() -> str:
+    """Return where this machine gets its packages from, if that is the suite's."""
+    told = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(CODENAME) $(SITE)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    sites = [line.split() for line in told.stdout.splitlines()]
+    return next((site for codename, site in sites if codename == SUITE), MIRROR)
+
+
+def _download(folder: Path) -> None:
+    """Fetch what the service and its build need, for the Python of that system."""
+    folder.mkdir()
+    pip = folder.with_name("pip.whl")
+    _run([sys.executable, "bootstrap.py", "requirements-dev.lock", str(pip)])
+    fetch = [sys.executable, str(pip / "pip"), "download", "--quiet"]
+    fetch += ["--only-binary=:all:", "--python-version", PYTHON, "--dest", str(folder)]
+    _run([*fetch, "--no-deps", "--require-hashes", "-r", "requirements.lock"])
+    _run([*fetch, "hatchling"])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+
+
+class Machine:
+    """Runs scripts inside; `root` is its file system."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self.root = Path(f"/proc/{first}/root")
+
+    def run(self, script: str, seconds: float = 60) -> str:
+        """Run lines of a shell as root, in the folder of the sources."""
+        done = self.tried(script, seconds)
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def tried(
+        self, script: str, seconds: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        shell = ["/bin/bash", "-euo", "pipefail", "-c", f"cd /src\n{script}"]
+        return subprocess.run(
+            [*self.inside("-m", "-u", "-i", "-p", "-n"), *shell],
+            env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **OFFLINE},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+
+    def inside(self, *namespaces: str) -> list[str]:
+        """Return what runs a command in some of its namespaces."""
+        return ["nsenter", "--target", str(self._first), *namespaces, "--"]
+
+    def show(self, unit: str, name: str) -> str:
+        """Return a property of a unit."""
+        return self.run(f"systemctl show --value -p {name} {unit}").strip()
+
+    def journal(self, unit: str = "backhaul") -> str:
+        return self.run(f"journalctl --no-pager -o cat -u {unit}")
+
+
+@contextmanager
+def machine() -> Iterator[Machine]:
+    """Boot it with a copy of the sources, and turn it off."""
+    tree, wheels = prepared()
+    folder = Path(tempfile.mkdtemp(prefix="machine-", dir=CACHE))
+    try:
+        with _booted(folder, tree, wheels) as made:
+            yield made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _booted(folder: Path, tree: Path, wheels: Path) -> Iterator[Machine]:
+    for part in ("up/src", "work", "root"):
+        (folder / part).mkdir(parents=True)
+    _copy_sources(folder / "up/src")
+    boot = ["sh", "-e", "-c", BOOT, "boot", str(tree), str(folder)]
+    boot += [f"backhaul-{os.getpid()}", str(wheels)]
+    with (folder / "console").open("w") as console:
+        started = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", *boot],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+        )
+    try:
+        made = Machine(_first_process(started, folder / "console"))
+        await_true(lambda: _is_up(made), "it has booted", 60)
+        yield made
+    finally:
+        started.terminate()
+        try:
+            started.wait(30)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+
+
+def _copy_sources(target: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in (*SOURCES, "requirements.lock"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, target / name)
+
+
+def _first_process(started: subprocess.Popen[bytes], console: Path) -> int:
+    """Return the process that is the first one inside."""
+    children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
+
+    def look() -> list[str]:
+        assert started.poll() is None, console.read_text()
+        return [child for child in children.read_text().split() if _is_init(child)]
+
+    return int(await_true(look, "it begins to boot", 60)[0])
+
+
+def _is_init(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/comm").read_text() == "systemd\n"
+    except FileNotFoundError:  # a mount before the boot
+        return False
+
+
+def _is_up(made: Machine) -> bool:
+    return made.tried("systemctl is-system-running").stdout.strip() in {
+        "running",
+        "degraded",
+    }
+
+
+if __name__ == "__main__":
+    prepared()
