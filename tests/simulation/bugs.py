@@ -1,0 +1,193 @@
+"""The mistakes that are planted, each with what must notice it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class NotPlanted(Exception):
+    """The text to be replaced is not there, or not once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A mistake somebody could make, and what notices it: a test, else the worlds."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str = ""
+
+    @property
+    def module(self) -> str:
+        """The module that the mistake is made in."""
+        _, *names = self.file.removesuffix(".py").split("/")
+        return ".".join(names)
+
+    def planted_in(self, source: str) -> str:
+        """Return the source with the mistake. Raises NotPlanted."""
+        if source.count(self.old) != 1:
+            raise NotPlanted(f"{self.name}: {self.file} lacks {self.old!r}")
+        return source.replace(self.old, self.new)
+
+
+NO_BUG = Bug(
+    "all is well",
+    "daemon/backhaul/push/settler.py",
+    "if looks < len(self._push.looks) and",
+    "if looks < len(self._push.looks) and",
+)
+"""What must not be caught: else what catches the others catches anything."""
+BUGS = (
+    Bug(
+        "nothing is written down before a command is sent",
+        "daemon/backhaul/store/sqlite/commands.py",
+        "                    _begin(connection, command, step, now)\n",
+        "",
+    ),
+    Bug(
+        "a command without an answer is sent again",
+        "daemon/backhaul/shop/transport.py",
+        "retry=retry_if_exception_type(NotSent),",
+        "retry=retry_if_exception_type((NotSent, InDoubt)),",
+    ),
+    Bug(
+        "a timeout counts as never sent",
+        "daemon/backhaul/shop/transport.py",
+        "    httpx.ConnectTimeout,\n",
+        "    httpx.ConnectTimeout,\n    httpx.ReadTimeout,\n",
+    ),
+    Bug(
+        "a webhook is acknowledged before its commit",
+        "daemon/backhaul/ingest/receiver.py",
+        "            await self._inbox.append(",
+        "            self._inbox.append(",
+    ),
+    Bug(
+        "what was being sent at a death counts as never sent",
+        "daemon/backhaul/push/settling.py",
+        "        causes=CAUSES[Outcome.UNCERTAIN],\n",
+        "        causes=CAUSES[Outcome.NEVER_SENT],\n",
+    ),
+    Bug(
+        "absence is believed at the first look",
+        "daemon/backhaul/push/settler.py",
+        "if looks < len(self._push.looks) and",
+        "if looks < 1 and",
+    ),
+    Bug(
+        "a file is put away before its rows are kept",
+        "daemon/backhaul/connect/host.py",
+        "    async def _take(self, batch: Batch) -> None:\n",
+        "    async def _take(self, batch: Batch) -> None:\n        await batch.ack()\n",
+    ),
+    Bug(
+        "a 5xx counts as a refusal",
+        "daemon/backhaul/core/outcome.py",
+        "        return _judge_refusal(kind, status, problem, said)\n"
+        "    return Verdict(Outcome.UNCERTAIN, said)\n",
+        "        return _judge_refusal(kind, status, problem, said)\n"
+        "    return Verdict(Outcome.REJECTED, said)\n",
+    ),
+    Bug(
+        "a commit survives no power loss",
+        "daemon/backhaul/store/sqlite/connections.py",
+        "PRAGMA synchronous=FULL",
+        "PRAGMA synchronous=NORMAL",
+        "tests/store/test_opening.py::test_the_writer_survives_a_power_loss",
+    ),
+    Bug(
+        "a known cause is planned anew",
+        "daemon/backhaul/core/identity.py",
+        '    text = "".join(f"{len(part)}:{part}" for part in parts)\n',
+        '    text = "".join(f"{len(part)}:{part}" for part in parts) + str(object())\n',
+        "tests/store/test_records.py"
+        "::test_one_cause_is_one_command_even_if_its_record_is_forgotten",
+    ),
+    Bug(
+        "older overwrites newer",
+        "daemon/backhaul/core/fold.py",
+        "    return Judgement.NEWER if wins else Judgement.STALE\n",
+        "    return Judgement.NEWER\n",
+        "tests/ingest/test_folding.py::test_older_never_overwrites_newer",
+    ),
+    Bug(
+        "whoever calls is believed",
+        "daemon/backhaul/ingest/receiver.py",
+        "        if not self._signed(store, request.headers, body, now):\n",
+        "        if not store:\n",
+        "tests/ingest/test_receiver_refusals.py",
+    ),
+    Bug(
+        "an echo is forwarded as somebody else's news",
+        "daemon/backhaul/store/sqlite/echoes.py",
+        "    return added.rowcount > 0, instance\n",
+        "    return added.rowcount > 0, None\n",
+        "tests/push/test_echoes.py::"
+        "test_the_first_event_that_shows_the_effect_is_the_echo",
+    ),
+    Bug(
+        "a restored database sends at once",
+        "daemon/backhaul/push/auditing.py",
+        "        self._door.fence(OPENING)\n",
+        "        self._door.lift()\n",
+        "tests/push/test_auditing.py::test_nothing_is_sent_before_the_history_is_read",
+    ),
+    Bug(
+        "a 429 counts as a failure",
+        "daemon/backhaul/push/settling.py",
+        "BACKING_OFF = frozenset({",
+        "BACKING_OFF = frozenset({Outcome.THROTTLED, ",
+        "tests/push/test_settling.py::test_step",
+    ),
+    Bug(
+        "each attempt has a key of its own",
+        "daemon/backhaul/push/settler.py",
+        "            idempotency_key(command.id),\n",
+        '            idempotency_key(command.id + "again"),\n',
+        "tests/push/test_looks.py::test_under_its_key_it_is_sent_again_at_once",
+    ),
+    Bug(
+        "other bytes leave under the same key",
+        "daemon/backhaul/push/settler.py",
+        "            doubt.request,\n",
+        '            doubt.request + b" ",\n',
+        "tests/push/test_looks.py::test_under_its_key_it_is_sent_again_at_once",
+    ),
+    Bug(
+        "a lane is not held while its command is in doubt",
+        "daemon/backhaul/store/sqlite/commands.py",
+        "          AND o.state IN ('planned', 'sending', 'uncertain')\n",
+        "          AND o.state IN ('planned', 'sending')\n",
+        "tests/store/test_commands.py::test_which_states_hold_a_lane",
+    ),
+    Bug(
+        "any tag proves any command",
+        "daemon/backhaul/core/proof.py",
+        "if move.note == wanted.tag)",
+        "if move.note)",
+        "tests/core/test_proof.py::test_finding",
+    ),
+    Bug(
+        "what was deleted comes back with late news",
+        "daemon/backhaul/store/sqlite/mirror.py",
+        'if found is None and self._has_tombstones and kind != "product":',
+        'if not kind and self._has_tombstones and kind != "product":',
+        "tests/ingest/test_doubts.py",
+    ),
+    Bug(
+        "the fold cursor runs ahead",
+        "daemon/backhaul/store/sqlite/inbox.py",
+        "(CURSOR, str(outcomes[-1][0])),",
+        "(CURSOR, str(outcomes[-1][0] + 1)),",
+        "tests/ingest/test_drain.py",
+    ),
+    Bug(
+        "a second daemon sends from the same database",
+        "daemon/backhaul/store/sqlite/commands.py",
+        "if row is None or row[0] != self._epoch:",
+        "if row is None:",
+        "tests/store/test_commands.py::test_who_came_before_claims_nothing_more",
+    ),
+)
