@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from faults.proxied import Line
     from support.fault_proxy import FaultProxy, Forward, Passing, Toxic
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timed]
 
 STORM_SECONDS = int(os.environ.get("STORM", "1800"))
 MIXED_SECONDS = STORM_SECONDS / 6

@@ -66,6 +66,7 @@ def faults_of(client: Sender) -> list[str]:
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 @pytest.mark.timeout(300)
 async def test_a_disk_that_fills_at_any_point(
     daemon: DaemonProcess,
@@ -118,6 +119,7 @@ def adjustments(platform: ReferenceProcess, sku: str) -> list[int]:
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 @pytest.mark.timeout(120)
 async def test_nothing_is_sent_while_it_cannot_be_written_down(
     daemon: DaemonProcess, platform: ReferenceProcess
@@ -194,6 +196,7 @@ def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 @pytest.mark.timeout(120)
 async def test_a_small_disk_is_filled_and_cleared(
     office: Office, platform: ReferenceProcess, tmp_path: Path

@@ -65,6 +65,7 @@ async def answer_to(client: Sender, request: bytes) -> int:
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 @pytest.mark.timeout(120)
 async def test_hostile_bodies_cost_nothing(
     daemon: DaemonProcess,
@@ -98,6 +99,7 @@ async def test_hostile_bodies_cost_nothing(
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 async def test_health_is_answered_under_attack(
     daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:

@@ -52,6 +52,7 @@ async def much_at_once(client: Sender) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 @pytest.mark.timeout(900)
 async def test_a_forgotten_reader(
     daemon: DaemonProcess,

@@ -86,7 +86,10 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
         records, wake = alive.mortal_store.records, alive.sender.dispatcher.wake
         matcher = Matcher(on.clock, 600)
         room = WaitingRoom(records, matcher, wake)
-        host = Host(work.pile, STORE, EVERY_SECONDS, records, matcher, on.clock, wake)
+        clock, pile = on.clock, work.pile
+        host = Host(
+            pile, STORE, EVERY_SECONDS, records, matcher, clock, wake, lambda: 1.0
+        )
         alive.beside += [host.run, room.run]
         assert await take(alive.store, work.product) == []
         await alive.run_out()

@@ -29,6 +29,12 @@ AUDIT = """
 [jobs.audit]
 every = "1s"
 """
+RETRIES = 'retry_base = "50ms"'
+SOON = f"""{RETRIES}
+looks = ["0s", "1s", "3s"]
+retry_cap = "3s"
+"""
+"""After a restore nothing is sent for as long as the last look."""
 DELTAS, PARCELS = 20, 3
 OPEN = "SELECT 1 FROM commands WHERE state IN ('planned', 'sending', 'uncertain')"
 
@@ -116,6 +122,7 @@ def test_a_restored_database_sends_nothing_twice(
         first.terminate()
         before = moves(shop)
         restore(office, copy)
+        office.write(**{RETRIES: SOON})
         for name in ("stock-deltas-2.csv", "fulfillments-1.csv"):
             (done,) = (office.folder / "drop").glob(f"**/{name}")
             shutil.move(done, office.drop / name)

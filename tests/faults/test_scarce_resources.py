@@ -52,6 +52,7 @@ async def visitors(client: Sender, number: int) -> AsyncIterator[None]:
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 async def test_too_few_files_do_not_make_it_spin(
     daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:
@@ -108,6 +109,7 @@ async def press(client: Sender, seconds: float) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.timed
 @pytest.mark.timeout(300)
 async def test_too_little_memory_loses_nothing(
     office: Office, platform: ReferenceProcess, capsys: pytest.CaptureFixture[str]

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from faults.proxied import Line
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600 if LONG else 120)]
+pytestmark = [
+    pytest.mark.timed,
+    pytest.mark.faults,
+    pytest.mark.timeout(3_600 if LONG else 120),
+]
 
 RUNS = {False: 50, True: 50} if LONG else {False: 2, True: 1}
 """How often it is told to stop, where keys are not taken and where they are."""

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
     from faults.proxied import Line
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900 if LONG else 120)]
+pytestmark = [
+    pytest.mark.timed,
+    pytest.mark.faults,
+    pytest.mark.timeout(900 if LONG else 120),
+]
 
 STANDSTILLS = 5 if LONG else 1
 STILL_SECONDS = 120.0 if LONG else 4.0

@@ -30,7 +30,13 @@ KILLS = 50 if LONG else 10
 ROWS = 200
 STEPS = [step.name for step in migrations.pending(Database(memory=True))]
 LEDGER = "_sqlite_migrations"
-VALUES: dict[str, Any] = {"INTEGER": 7, "BLOB": b"\x00\xff", "TEXT": "{}", "FLOAT": 1.5}
+VALUES: dict[str, Any] = {
+    "INTEGER": 7,
+    "BLOB": b"\x00\xff",
+    "TEXT": "{}",
+    "FLOAT": 1.5,
+    "REAL": 1.5,
+}
 
 RENAMED = {"read_at": "seen_at"}
 

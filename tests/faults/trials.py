@@ -7,6 +7,8 @@ import random
 import sys
 from typing import TYPE_CHECKING
 
+from support import session
+
 if TYPE_CHECKING:
     import pytest
 
@@ -24,5 +26,7 @@ def tell(
 ) -> None:
     """Say failures of attempts, and what that proves: the rule of three."""
     bound = "" if failures else f", below {3 / attempts:.2%} at 95 %"
+    said = f"seed {SEED}: {failures}/{attempts}{bound} {more}"
+    session.tell(said)
     with capsys.disabled():
-        sys.stdout.write(f" seed {SEED}: {failures}/{attempts}{bound} {more} ")
+        sys.stdout.write(f" {said} ")

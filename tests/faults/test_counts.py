@@ -1,0 +1,167 @@
+"""Counts among sales, under every reading of the platform: what comes out is right."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_sdk import StockLevel
+from faults.trials import LONG
+from support.counting import ERP, House, house, now, working
+from support.databases import rows
+from support.reference_shop import open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.faults
+
+SIZES = [
+    {"title": size, "sku": f"SHIRT-{size}", "price": "100.00", "stock": 10}
+    for size in ("S", "M")
+]
+
+
+def moves(at: House) -> list[Any]:
+    return rows(at.path, "SELECT * FROM stock_ledger")
+
+
+@pytest.mark.long
+async def test_what_cannot_be_explained_is_left_to_a_person(tmp_path: Path) -> None:
+    async with house(tmp_path, ("no-history",)) as at:
+        lamp = await at.lamp(10)
+        counted_at = now()
+        at.deaf = {"inventory/level_update"}
+        variant = {"productId": lamp["id"], "adjustment": -4}
+        await at.shop.v1("POST", "/inventory/adjust", variant)
+        target = await at.count(lamp, 9, counted_at)
+        await at.reaches(target, "parked")
+        assert await at.stock(lamp) == 6
+        assert "no movement tells of it, after 3 more rounds" in at.reason(target)
+
+
+@pytest.mark.parametrize("gone", [{"inventory/level_update"}, set()])
+async def test_without_a_history_the_order_tells_of_a_sale(
+    gone: set[str], tmp_path: Path
+) -> None:
+    async with house(tmp_path, ("no-history",)) as at:
+        lamp = await at.lamp(10)
+        await at.sell(lamp)
+        await until(lambda: moves(at), "the first sale is known")
+        counted_at = now()
+        at.deaf = gone
+        await at.sell(lamp, 3)
+        target = await at.count(lamp, 9, counted_at)
+        await at.reaches(target, "applied")
+        assert await at.stock(lamp) == 6
+
+
+@pytest.mark.parametrize(
+    "quirks",
+    [
+        ("no-history", "no-note", "no-store-endpoint", "no-idempotency"),
+        ("no-levels", "bare-v1", "bare-webhooks", "plain-errors"),
+        ("ack-202", "manual-reason", "pooled-stock", "coarse-time"),
+    ],
+    ids=" ".join,
+)
+async def test_counts_hold_under_every_reading(
+    quirks: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with house(tmp_path, quirks) as at:
+        lamp = await at.lamp(10)
+        counted_at = now()
+        await at.sell(lamp, 2)
+        target = await at.count(lamp, 20, counted_at)
+        await at.reaches(target, "applied")
+        again = await at.count(lamp, 5)
+        await at.reaches(again, "applied")
+        assert await at.stock(lamp) == 5
+
+
+async def test_a_platform_that_takes_no_variants_is_left_to_a_person(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, ("strict-body",)) as at:
+        shirt = await at.lamp(variants=SIZES)
+        target = await at.count(shirt, 7)
+        await at.reaches(target, "parked")
+        assert "/variantId is not a member" in at.reason(target)
+        assert (await at.stock(shirt), await at.stock(shirt, at=1)) == (10, 10)
+
+
+@pytest.mark.parametrize("seed", range(40 if LONG else 1))
+async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> None:
+    """In the end: what was counted last, and what moved since."""
+    chance = Random(seed)  # noqa: S311 - a seed to be told
+    async with house(tmp_path) as at:
+        lamp, counted, since = await at.lamp(50), 50, 0
+        last = ""
+        for _ in range(12):
+            act = chance.choice(("count", "sell", "sell", "adjust", "hold", "release"))
+            if act == "count":
+                counted, since = chance.randrange(20, 60), 0
+                last = await at.count(lamp, counted)
+            elif act == "sell":
+                sold = chance.randrange(1, 3)
+                await at.sell(lamp, sold)
+                since -= sold
+            elif act == "adjust":
+                await at.adjust(lamp, 2)
+                since += 2
+            elif act == "hold" and at.held is None:
+                at.held = []
+            else:
+                await at.release()
+        await at.release()
+        if last:
+            await at.reaches(last, "applied")
+        query = "SELECT count(*) FROM commands WHERE state NOT IN (?, ?)"
+        settled = ("applied", "superseded")
+        await until(lambda: rows(at.path, query, *settled) == [(0,)], "all is done")
+        assert await at.stock(lamp) == counted + since, at.log
+
+
+async def test_a_restored_database_makes_no_count_true_twice(tmp_path: Path) -> None:
+    """It was copied before the step left; nothing is sent before what is there is read.
+
+    Another was copied before the count came: that is handed in again.
+    """
+    empty, planned = tmp_path / "empty", tmp_path / "planned"
+    async with open_shop(tmp_path / "shop") as shop:
+        async with working(tmp_path, shop, {ERP: {}}) as at:
+            lamp = await at.lamp(10)
+            back_up(at.path, empty)
+            at.hold()
+            sku, counted_at = lamp["variants"][0]["sku"], now()
+            count = StockLevel(key="c", sku=sku, quantity=7, as_of=counted_at)
+            await at.hand_in(count)
+            target = at.command_of("c")
+            await until(lambda: at.steps(target), "the step is planned")
+            back_up(at.path, planned)
+            at.let_go()
+            await at.reaches(target, "applied")
+            await at.sell(lamp)
+        for folder in (planned, empty):
+            async with working(folder, shop, {ERP: {}}, audited=True) as at:
+                await at.hand_in(count)
+                assert at.command_of("c") == target
+                await at.reaches(target, "applied")
+                assert await at.stock(lamp) == 6
+                assert rows(at.path, "SELECT count(*) FROM attempts") == [(0,)]
+        history = (await shop.state())["history"]
+        assert [row["adjustment"] for row in history] == [10, -3, -1]
+
+
+def back_up(path: Path, folder: Path) -> None:
+    folder.mkdir()
+    with (
+        closing(sqlite3.connect(path)) as source,
+        closing(sqlite3.connect(folder / path.name)) as target,
+    ):
+        source.backup(target)
