@@ -7,6 +7,7 @@ UV ?= $(or $(wildcard .venv/bin/uv),uv)
 BIN := .venv/bin
 READY := .venv/.ready
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+DURATIONS := --durations=0 --durations-min=0.1
 PIP_INSTALL := $(BIN)/python .venv/pip.whl/pip install \
 	--quiet --quiet --no-input --disable-pip-version-check --no-deps
 # Packages come from the public index, whatever this machine is set up to use.
@@ -15,7 +16,8 @@ EXPORT := export --quiet --no-config --frozen --format requirements.txt \
 	--no-emit-project
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check bench faults-short faults lock clean
+.PHONY: help venv demo test machine programs check bench simulate faults-short faults \
+	lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -26,7 +28,13 @@ demo: $(READY) ## run the daemon against the reference server, with a simulated 
 	$(BIN)/backhaul demo
 
 test: $(READY) ## run the tests (WORKERS=2 processes)
-	$(BIN)/pytest -n $(WORKERS) -m "not faults"
+	$(BIN)/pytest -n $(WORKERS) -m "not faults and not programs"
+
+machine: $(READY) ## fetch the Debian that a test boots, once (as root)
+	PYTHONPATH=tests $(BIN)/python -m service.machine
+
+programs: $(READY) ## run the tests that start whole programs and real servers
+	$(BIN)/pytest -n $(WORKERS) -m "programs and not faults"
 
 check: $(READY) ## format, lint, types, import contracts, and the docs held to the code
 	$(BIN)/ruff format --check
@@ -39,11 +47,15 @@ check: $(READY) ## format, lint, types, import contracts, and the docs held to t
 bench: $(READY) ## measure throughput and latency (BENCH=reference: some rows only)
 	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH)
 
+simulate: $(READY) ## whole daemons in simulated worlds, planted bugs (SEED=n shows one)
+	PYTHONPATH=tests $(BIN)/python -m simulation
+
 faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form (its seconds)
-	FAULTS=short $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
+	FAULTS=short $(BIN)/pytest -n $(WORKERS) -m "faults and not timed" $(DURATIONS)
+	FAULTS=short $(BIN)/pytest -m "faults and timed" $(DURATIONS)
 
 faults: $(READY) ## the same in the long form
-	FAULTS=long $(BIN)/pytest -m faults --durations=0 --durations-min=0.1
+	FAULTS=long $(BIN)/pytest -m faults $(DURATIONS)
 
 lock: ## lock anew (needs uv; newest of all: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import logging
 import os
@@ -25,7 +26,34 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
+TOLD: pytest.StashKey[list[str]] = pytest.StashKey()
 LAST = "zz_secrets"
+LENGTHY = tuple(
+    f"tests/{name}"
+    for name in (
+        "connectors/",
+        "sdk/",
+        "dashboard/",
+        "cli/test_doctor",
+        "cli/test_listings",
+        "cli/test_reconciling",
+        "cli/test_refolding",
+        "cli/test_running",
+        "cli/test_secrets",
+        "cli/test_traffic",
+        "reconcile/test_against_the_platform",
+        "reference_dashboard/test_browser",
+        "reference/test_fixtures",
+        "reference/test_process",
+        "observe/test_metrics",
+        "service/",
+        "simulation/",
+        "cli/test_support_bundle",
+        "cli/test_targets",
+        "push/test_targets",
+    )
+)
+"""Quick one by one, and minutes together: they go with the programs."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,8 +62,17 @@ def pytest_configure(config: pytest.Config) -> None:
         session.begin()
 
 
+def pytest_collection_finish() -> None:
+    """Leave thousands of tests out of every look for garbage: each took a second."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LAST in item.nodeid)
+    for item in items:
+        if item.nodeid.startswith(LENGTHY):
+            item.add_marker(pytest.mark.programs)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,6 +91,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """With all workers gone, look through every log of the run."""
     if hasattr(session.config, "workerinput"):
         return
+    session.config.stash[TOLD] = _told()
     found = _leaks_at_the_end()
     session.config.stash[LEAKS] = found
     if found and session.exitstatus == pytest.ExitCode.OK:
@@ -68,11 +106,18 @@ def pytest_unconfigure() -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    if told := config.stash.get(TOLD, []):
+        terminalreporter.section("what was tried")
+        terminalreporter.write_line("\n".join(told))
     found = config.stash.get(LEAKS, [])
     if found:
         terminalreporter.section("secrets in logs", red=True)
         terminalreporter.write_line("\n".join(found[:20]))
         terminalreporter.write_line(f"logs: {os.environ[session.VARIABLE]}")
+
+
+def _told() -> list[str]:
+    return session.all_told()
 
 
 def _leaks_at_the_end() -> list[str]:

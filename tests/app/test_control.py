@@ -45,11 +45,15 @@ async def status() -> dict[str, Any]:
     return {"started_at": "noon"}
 
 
+async def numbers() -> bytes:
+    return b"backhaul_up 1\n"
+
+
 @pytest.fixture
 async def control(folder: Path) -> AsyncIterator[Control]:
     """Ask the application that a daemon has on its socket."""
     changes = {"test/refuse": refuse, "test/give": give_back}
-    app = site.build(lambda: False, status, changes)
+    app = site.build(lambda: False, status, changes, numbers)
     app.router.add_routes(Desk({}).routes())
     listener = listening.Listener(app)
     await listener.start(listening.bind_unix(folder / SOCKET_NAME))

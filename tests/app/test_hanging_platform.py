@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from backhaul.app import Daemon
@@ -13,23 +12,12 @@ from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from support.daemon import NOBODY, Office
+from support.unanswering import Hanging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WITHIN_SECONDS = 10
-
-
-class Hanging(httpx.AsyncBaseTransport):
-    """Takes every request and never answers."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError("nothing ends the wait")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from bench import machine, reference
 from bench.backfill import backfill
+from bench.files import files
 from bench.fold import fold
 from bench.fold_large import fold_large, start
 from bench.ingest import ingest, ingest_at_256, ingest_folding
@@ -22,7 +23,9 @@ from bench.push import push
 from bench.recovery import recovery
 from bench.results import CountsDisagreeError, Rounds, Scale
 from bench.scan import scan
+from bench.scan_lines import scan_lines
 from bench.servers import DiedError
+from bench.sql_pull import sql_pull
 
 Row: TypeAlias = Callable[[Scale], Rounds]
 
@@ -44,6 +47,9 @@ ROWS: dict[str, Row] = {
     "backfill": backfill,
     "push": push,
     "scan": scan,
+    "scan-lines": scan_lines,
+    "files": files,
+    "sql-pull": sql_pull,
 }
 DIRECTORY = Path("var/bench")
 

@@ -13,6 +13,7 @@ import typer
 import uvloop
 from aiohttp import web
 
+from backhaul import garbage
 from backhaul.core import signature
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.drain import Drain
@@ -90,6 +91,8 @@ def _listener(kind: Kind, routes: list[web.RouteDef]) -> Listener:
 async def _serve(kind: Kind, database: Path) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    if kind is not Kind.BARE:
+        garbage.look_less_often()
     async with _routes(kind, database) as routes:
         listener = _listener(kind, routes)
         sock = bind_tcp("127.0.0.1", 0, "bench")

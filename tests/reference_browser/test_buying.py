@@ -9,6 +9,8 @@ from support import session
 from support.browsing import Visit
 from support.reference_shop import Shop
 
+pytestmark = pytest.mark.programs
+
 
 async def find_a_mug(visit: Visit) -> None:
     await visit.write("Search products", "mug")

@@ -13,6 +13,8 @@ from support import session
 from support.browsing import Visit
 from support.reference_shop import Received, Receiver, Shop, cart
 
+pytestmark = pytest.mark.programs
+
 WIDER = "document.documentElement.scrollWidth > window.innerWidth"
 TOPIC = "X-Service-Topic"
 

@@ -2,12 +2,15 @@
 
 import re
 
+import pytest
 from playwright.async_api import Page, expect
 
 from reference_browser.merchant import is_told, log_in, open_order
 from support import session
 from support.browsing import Visit
 from support.reference_shop import Shop
+
+pytestmark = pytest.mark.programs
 
 BETWEEN_LOOKS_MILLISECONDS = 21_000
 """The order's page asks for news every twenty seconds."""

@@ -8,6 +8,8 @@ from playwright.async_api import expect
 from support.browsing import Visit, open_visit
 from support.reference_shop import Receiver, Shop
 
+pytestmark = pytest.mark.programs
+
 Act = Callable[[Visit, str], Awaitable[object]]
 
 

@@ -78,3 +78,22 @@ def is_secret(side: ast.expr) -> bool:
         return getattr(side.func, "attr", "") in DIGEST_CALLS or is_secret(side.func)
     owner, _, last = dotted(side).rpartition(".")
     return bool(SECRET_NAME.search(last)) and not owner[:1].isupper()
+
+
+def trusts_anybody(source: str) -> Iterator[int]:
+    """Yield the lines in which asyncssh is told not to look at the host key."""
+    for node in ast.walk(ast.parse(source)):
+        given: list[tuple[str | None, ast.expr]] = []
+        if isinstance(node, ast.Call):
+            given = [(each.arg, each.value) for each in node.keywords]
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            given = [
+                (str(key.value), value)
+                for key, value in pairs
+                if isinstance(key, ast.Constant)
+            ]
+        for name, value in given:
+            nothing = isinstance(value, ast.Constant) and not value.value
+            if name == "known_hosts" and nothing:
+                yield value.lineno

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
-from repository.bans import leaky_comparisons, uses
+from repository.bans import leaky_comparisons, trusts_anybody, uses
 from repository.tree import SOURCE_ROOTS, python_files, read
 
-CLOCKS = {"daemon/backhaul/core/clock.py", "daemon/backhaul_reference/clock.py"}
+CLOCKS = {
+    "connectors/backhaul_sdk/clock.py",
+    "daemon/backhaul/core/clock.py",
+    "daemon/backhaul_reference/clock.py",
+}
 # What is banned, and its home, at most one in each package.
 BANS: dict[str, set[str]] = {
     r"asyncio\.(create_task|ensure_future)": {"daemon/backhaul_reference/tasks.py"},
@@ -23,14 +28,22 @@ BANS: dict[str, set[str]] = {
 }
 
 
+@cache
+def all_uses() -> list[tuple[str, int, str]]:
+    """Return every use of a name in our own source: path, line, name."""
+    return [
+        (str(path), line, name)
+        for path in python_files(*SOURCE_ROOTS)
+        for line, name in uses(read(path))
+    ]
+
+
 @pytest.mark.parametrize("banned", BANS)
 def test_what_is_banned_is_used_at_home_only(banned: str) -> None:
     found = [
         f"{path}:{line}: {name}"
-        for path in python_files(*SOURCE_ROOTS)
-        if str(path) not in BANS[banned]
-        for line, name in uses(read(path))
-        if re.fullmatch(banned, name)
+        for path, line, name in all_uses()
+        if path not in BANS[banned] and re.fullmatch(banned, name)
     ]
     assert found == []
 
@@ -48,6 +61,31 @@ def test_digests_and_signatures_are_compared_in_constant_time() -> None:
         for line in leaky_comparisons(read(path))
     ]
     assert found == []
+
+
+def test_no_ssh_server_is_trusted_unseen() -> None:
+    found = [
+        f"{path}:{line}"
+        for path in python_files(*SOURCE_ROOTS)
+        for line in trusts_anybody(read(path))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("asyncssh.connect(host, known_hosts=None)", True),
+        ("asyncssh.connect(host, known_hosts=b'')", True),
+        ('options = {"known_hosts": None}', True),
+        ("asyncssh.connect(host, known_hosts=([], [], []))", False),
+        ('options = {"known_hosts": trusted, **more}', False),
+    ],
+)
+def test_trust_in_anybody_is_found_however_it_is_written(
+    source: str, found: bool
+) -> None:
+    assert bool(list(trusts_anybody(source))) is found
 
 
 @pytest.mark.parametrize(

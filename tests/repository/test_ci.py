@@ -69,10 +69,12 @@ def started(project: Path) -> list[str]:
 def test_all_steps_run_and_are_listed_with_their_seconds(project: Path) -> None:
     done, table = run(project)
     assert (done.returncode, done.stderr) == (0, "")
-    steps = ["venv", "check", "test", "faults-short", "venv"]
+    steps = ["venv", "check", "test", "machine", "programs", "simulate"]
+    steps += ["faults-short", "venv"]
     assert started(project) == [f"{step} with all" for step in steps]
     listed = [" ".join(line.split()[:-2]) for line in table.splitlines()[2:-1]]
-    made = ["make venv", "make check", "make test", "make faults-short"]
+    made = ["make venv", "make check", "make test", "make machine", "make programs"]
+    made += ["make simulate", "make faults-short"]
     assert [name for name in listed if name != "system packages"] == [
         *made,
         "make venv without pip",
@@ -81,7 +83,9 @@ def test_all_steps_run_and_are_listed_with_their_seconds(project: Path) -> None:
     assert "usage: backhaul" in done.stdout
 
 
-@pytest.mark.parametrize("step", ["venv", "check", "test", "faults-short"])
+@pytest.mark.parametrize(
+    "step", ["venv", "check", "test", "programs", "simulate", "faults-short"]
+)
 def test_the_first_step_that_fails_ends_it(project: Path, step: str) -> None:
     done, table = run(project, FAILING=step)
     assert done.returncode == 5

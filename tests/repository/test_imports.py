@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from repository.tree import ROOT, modules
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 
 # Forking one interpreter that has the libraries loaded, and nothing of ours, takes
 # milliseconds where a new interpreter takes half a second.
@@ -32,9 +36,11 @@ for module in sys.argv[2:]:
 sys.exit(f"failed: {failed}" if failed else 0)
 """
 LIBRARIES = (
-    "aiohttp.web aiosmtplib apscheduler.schedulers.asyncio email.message httpx jinja2 "
-    "loguru msgspec pydantic_settings pytest rich.console rich.progress segno "
-    "sqlite_utils tenacity typer uvloop"
+    "aiohttp.web aiomqtt aiosmtplib apscheduler.schedulers.asyncio argon2 asyncssh "
+    "biip defusedxml.ElementTree email.message httpx jinja2 jmespath loguru "
+    "msgspec openpyxl prometheus_client psycopg pydantic_settings pytest "
+    "rich.console rich.progress segno sqlalchemy.dialects.postgresql "
+    "sqlalchemy.dialects.sqlite sqlite_utils tenacity typer uvloop"
 )
 
 

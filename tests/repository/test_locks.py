@@ -48,16 +48,22 @@ def pins(export: str) -> dict[str, tuple[str, set[str]]]:
 def closure(groups: set[str]) -> set[str]:
     """Return what our dependencies and groups need, directly or not, by uv.lock."""
     entry = us()
-    waiting = [d["name"] for d in entry["dependencies"]]
+    packages = locked()
+    waiting = [*entry["dependencies"]]
     for group in groups:
-        waiting += [d["name"] for d in entry["dev-dependencies"][group]]
-    needed: set[str] = set()
+        waiting += entry["dev-dependencies"][group]
+    needed: set[tuple[str, str]] = set()
     while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += [d["name"] for d in locked()[name].get("dependencies", [])]
-    return needed
+        wanted = waiting.pop()
+        # An extra is a list of its own beside what the package always needs.
+        for extra in ("", *wanted.get("extra", ())):
+            if (wanted["name"], extra) in needed:
+                continue
+            needed.add((wanted["name"], extra))
+            package = packages[wanted["name"]]
+            lists = package.get("optional-dependencies", {}) if extra else package
+            waiting += lists.get(extra or "dependencies", [])
+    return {name for name, _ in needed}
 
 
 def requirements(names: list[str]) -> list[tuple[str, str]]:

@@ -147,7 +147,9 @@ async def test_a_resume_without_a_pause_puts_nothing_off(path: Path) -> None:
 async def test_what_is_called_wrong_is_told_what_there_is(path: Path) -> None:
     settings = settings_of(stores=("main", "other"))
     async with program(path, settings) as life:
-        with pytest.raises(BackhaulError, match="known: prune, push_fulfillments"):
+        with pytest.raises(
+            BackhaulError, match="known: prune, backup, push_fulfillments"
+        ):
             await life.jobs.run("push_orders", None)
         with pytest.raises(BackhaulError, match="no store 'x'; known: main, other"):
             await life.jobs.pause("push_fulfillments", "x")

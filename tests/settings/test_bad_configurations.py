@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 DURATION = 'must be a duration such as "250ms", "5s", "2m", "1h" or "1d"'
 NO_NAME = "is not a name: lower-case letters, digits and _ only"
 TABLES = (
-    "admin, connect, connectors, database, jobs, log, public, push, reconcile, "
-    "state_dir, stores"
+    "admin, alerts, connect, connectors, database, jobs, log, public, push, "
+    "reconcile, state_dir, stores"
 )
 
 # What follows the valid store of `STORE`, which takes lines 1 to 4.
@@ -59,7 +59,7 @@ AFTER_A_STORE = {
     '[database]\nurl = "sqlite:///"': "6: database.url: names no file",
     '[jobs.push_orders]\nevery = "5s"': (
         "5: jobs.push_orders: unknown setting "
-        "(known: audit, prune, push_adjustments, push_cancellations, "
+        "(known: audit, backup, prune, push_adjustments, push_cancellations, "
         "push_fulfillments, reconcile_full, reconcile_incremental)"
     ),
     "[jobs.push_fulfilments]": (

@@ -263,7 +263,7 @@ def test_a_store_has_times_of_its_own(own: str, when: str, tmp_path: Path) -> No
     usual = "cron 0 3 * * *, up to 10m later, not 22:00-06:00"
     assert planned["reconcile_full", "other"].in_words() == usual
     assert planned["push_adjustments", "main"].in_words() == "every 5s"
-    assert len(planned) == 13
+    assert len(planned) == 14
 
 
 def test_the_environment_gives_quiet_hours_and_a_store_its_own(tmp_path: Path) -> None:

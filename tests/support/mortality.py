@@ -16,6 +16,7 @@ import httpx
 from backhaul.store.contract import Marks, Records
 from backhaul.store.outbox import Commands, Doubts
 from backhaul.store.tagging import Tags
+from backhaul.store.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -31,6 +32,8 @@ PARTS: dict[str, type] = {
 """What of the store a command's life is written by."""
 PLANNING: dict[str, type] = {"records": Records}
 """What it is planned by."""
+COUNTING: dict[str, type] = {"targets": Targets}
+"""What counts are made true by."""
 ON_THE_WIRE = ("POST:before", "POST:during", "POST:after", "GET:before", "GET:after")
 
 
@@ -93,7 +96,7 @@ class MortalStore:
     def __init__(self, store: SqliteStore, mortality: Mortality) -> None:
         self.parts = {
             name: MortalPart(getattr(store, name), name, mortality)
-            for name in PARTS | PLANNING
+            for name in PARTS | PLANNING | COUNTING
         }
 
     def __getattr__(self, name: str) -> MortalPart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
@@ -14,7 +15,13 @@ DEBIAN = {
     "faketime": "faketime",
     "strace": "strace",
     "dnsmasq": "dnsmasq-base",
+    "mosquitto": "mosquitto",
     "systemd-analyze": "systemd",
+    "promtool": "prometheus",
+    "sshd": "openssh-server",
+    "systemd-nspawn": "systemd-container",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
 }
 """Which Debian package brings a program."""
 VARIABLE = "TEST_REQUIRE"
@@ -27,9 +34,19 @@ def everything_is_required() -> bool:
 
 def require(tool: str) -> str:
     """Return the program's path; without it skip, or fail if all must be tested."""
-    if found := shutil.which(tool):
-        return found
-    missing = f"{tool} is missing: apt-get install {DEBIAN.get(tool, tool)}"
+    found = shutil.which(tool)
+    if found is None:
+        _leave_out(f"{tool} is missing: apt-get install {DEBIAN.get(tool, tool)}")
+    return found
+
+
+def require_root(why: str) -> None:
+    """Skip what only root may do, or fail if all must be tested."""
+    if os.geteuid() != 0:
+        _leave_out(f"only root may do this: {why}")
+
+
+def _leave_out(missing: str) -> NoReturn:
     if everything_is_required():
         pytest.fail(f"{missing} ({VARIABLE}=all)", pytrace=False)
     pytest.skip(missing)

@@ -33,7 +33,7 @@ def begin() -> Path:
 
 
 def folder(part: str) -> Path:
-    """Return `logs` or `issued` of this session."""
+    """Return `logs`, `issued` or `told` of this session."""
     root = Path(os.environ.get(VARIABLE) or begin())
     found = root / part
     found.mkdir(exist_ok=True)
@@ -45,6 +45,19 @@ def new_log(name: str) -> Path:
     handle, path = tempfile.mkstemp(".log", f"{name}-", folder("logs"))
     os.close(handle)
     return Path(path)
+
+
+def tell(line: str) -> None:
+    """Keep what the end of the run says: of a worker's own output nothing is shown."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
+    with (folder("told") / str(os.getpid())).open("a", encoding="utf-8") as file:
+        file.write(f"{test}: {line}\n")
+
+
+def all_told() -> list[str]:
+    """Return what the tests of this session have told."""
+    files = sorted(folder("told").iterdir())
+    return sorted(line for file in files for line in file.read_text().splitlines())
 
 
 def keep_log(path: Path) -> None:

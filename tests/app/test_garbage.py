@@ -1,0 +1,32 @@
+"""Python looks for garbage less often, and still finds it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import gc, weakref
+from backhaul import garbage
+
+class Knot:
+    def __init__(self):
+        self.itself = self
+
+usual, known = gc.get_threshold(), len(gc.get_objects())
+garbage.look_less_often()
+frozen = gc.get_freeze_count()
+dropped = [weakref.ref(Knot()) for _ in range(usual[0])]
+kept = [[] for _ in range(usual[0])]
+early = sum(one() is None for one in dropped)
+kept += [[] for _ in range(garbage.YOUNG_OBJECTS)]
+late = sum(one() is None for one in dropped)
+print(frozen >= known // 2, early, late == len(dropped))
+"""
+
+
+def test_garbage_waits_for_many_objects_but_not_for_ever() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True 0 True\n", "")

@@ -1,0 +1,81 @@
+"""What a running daemon tells in numbers, with a real platform beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from observe.test_metrics import samples
+from support.daemon import Office, connected
+from support.databases import count, rows
+from support.reference_shop import Shop, open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.app import Daemon
+
+
+COLUMNS = "order,tracking_company,tracking_number"
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "shop") as opened:
+        yield opened
+
+
+async def told(daemon: Daemon) -> dict[str, float]:
+    async with httpx.AsyncClient() as client:
+        answer = await client.get(f"{daemon.admin_url}/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    return samples(answer.content)
+
+
+async def test_an_order_and_its_parcel_are_counted(shop: Shop) -> None:
+    product = await shop.product(stock=10)
+    async with connected(shop) as (office, daemon):
+        await shop.order(product)
+        await until(lambda: count(office.database, "orders") == 1, "the order")
+        office.put("fulfillments-1.csv", COLUMNS, "1001,DHL,T1", "9999,DHL,T2")
+        await until(lambda: applied(office) == 1, "the parcel")
+        await until(lambda: count(office.database, "records") == 2, "both rows")
+        async with httpx.AsyncClient() as client:
+            for store in ("main", "other"):
+                url = f"{daemon.public_url}/webhooks/{store}"
+                assert (await client.post(url, content=b"{}")).status_code == 401
+        found = await told(daemon)
+    assert found["backhaul_webhooks_total main kept"] >= 1
+    assert found["backhaul_webhooks_total main refused"] == 1
+    assert found["backhaul_webhooks_total unknown refused"] == 1
+    signed = [name for name in found if name.startswith("backhaul_webhook_verify")]
+    assert len(signed) == 1
+    assert found["backhaul_commands_total main fulfill applied"] == 1
+    assert found["backhaul_platform_requests_total main POST 200"] == 1
+    assert found["backhaul_platform_seconds_count main POST"] == 1
+    assert found["backhaul_connector_up courier"] == 1
+    assert found["backhaul_records_waiting courier"] == 1
+    assert found["backhaul_last_record_timestamp_seconds courier"] > 0
+    assert found["backhaul_heartbeat_timestamp_seconds"] > 0
+    assert found["backhaul_database_bytes database"] > 0
+    assert not [name for name in found if name.startswith("backhaul_sending_stopped")]
+
+
+async def test_what_waits_for_a_person_is_told(shop: Shop) -> None:
+    async with connected(shop) as (office, daemon):
+        office.put("fulfillments-1.csv", COLUMNS, ",DHL,T1")
+        await until(lambda: count(office.database, "quarantine") == 1, "the bad row")
+        daemon._shops["main"].sender.dispatcher.stop_sending("for this test")
+        found = await told(daemon)
+    assert found["backhaul_quarantine_rows courier"] == 1
+    assert [found[n] for n in found if n.startswith("backhaul_sending_stopped")] == [1]
+
+
+def applied(office: Office) -> int:
+    states = rows(office.database, "SELECT state FROM commands")
+    return states.count(("applied",))

@@ -1,0 +1,117 @@
+"""The configuration, read again while the daemon runs."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from loguru import logger
+
+from backhaul.cli import context
+from backhaul.reloading import differences, taken_over
+from support.payloads import envelope, order, signed
+from support.supervising import handing, kept_socket, manager
+from support.unanswering import met_before, supervised
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from backhaul.app import Daemon
+    from support.daemon import Office
+
+NEW = "whsec_" + "9" * 32
+
+
+@contextmanager
+def told() -> Iterator[list[dict[str, Any]]]:
+    """Collect what is said of reloads."""
+    lines: list[dict[str, Any]] = []
+
+    def keep(message: Any) -> None:
+        if message.record["extra"].get("action", "").startswith("reload."):
+            record = message.record
+            lines.append({**record["extra"], "message": record["message"]})
+
+    sink = logger.add(keep)
+    try:
+        yield lines
+    finally:
+        logger.remove(sink)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[tuple[Office, Daemon]]:
+    async with met_before() as office:
+        with kept_socket() as kept:
+            async with supervised(office, handing(kept)) as daemon:
+                yield office, daemon
+
+
+async def accepts(daemon: Daemon, secret: str) -> bool:
+    body = envelope("orders/create", order())
+    async with httpx.AsyncClient() as client:
+        address = f"{daemon.public_url}/webhooks/main"
+        answer = await client.post(
+            address, content=body, headers=signed(body, secret.encode())
+        )
+    return answer.status_code == 200
+
+
+async def test_secrets_and_jobs_are_taken_over_and_the_rest_is_named() -> None:
+    async with running() as (office, daemon):
+        old = office.webhook_secret
+        with told() as lines:
+            office.webhook_secret = NEW
+            office.more = '[jobs.prune]\nevery = "7m"\n'
+            office.write(**{'match_wait = "10m"': 'match_wait = "11m"'})
+            daemon.reload()
+            (line,) = await until(lambda: lines, "it says what it did")
+        assert line["action"] == "reload.done"
+        assert (
+            "in force now: stores.main.webhook_secrets, jobs.prune" in (line["message"])
+        )
+        assert "needs a restart: connect.match_wait" in line["message"]
+        assert NEW not in line["message"]
+        assert (await accepts(daemon, NEW), await accepts(daemon, old)) == (True, False)
+
+
+async def test_a_mistake_changes_nothing_and_is_told_in_one_line() -> None:
+    async with running() as (office, daemon):
+        old, office.webhook_secret = office.webhook_secret, NEW
+        with told() as lines:
+            office.write(**{"settle_seconds = 0": "settle_seconds = 0\ncolour = 1"})
+            daemon.reload()
+            (line,) = await until(lambda: lines, "it refuses")
+        assert line["action"] == "reload.refused"
+        assert "the one of before is kept" in line["message"]
+        assert "connectors.courier.colour" in line["message"]
+        assert (await accepts(daemon, old), await accepts(daemon, NEW)) == (True, False)
+
+
+async def test_the_manager_hears_of_it(tmp_path: Path) -> None:
+    async with met_before() as office:
+        with kept_socket() as kept, manager(tmp_path / "notify") as heard:
+            by = handing(kept, heard=heard)
+            async with supervised(office, by) as daemon:
+                await until(lambda: heard.hears("READY=1"), "it is ready")
+                daemon.reload()
+                await until(lambda: heard.hears("RELOADING=1"), "it reads")
+                await until(lambda: heard.hears("READY=1"), "it is ready again")
+            assert heard.hears("STOPPING=1")
+
+
+async def test_a_store_more_or_less_needs_a_restart() -> None:
+    async with met_before() as office:
+        running = context.settings(office.config)
+        office.more = '[stores.other]\nbase_url = "http://o.example"\napi_key = "k"\n'
+        office.write(**{'type = "scanner"': 'type = "scanner"\nstore = "main"'})
+        text = office.config.read_text()
+        office.config.write_text(
+            text.replace('type = "file_drop"', 'type = "file_drop"\nstore = "main"')
+        )
+        found = context.settings(office.config)
+        wanted = taken_over(running, found)
+    assert [key for key, *_ in differences(wanted, found)] == ["stores.other"]

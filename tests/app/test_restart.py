@@ -1,0 +1,37 @@
+"""A restart behind a socket that somebody keeps: no webhook is lost or refused."""
+
+from __future__ import annotations
+
+import asyncio
+
+from support.databases import rows
+from support.delivering import Load
+from support.supervising import handing, kept_socket
+from support.unanswering import STORE_ID, met_before, supervised
+from support.waiting import until
+
+STARTS = 4
+
+
+async def test_restarts_under_load_lose_and_refuse_nothing() -> None:
+    async with met_before() as office:
+        with kept_socket() as kept:
+            port = kept.getsockname()[1]
+            load = Load(port, office.webhook_secret, STORE_ID)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(load.run())
+                for start in range(1, STARTS + 1):
+                    wanted = load.answered() + 50
+                    async with supervised(office, handing(kept)) as daemon:
+                        assert daemon.public_url.endswith(f":{port}")
+                        await until(
+                            lambda: load.has_more_than(wanted),  # noqa: B023 - awaited at once
+                            "it receives",
+                        )
+                        if start == STARTS:
+                            load.going = False
+                            await until(load.is_answered, "all have an answer")
+        answers = [task.result() for task in load.sent]
+        assert [status for status, _ in answers if status != 200] == []
+        stored = rows(office.database, "SELECT body FROM inbox")
+        assert {body for _, body in answers} == {body for (body,) in stored}

@@ -1,0 +1,186 @@
+"""A service manager: what it hands over, hears and does not hear."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sqlite3
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.errors import Busy, ConfigurationError
+from backhaul.store.sqlite.inbox import append_batch
+from backhaul.store.sqlite.writer import Writer
+from backhaul.supervisor import Supervisor
+from support.clock import VirtualClock
+from support.supervising import OURS, handing, kept_socket, manager
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from support.supervising import Manager
+
+FED = "WATCHDOG=1"
+QUARTER_SECONDS = 0.05
+"""It is fed four times in the time that it waits."""
+WATCHDOG = {"WATCHDOG_USEC": "200000", "WATCHDOG_PID": str(OURS)}
+
+
+@pytest.fixture(params=["file", "name"])
+def ears(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    return tmp_path / "notify" if request.param == "file" else f"@backhaul-{OURS}"
+
+
+def test_every_word_arrives_as_the_manager_reads_it(ears: Path | str) -> None:
+    with manager(ears) as heard:
+        told = Supervisor(heard.environ, OURS)
+        told.busy("upgrades", 90)
+        told.ready("receives at x")
+        told.reloading()
+        told.stopping()
+        assert heard.hears("EXTEND_TIMEOUT_USEC=90000000")
+        assert heard.hears("READY=1")
+        assert heard.hears("RELOADING=1")
+        assert not heard.hears("READY=1")
+        assert heard.hears("STOPPING=1")
+
+
+def test_a_reload_carries_the_moment_it_began(tmp_path: Path) -> None:
+    with manager(tmp_path / "notify") as heard:
+        Supervisor(heard.environ, OURS).reloading()
+        assert not heard.hears("nothing")
+        assert heard.heard[0][1].startswith("MONOTONIC_USEC=")
+        assert heard.heard[0][1][15:].isdigit()
+
+
+def test_without_a_manager_nothing_is_told_and_nothing_fails(tmp_path: Path) -> None:
+    Supervisor({}, OURS).ready("")
+    Supervisor({"NOTIFY_SOCKET": str(tmp_path / "nobody")}, OURS).ready("")
+    assert Supervisor({}, OURS).sockets(("public",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        (WATCHDOG, 0.2),
+        ({"WATCHDOG_USEC": "200000"}, 0.2),
+        ({**WATCHDOG, "WATCHDOG_PID": "1"}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_the_watchdog_is_for_one_process(
+    environ: dict[str, str], seconds: float
+) -> None:
+    assert Supervisor(environ, OURS).watchdog_seconds == seconds
+
+
+@pytest.fixture
+async def writer(tmp_path: Path) -> AsyncIterator[Writer]:
+    started = Writer(tmp_path / "backhaul.db", append_batch)
+    started.start()
+    yield started
+    await started.stop()
+
+
+class Feeding:
+    """A watchdog that is fed, by a clock that the test moves."""
+
+    def __init__(self, heard: Manager, clock: VirtualClock) -> None:
+        self._heard = heard
+        self._clock = clock
+
+    async def fed_within(self, seconds: float) -> bool:
+        while self._heard.hears(FED):
+            pass
+        await self._clock.advance(seconds)
+        return self._heard.hears(FED)
+
+
+@pytest.fixture
+async def feeding(tmp_path: Path, writer: Writer) -> AsyncIterator[Feeding]:
+    clock = VirtualClock()
+    with manager(tmp_path / "notify") as heard:
+        told = Supervisor(heard.environ | WATCHDOG, OURS)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(told.feed(writer, clock))
+            await clock.asleep()
+            yield Feeding(heard, clock)
+            running.cancel()
+
+
+async def test_the_watchdog_is_fed(feeding: Feeding, writer: Writer) -> None:
+    for _ in range(3):
+        await writer.pulse()
+        assert await feeding.fed_within(QUARTER_SECONDS)
+
+
+async def test_a_writer_that_hangs_starves_it(feeding: Feeding, writer: Writer) -> None:
+    await writer.pulse()
+    goes_on = threading.Event()
+    hanging = writer.urgent(lambda _: goes_on.wait())
+    try:
+        assert await feeding.fed_within(QUARTER_SECONDS)  # it had answered before
+        assert not await feeding.fed_within(10 * QUARTER_SECONDS)
+    finally:
+        goes_on.set()
+    await hanging
+    await writer.pulse()
+    assert await feeding.fed_within(QUARTER_SECONDS)
+
+
+async def test_a_file_written_anew_does_not_starve_it(
+    feeding: Feeding, writer: Writer
+) -> None:
+    writing, goes_on = threading.Event(), threading.Event()
+
+    def slow(_: sqlite3.Connection) -> bool:
+        writing.set()
+        return goes_on.wait()
+
+    hanging = writer.alone(slow)
+    try:
+        await until(writing.is_set, "it writes")
+        assert await feeding.fed_within(QUARTER_SECONDS)
+        assert await feeding.fed_within(QUARTER_SECONDS)
+    finally:
+        goes_on.set()
+    await hanging
+
+
+async def test_a_disk_that_refuses_does_not_starve_it(
+    feeding: Feeding, writer: Writer, tmp_path: Path
+) -> None:
+    await writer.pulse()
+    with closing(sqlite3.connect(tmp_path / "backhaul.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            with pytest.raises(Busy):
+                await writer.pulse()
+            assert await feeding.fed_within(QUARTER_SECONDS)
+
+
+@pytest.mark.parametrize("name", ["backhaul.socket", ""])
+def test_a_socket_that_nobody_serves_is_refused(name: str) -> None:
+    with (
+        kept_socket() as kept,
+        pytest.raises(ConfigurationError, match="FileDescriptorName="),
+    ):
+        handing(kept, name).sockets(("public", "admin"))
+
+
+def test_what_is_handed_must_listen() -> None:
+    with (
+        closing(socket.socket()) as loose,
+        pytest.raises(ConfigurationError, match="public: is no TCP socket"),
+    ):
+        handing(loose).sockets(("public", "admin"))
+
+
+def test_what_is_meant_for_another_process_is_left() -> None:
+    environ = {"LISTEN_PID": "1", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "public"}
+    assert Supervisor(environ, OURS).sockets(("public",)) == {}

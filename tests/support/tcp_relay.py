@@ -1,0 +1,138 @@
+"""A relay for any protocol: passes bytes on until it is told to break the line."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+RESET = struct.pack("ii", 1, 0)
+CHUNK = 65_536
+
+
+@dataclass(slots=True)
+class Relay:
+    """Listens on `port` and passes on to `upstream`, both on 127.0.0.1.
+
+    A line breaks when `cut_before` is about to pass, or once the answer to `cut_after`
+    has come back, which is then thrown away. `seen` counts what is in `counted`.
+    """
+
+    upstream: int
+    port: int = 0
+    cut_before: bytes | None = None
+    cut_after: bytes | None = None
+    counted: bytes = b"\0\0"
+    seen: int = 0
+    _server: asyncio.Server | None = None
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
+    _serving: set[asyncio.Task[None] | None] = field(default_factory=set)
+
+    async def up(self) -> None:
+        """Listen, at the same port as before."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def down(self) -> None:
+        """Refuse connections, and reset those that there are."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in list(self._open):
+            reset(writer)
+        await asyncio.gather(*filter(None, self._serving), return_exceptions=True)
+
+    async def at_rest(self) -> None:
+        """Wait until everything that has passed was answered."""
+        while tasks := [task for task in self._serving if task is not None]:
+            await asyncio.wait(tasks)
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        own = asyncio.current_task()
+        self._serving.add(own)
+        try:
+            up = await asyncio.open_connection("127.0.0.1", self.upstream)
+            await self._relay(reader, writer, *up)
+        except OSError:
+            reset(writer)
+        finally:
+            self._serving.discard(own)
+
+    async def _relay(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        server: asyncio.StreamWriter,
+    ) -> None:
+        line = _Line(self, writer, server)
+        self._open |= {writer, server}
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(line.ask(reader))
+                group.create_task(line.answer(answers))
+        except* OSError:
+            pass
+        finally:
+            self._open -= {writer, server}
+            writer.close()
+            server.close()
+
+
+@dataclass(slots=True)
+class _Line:
+    """One connection through the relay."""
+
+    relay: Relay
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    doomed: bool = False
+
+    async def ask(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(CHUNK):
+            self.relay.seen += data.count(self.relay.counted)
+            before, after = self.relay.cut_before, self.relay.cut_after
+            if before is not None and before in data:
+                reset(self.client)
+                break
+            self.doomed = self.doomed or (after is not None and after in data)
+            self.server.write(data)
+            await self.server.drain()
+        # What has passed is still worked on, though nobody waits for it.
+        if self.server.can_write_eof():
+            self.server.write_eof()
+
+    async def answer(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(CHUNK):
+            if self.doomed:
+                reset(self.client)
+                break
+            if not self.client.is_closing():
+                self.client.write(data)
+        self.client.close()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close with RST: what was on its way is thrown away."""
+    sock = writer.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    writer.transport.abort()
+
+
+@asynccontextmanager
+async def tcp_relay(upstream: int) -> AsyncIterator[Relay]:
+    relay = Relay(upstream)
+    await relay.up()
+    try:
+        yield relay
+    finally:
+        await relay.down()
