@@ -150,6 +150,23 @@ async def test_without_a_history_an_adjustment_is_parked_at_once(stage: Scene) -
     assert "without a history" in stage.reason(command)
 
 
+async def test_a_history_that_was_read_before_is_asked_for_again(stage: Scene) -> None:
+    """One refusal among many answers is no platform without a history."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(move(100, "0", note=None)))
+    await stage.auditor.audit_now()
+    stage.platform.says(HISTORY, problem(403, "FORBIDDEN"))
+    async with working(stage):
+        while "403" not in stage.reason(command):
+            await stage.pass_time(1)
+            await stage.quiet()
+        assert stage.state(command) == "uncertain"
+        stage.platform.says(HISTORY, history(move(1, command)))
+        await stage.pass_time(10)
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+
+
 async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
     stage: Scene,
 ) -> None:

@@ -24,7 +24,7 @@ from backhaul.push.settler import tell_doubled
 from backhaul.shop import history
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
-from backhaul.store.tagging import Tagged, restored_mark
+from backhaul.store.tagging import Tagged, audited_mark, restored_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -330,7 +330,7 @@ class Auditor:
 
     @property
     def _mark(self) -> str:
-        return f"audited:{self._store}"
+        return audited_mark(self._store)
 
 
 def _by_tag(moves: Iterable[Move]) -> list[Tagged]:

@@ -16,6 +16,7 @@ from backhaul.core.proof import Found, Habits, Wanted, find_adjustment
 from backhaul.push.judging import claimed
 from backhaul.shop import history, requests, wire
 from backhaul.shop.client import ReadRefused
+from backhaul.store.tagging import audited_mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -87,7 +88,7 @@ class Prover:
         try:
             found = await history.of_product(self._client, command.target, since)
         except ReadRefused as error:
-            if error.status not in NOT_OFFERED or not await self._client.opens():
+            if not await self._is_without_history(error):
                 raise
             reason = f"{error}: without a history nothing can be proved"
             return Proof(Found.UNDECIDABLE, reason, final=True)
@@ -100,6 +101,14 @@ class Prover:
             reason = f"{finding.reason}, as far as it could be read"
             return Proof(Found.UNDECIDABLE, reason, _rows(found.moves))
         return await self._judged(doubt, finding, found.moves)
+
+    async def _is_without_history(self, error: ReadRefused) -> bool:
+        """Tell whether no later look can do better: no history was ever read here."""
+        if error.status not in NOT_OFFERED:
+            return False
+        if await self._marks.get(audited_mark(self._store)):
+            return False
+        return await self._client.opens()
 
     async def _judged(
         self, doubt: Doubt, finding: Finding, moves: Sequence[Move]

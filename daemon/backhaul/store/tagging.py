@@ -26,6 +26,11 @@ def restored_mark(store: str) -> str:
     return f"restored:{store}"
 
 
+def audited_mark(store: str) -> str:
+    """Name the mark of up to when the platform's history was read."""
+    return f"audited:{store}"
+
+
 class Tags(Protocol):
     """What the platform's history tells of commands, by their tags."""
 
