@@ -8,15 +8,15 @@ import inspect
 import logging
 import os
 import shutil
+import sysconfig
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from loguru import logger
 
 from support import session, tracking
-from support.described import flaws_of
 from support.exchanges import HEARD
 from support.loop_guard import LONGEST_SECONDS, LoopGuard, on_purpose
 from support.requirements import everything_is_required
@@ -24,6 +24,8 @@ from support.requirements import everything_is_required
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
     from typing import TextIO
+
+    from support.exchanges import Exchange
 
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
 TOLD: pytest.StashKey[list[str]] = pytest.StashKey()
@@ -54,6 +56,8 @@ LENGTHY = tuple(
     )
 )
 """Quick one by one, and minutes together: they go with the programs."""
+# The logger asks for the library's folders at each sink, which took a tenth of a run.
+sysconfig.get_path = cast("Any", cache(sysconfig.get_path))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -163,10 +167,17 @@ def _tokens_stay_where_they_belong(request: pytest.FixtureRequest) -> Iterator[N
 def _answers_are_described() -> Iterator[None]:
     """Fail a test to which a reference server said what its document does not say."""
     yield
-    found = [flaw for exchange in HEARD.take() for flaw in flaws_of(exchange)]
+    found = [flaw for exchange in HEARD.take() for flaw in _flaws_of(exchange)]
     if found:
         lines = [f"{len(found)} flaws in what the reference server answered", *found]
         pytest.fail("\n".join(lines[:20]), pytrace=False)
+
+
+def _flaws_of(exchange: Exchange) -> Iterator[str]:
+    # Five seconds to import, in every process, and most have no need of it.
+    from support.described import flaws_of
+
+    return flaws_of(exchange)
 
 
 @pytest.fixture(autouse=True)

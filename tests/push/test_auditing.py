@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +46,14 @@ async def lifted(stage: Scene) -> None:
 
 async def audit(stage: Scene) -> None:
     """Let one more audit pass, from its first read to its end."""
-    before = len(stage.server.of("GET", HISTORY))
+    ended = asyncio.Event()
+
+    async def end(_began: str, _found: str) -> None:
+        ended.set()
+
+    stage.auditor.audited = end
     stage.auditor.wake()
-    await until(lambda: len(stage.server.of("GET", HISTORY)) > before, "a read")
-    await stage.clock.asleep(CLOCK_SECONDS)
+    await until(ended.is_set, "an audit")
     await stage.quiet()
 
 

@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
+from backhaul_reference.access import Folder
 from backhaul_reference.arguments import Options
 from backhaul_reference.mail_login import Tls
 from backhaul_reference.server import Running, World, start
+from backhaul_reference.state.database import open_writer
 from backhaul_reference.state.events import TOPICS
 from backhaul_reference.webhooks.schedule import Schedule
 from support import session as test_session
@@ -119,6 +123,23 @@ def cart(product: Any, quantity: int = 1, **values: Any) -> dict[str, Any]:
     }
 
 
+@cache
+def _new_database() -> bytes:
+    """Return a database as every step of the schema made it, once for all tests."""
+    with TemporaryDirectory() as name:
+        path = Path(name, "new.db")
+        open_writer(path).close()
+        return path.read_bytes()
+
+
+def _make_database(data: Path) -> None:
+    """Make a new server's database at once: its schema takes a while."""
+    database = Folder(data).database
+    if not database.exists():
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database.write_bytes(_new_database())
+
+
 @asynccontextmanager
 async def open_shop(
     data: Path,
@@ -134,6 +155,7 @@ async def open_shop(
     smtp_login: Path | None = None,
     recorder: Recorder | None = HERE,
 ) -> AsyncIterator[Shop]:
+    _make_database(data)
     options = Options(
         data=data,
         port=0,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -32,6 +33,7 @@ from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Mapping
 
     from backhaul.core.clock import Clock
@@ -108,6 +110,12 @@ class Answer:
         return min(float(text), LONGEST_WAIT_SECONDS)
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Read the authorities to be trusted once: that takes longer than all else here."""
+    return httpx.create_ssl_context()
+
+
 async def _let_through() -> None:
     """Require nothing."""
 
@@ -148,6 +156,7 @@ class Transport:
             },
             "timeout": timeout,
             "transport": transport,
+            "verify": _trusted(),
         }
         self._reads = httpx.AsyncClient(**options)
         self._commands = httpx.AsyncClient(
