@@ -13,8 +13,10 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from backhaul.core.clock import to_text
 from backhaul.demo.books import damage, read_books
 from backhaul.demo.causes import Cause
+from backhaul.demo.counts import COUNT
 from backhaul.demo.ledger import draw_up
 from backhaul_reference.state import settling
 from simulation.program import INSTANCE, STORE, Program
@@ -167,9 +169,9 @@ class World:
                 ),
             )
 
-    async def count(self) -> None:
-        """Somebody counts an article and finds some more, or fewer."""
-        article = f"T{self.chance.randrange(3)}-{self.chance.choice('SM')}"
+    async def correct(self) -> None:
+        """Somebody finds some more of an article, or fewer."""
+        article = f"T{self.chance.randrange(2)}-{self.chance.choice('SM')}"
         # No two alike: the same file twice is the same file.
         delta = self.chance.choice((-1, 1)) * (len(self.papers) + 1)
         self.hand_in(
@@ -182,6 +184,26 @@ class World:
                 locator=locator,
                 sku=article,
                 delta=delta,
+            ),
+        )
+
+    async def count(self) -> None:
+        """Somebody counts an article that nobody corrects otherwise."""
+        article = f"T2-{self.chance.choice('SM')}"
+        levels = {level["sku"]: level["stock"] for level in self.shop.state()["levels"]}
+        quantity = levels[article] + self.chance.randint(-6, 9)
+        counted_at = to_text(self.clock.now())
+        self.hand_in(
+            "stock-levels",
+            "sku,quantity,as_of",
+            f"{article},{quantity},{counted_at}",
+            lambda locator: Cause(
+                kind=COUNT,
+                instance=INSTANCE,
+                locator=locator,
+                sku=article,
+                quantity=quantity,
+                counted_at=counted_at,
             ),
         )
 
@@ -283,7 +305,8 @@ class World:
         deaths = draw.choice((0, 1, 2, 4))
         self.deadly = sorted(draw.randrange(5, MOMENTS) for _ in range(deaths))
         acts: list[Callable[[], Any]] = [self.buy] * draw.randint(2, 6)
-        acts += [self.count] * draw.randint(1, 4) + [self.tidy] * 2
+        acts += [self.correct] * draw.randint(1, 4) + [self.tidy] * 2
+        acts += [self.count] * draw.randint(0, 3)
         rare = (self.lock, self.fill, self.set_clock, self.worsen, self.terminate)
         acts += [act for act in rare if draw.random() < 0.3]
         acts += [self.list_article] if draw.random() < 0.3 else []
