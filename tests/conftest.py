@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
 TOLD: pytest.StashKey[list[str]] = pytest.StashKey()
+FIRST = "tests/service/"
+"""What takes longest, so that nothing has to wait for it at the end."""
 LAST = "zz_secrets"
 LENGTHY = tuple(
     f"tests/{name}"
@@ -73,7 +75,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LAST in item.nodeid)
+    items.sort(key=lambda item: (LAST in item.nodeid, FIRST not in item.nodeid))
     for item in items:
         if item.nodeid.startswith(LENGTHY):
             item.add_marker(pytest.mark.programs)

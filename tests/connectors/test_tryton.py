@@ -40,7 +40,11 @@ if TYPE_CHECKING:
     from support.tcp_relay import Relay
     from support.tryton import TrytonServer
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.timeout(400),
+    pytest.mark.xdist_group("tryton"),  # one server, which takes a while to make
+]
 
 
 @pytest.fixture(scope="session")

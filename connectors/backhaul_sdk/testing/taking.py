@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
@@ -158,7 +159,7 @@ class PullContract(ConnectorContract):
         assert_quiet(caplog, capfd)
 
     async def test_many_records_need_little_memory(self, bench: Bench) -> None:
-        bench.offer(0, MANY_ROWS)
+        await asyncio.to_thread(bench.offer, 0, MANY_ROWS)
         connector = await opened(bench)
         gc.collect()
         resident, objects = resident_bytes(), sys.getallocatedblocks()
