@@ -1,8 +1,6 @@
 # Every target prepares .venv by itself; all that is needed is python3 >= 3.11.
 
 WORKERS ?= 2
-# For tests that mostly wait for the programs that they start.
-PATIENT_WORKERS ?= 4
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14
 UV ?= $(or $(wildcard .venv/bin/uv),uv)
 
@@ -36,7 +34,7 @@ machine: $(READY) ## fetch the Debian that a test boots, once (as root)
 	PYTHONPATH=tests $(BIN)/python -m service.machine
 
 programs: $(READY) ## run the tests that start whole programs and real servers
-	$(BIN)/pytest -n $(PATIENT_WORKERS) --dist loadgroup -m "programs and not faults"
+	$(BIN)/pytest -n $(WORKERS) -m "programs and not faults"
 
 check: $(READY) ## format, lint, types, import contracts, and the docs held to the code
 	$(BIN)/ruff format --check

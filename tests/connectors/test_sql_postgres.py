@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from support.postgres import Postgres
     from support.tcp_relay import Relay
 
-pytestmark = [pytest.mark.programs, pytest.mark.xdist_group("postgres")]
+pytestmark = pytest.mark.programs
 
 
 @pytest.fixture(scope="session")

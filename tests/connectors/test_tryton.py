@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,16 +41,15 @@ if TYPE_CHECKING:
     from support.tcp_relay import Relay
     from support.tryton import TrytonServer
 
-pytestmark = [
-    pytest.mark.programs,
-    pytest.mark.timeout(400),
-    pytest.mark.xdist_group("tryton"),  # one server, which takes a while to make
-]
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrytonServer]:
-    with tryton(tmp_path_factory.mktemp("tryton")) as running:
+    common = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # its folder is one of several in a run's
+        common = common.parent
+    with tryton(tmp_path_factory.mktemp("tryton"), common) as running:
         yield running
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -112,8 +114,8 @@ class TrytonServer:
 
 
 @contextmanager
-def tryton(folder: Path) -> Iterator[TrytonServer]:
-    """Make a furnished server; this takes a while, so do it once in a session."""
+def tryton(folder: Path, common: Path) -> Iterator[TrytonServer]:
+    """Start a furnished server; its database is made once in a folder in common."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     server = TrytonServer(folder, port)
@@ -121,7 +123,23 @@ def tryton(folder: Path) -> Iterator[TrytonServer]:
         f"[database]\nuri = sqlite://\npath = {folder}\nlist = True\n"
         f"[web]\nlisten = 127.0.0.1:{port}\n[session]\nauthentications = password\n"
     )
-    secret = folder / "password"
+    made = common / "tryton-furnished.sqlite"
+    with (common / "tryton.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            _furnish(server)
+            shutil.copy(server.file, made)
+    shutil.copy(made, server.file)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def _furnish(server: TrytonServer) -> None:
+    """Make the database, which takes a while."""
+    secret = server.folder / "password"
     secret.write_text(PASSWORD)
     server.file.touch()
     server.run(
@@ -130,8 +148,3 @@ def tryton(folder: Path) -> Iterator[TrytonServer]:
         environment={"TRYTONPASSFILE": str(secret)},
     )
     server.run(sys.executable, SETUP, server.config, DATABASE)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
