@@ -173,33 +173,8 @@ class Daemon:
         self, store: SqliteStore, public: socket.socket, admin: socket.socket
     ) -> None:
         """Start from the inside out, wait for the end, stop from the outside in."""
-        drain = Drain(
-            store.inbox,
-            self._clock,
-            self._facts,
-            self._folded,
-            self._doubted,
-            self.metrics,
-        )
-        self._operations = Operations(
-            self._settings,
-            store,
-            drain.caught_up,
-            self._status,
-            self._instances,
-            self.metrics,
-            self._clock,
-            self._chance,
-        )
-        verified = self.metrics.counts("webhook_verify_total")
-        self._signers = Signers(store.webhook_secrets, self._clock, verified)
-        for name in self._settings.stores:
-            self._shops[name] = self._shop(name, store, drain)
-        await store.commands.begin_epoch()
-        for command in await store.commands.doubt_interrupted(interrupted()):
-            logger.bind(action="command.interrupted", command=command).warning(
-                "command {} was being sent when the program died: in doubt", command
-            )
+        drain = self._build_shops(store)
+        await self._doubt_interrupted(store)
         self._meeting = Meeting(self._settings, self._shops, store.marks, self._facts)
         if not await self._meeting.first(self._stopping):
             return
@@ -208,17 +183,7 @@ class Daemon:
             logger.bind(action="secrets.none", store=name).error(
                 "store {}: {}", name, said
             )
-        self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
-        days = self._settings.database.retention_days
-        self._pruner = Pruner(store.retention, days, self._clock)
-        keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
-        self._backer = Backer(Plan(store.path, folder, keep), self._clock)
-        self._indexer = Indexer(store.search, self._clock)
-        self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
-        self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
-        self._sinks = sinks_of(
-            self._settings, self._hosts, store.deliveries, self._clock, self._chance
-        )
+        self._build_upkeep(store, drain)
         for sink in self._sinks:
             await sink.subscribe()
         routes = self._receiver(store, drain).routes() + await self._intake()
@@ -244,6 +209,53 @@ class Daemon:
             await self._stopping.wait()
             self._supervisor.stopping()
             logger.bind(action="daemon.stopping").info("stopping")
+
+    def _build_shops(self, store: SqliteStore) -> Drain:
+        drain = Drain(
+            store.inbox,
+            self._clock,
+            self._facts,
+            self._folded,
+            self._doubted,
+            self.metrics,
+        )
+        self._operations = Operations(
+            self._settings,
+            store,
+            drain.caught_up,
+            self._status,
+            self._instances,
+            self.metrics,
+            self._clock,
+            self._chance,
+        )
+        verified = self.metrics.counts("webhook_verify_total")
+        self._signers = Signers(store.webhook_secrets, self._clock, verified)
+        for name in self._settings.stores:
+            self._shops[name] = self._shop(name, store, drain)
+        return drain
+
+    async def _doubt_interrupted(self, store: SqliteStore) -> None:
+        """Take over from the life before: what it was sending is in doubt."""
+        await store.commands.begin_epoch()
+        for command in await store.commands.doubt_interrupted(interrupted()):
+            logger.bind(action="command.interrupted", command=command).warning(
+                "command {} was being sent when the program died: in doubt", command
+            )
+
+    def _build_upkeep(self, store: SqliteStore, drain: Drain) -> None:
+        """Build what reads again, keeps house, and speaks with connectors."""
+        self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
+        days = self._settings.database.retention_days
+        self._pruner = Pruner(store.retention, days, self._clock)
+        keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
+        self._backer = Backer(Plan(store.path, folder, keep), self._clock)
+        self._indexer = Indexer(store.search, self._clock)
+        self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
+        self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
+        self._sinks = sinks_of(
+            self._settings, self._hosts, store.deliveries, self._clock, self._chance
+        )
 
     def _shop(self, name: str, store: SqliteStore, drain: Drain) -> Shop:
         shop = build_shop(
