@@ -5,7 +5,7 @@ import pytest
 pytest.register_assert_rewrite("backhaul_sdk.testing")
 
 LENGTHY = ("test_many_records_need_little_memory", "test_cancellation_anywhere")
-"""Contract tests of a hundred thousand records, and of every wait there is."""
+"""Contract tests of tens of thousands of records, and of every wait there is."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
