@@ -15,9 +15,12 @@ LOCK_INDEX := --no-config --default-index https://pypi.org/simple
 EXPORT := export --quiet --no-config --frozen --format requirements.txt \
 	--no-emit-project
 
+# Ruff holds these three line by line, each exception with its reason.
+BANDIT := --quiet --recursive --severity-level medium --skip B104,B108,B608
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test machine programs check bench simulate faults-short faults \
-	lock clean
+	sbom lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -42,6 +45,8 @@ check: $(READY) ## format, lint, types, import contracts, and the docs held to t
 	$(BIN)/mypy
 	$(BIN)/mypy bootstrap.py
 	$(BIN)/lint-imports
+	$(BIN)/bandit $(BANDIT) daemon connectors
+	$(BIN)/hadolint docker/Dockerfile
 	$(BIN)/pytest tests/docs
 
 bench: $(READY) ## measure throughput and latency (BENCH=reference: some rows only)
@@ -56,6 +61,11 @@ faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form (its se
 
 faults: $(READY) ## the same in the long form
 	FAULTS=long $(BIN)/pytest -m faults $(DURATIONS)
+
+sbom: $(READY) ## list all that an installation consists of, as CycloneDX, in dist/
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements --output-reproducible \
+		--pyproject pyproject.toml --output-file dist/sbom.json requirements.lock
 
 lock: ## lock anew (needs uv; newest of all: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)

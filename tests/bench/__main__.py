@@ -26,6 +26,7 @@ from bench.scan import scan
 from bench.scan_lines import scan_lines
 from bench.servers import DiedError
 from bench.sql_pull import sql_pull
+from bench.startup import newcomer, startup
 
 Row: TypeAlias = Callable[[Scale], Rounds]
 
@@ -50,6 +51,8 @@ ROWS: dict[str, Row] = {
     "scan-lines": scan_lines,
     "files": files,
     "sql-pull": sql_pull,
+    "startup": startup,
+    "newcomer": newcomer,
 }
 DIRECTORY = Path("var/bench")
 

@@ -1,4 +1,4 @@
-"""`backhaul run` on a database that is there already, beside an absent platform."""
+"""`backhaul run`, beside an absent platform unless one is given."""
 
 from __future__ import annotations
 
@@ -33,18 +33,23 @@ port = {port}
 [reconcile]
 backfill_on_start = false
 [stores.{store}]
-base_url = "http://127.0.0.1:9"
-api_key = "svc_live_none"
+base_url = "{platform}"
+api_key = "{key}"
 webhook_secrets = ["{secret}"]
 """
+ABSENT = "http://127.0.0.1:9"
 _KNOWN = '{"store_id": "sto_1a2b3c4d5e6f", "currency": "EUR"}'
 
 
 class Daemon:
     """Starts and stops a daemon whose state lies in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, platform: str = ABSENT, key: str = "svc_live_none"
+    ) -> None:
         folder.mkdir()
+        self._platform = platform
+        self._key = key
         self.database = folder / "backhaul.db"
         self._config = folder / "backhaul.toml"
         self._ready = ""
@@ -79,9 +84,16 @@ class Daemon:
         state_dir = json.dumps(str(self.database.parent.resolve()))
         self._config.write_text(
             _CONFIGURATION.format(
-                state_dir=state_dir, port=port, store=STORE, secret=SECRET.decode()
+                state_dir=state_dir,
+                port=port,
+                platform=self._platform,
+                key=self._key,
+                store=STORE,
+                secret=SECRET.decode(),
             )
         )
+        if self._platform != ABSENT:
+            return
         # It met the platform before: only the first start waits for it.
         with closing(open_writer(self.database)) as connection:
             mark = (f"facts:{STORE}", _KNOWN)

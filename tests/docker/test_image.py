@@ -48,7 +48,7 @@ def buildah() -> Iterator[Buildah]:
 def test_it_says_how_it_is_to_be_run(buildah: Buildah) -> None:
     facts = buildah.facts()
     assert (facts["User"], facts["Entrypoint"], facts["Cmd"]) == (
-        "backhaul",
+        "8750",
         ["backhaul"],
         ["run"],
     )
