@@ -58,6 +58,14 @@ LENGTHY = tuple(
     )
 )
 """Quick one by one, and minutes together: they go with the programs."""
+SELDOM = (
+    "test_browser.py::test_every_page_fits_and_names_its_controls[900]",
+    "test_fixtures.py::test_the_large_one_loads_fast",
+    "test_process.py::test_kill_under_load_loses_nothing[calm]",
+    "test_simulation.py::test_nothing_is_lost_or_doubled_in_a_few_worlds",
+    "test_tryton.py::TestWriting::test_cancellation_anywhere",
+)
+"""Long, and much like others that run each time: only `make faults` has them."""
 # The logger asks for the library's folders at each sink, which took a tenth of a run.
 sysconfig.get_path = cast("Any", cache(sysconfig.get_path))
 
@@ -79,6 +87,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(LENGTHY):
             item.add_marker(pytest.mark.programs)
+        if any(name in item.nodeid for name in SELDOM):
+            item.add_marker(pytest.mark.faults)
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,11 +1,15 @@
 """Lets failures in the shared contract tests show the values that differ."""
 
+import re
+
 import pytest
 
 pytest.register_assert_rewrite("backhaul_sdk.testing")
 
 LENGTHY = ("test_many_records_need_little_memory", "test_cancellation_anywhere")
 """Contract tests of tens of thousands of records, and of every wait there is."""
+MEMORY = re.compile(r"test_many_records_need_little_memory\[(?!fulfillments).*")
+"""One form of record shows it for each format; `make faults` has all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,3 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name.startswith(LENGTHY) and "connectors/" in item.nodeid:
             item.add_marker(pytest.mark.programs)
+        if MEMORY.fullmatch(item.name) and "file_drop_contract" in item.nodeid:
+            item.add_marker(pytest.mark.faults)
+            item.add_marker(pytest.mark.long)

@@ -12,8 +12,8 @@ import pytest
 
 from faults.killing import play_with_kills
 
-KILLS_PER_RUN = 1
-RUNS = 200 if os.environ.get("FAULTS") == "long" else 20
+KILLS_PER_RUN = 4
+RUNS = 50 if os.environ.get("FAULTS") == "long" else 5
 CONCURRENCY = 8
 """Commands that the daemon has under way at most, so that a kill leaves in doubt."""
 
