@@ -318,6 +318,18 @@ async def test_what_is_in_doubt_holds_the_audit_back(stage: Scene) -> None:
     assert rows(stage.path, mark) == [(payloads.instant(10),)]
 
 
+async def test_a_clock_set_back_between_two_lives_holds_nothing_up(
+    stage: Scene,
+) -> None:
+    """Nobody saw by how much: the life that planned it ended before that."""
+    command = await stage.plan("adjust", "prod_1")
+    stage.clock.set_back(86_400)
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 1
+
+
 async def test_a_clock_that_goes_back_stops_until_all_is_read(stage: Scene) -> None:
     stage.platform.says(HISTORY, history())
     async with audited(stage):

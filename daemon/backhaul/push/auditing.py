@@ -112,6 +112,7 @@ class Auditor:
         self.audited: Callable[[str, str], Awaitable[None]] | None = None
         self._offset = self._wall_offset()
         self._back_seconds = 0.0
+        self._is_caught_up = False
 
     def wake(self) -> None:
         """Ask for an audit; called by the scheduled job."""
@@ -177,6 +178,9 @@ class Auditor:
 
     async def _shift(self) -> None:
         """Make up for a clock that went back; where that fails, at the next try."""
+        if not self._is_caught_up:
+            await self._tags.catch_up(self._store, self._longest_seconds)
+            self._is_caught_up = True
         if self._back_seconds:
             back, longest = self._back_seconds, self._longest_seconds
             await self._tags.shift(self._store, back, longest)

@@ -51,3 +51,11 @@ class Tags(Protocol):
         A look due within `longest_seconds`, the longest wait there is, stays.
         """
         ...
+
+    async def catch_up(self, store: str, longest_seconds: float) -> None:
+        """Let no open command wait for a clock that was set back while nobody looked.
+
+        No wait is longer than `longest_seconds`. What is in doubt is looked for late
+        rather than early.
+        """
+        ...

@@ -46,6 +46,17 @@ _SHIFT = """
         THEN sent_at ELSE strftime(:form, sent_at, :back) END
     WHERE store = :store AND state IN ('planned', 'sending', 'uncertain')
 """
+# The same where nobody saw by how much: no wait is longer than the longest there is.
+_CATCH_UP = """
+    UPDATE commands SET
+      created_at = min(created_at, :now),
+      due_at = CASE WHEN state = 'planned' THEN :now
+        ELSE min(due_at, strftime(:form, :now, :longest)) END,
+      sent_at = min(sent_at, :now)
+    WHERE store = :store AND state IN ('planned', 'sending', 'uncertain')
+      AND (created_at > :now OR sent_at > :now
+           OR due_at > strftime(:form, :now, :longest))
+"""
 _FORM = "%Y-%m-%dT%H:%M:%fZ"
 NOTICED_SECONDS = 60.0
 """Within this time a clock that went back is noticed."""
@@ -99,6 +110,24 @@ class SqliteTags:
                 "noticed": f"-{NOTICED_SECONDS:.3f} seconds",
             }
             connection.execute(_SHIFT, values)
+
+        await self._writer.urgent(unit)
+
+    async def catch_up(self, store: str, longest_seconds: float) -> None:
+        """Let no open command wait for a clock that was set back while nobody looked.
+
+        No wait is longer than `longest_seconds`. What is in doubt is looked for late
+        rather than early.
+        """
+
+        def unit(connection: sqlite3.Connection) -> None:
+            values = {
+                "store": store,
+                "form": _FORM,
+                "now": to_text(self._clock.now()),
+                "longest": f"+{longest_seconds:.3f} seconds",
+            }
+            connection.execute(_CATCH_UP, values)
 
         await self._writer.urgent(unit)
 
