@@ -162,6 +162,12 @@ def test_what_was_to_be_put_back_is_in_a_later_count() -> None:
     assert levels(T2) == {(Kind.DIFFERING, LEVEL)}
 
 
+def test_what_was_put_back_before_the_count_is_no_news_when_asked_for_again() -> None:
+    """After a restore the back office hands in again what was done long ago."""
+    found = found_after(lambda world: world.command(CANCEL).update(caused_at=LATER))
+    assert LEVEL not in {subject for _, subject in found}
+
+
 def test_the_newest_count_of_an_article_holds() -> None:
     def change(world: World) -> None:
         be("superseded")(world)

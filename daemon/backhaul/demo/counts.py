@@ -82,10 +82,12 @@ def _is_news(entry: Row, asked_at: Mapping[str, str], cause: Cause) -> bool:
     """Tell whether the one who counted could not know of it.
 
     What we were asked to put back before the count was on the shelf then, whenever the
-    store heard of it.
+    store heard of it; after a restore it may be asked for again, long after it was put
+    back.
     """
     if entry["reason"] == "ORDER_CANCELLED" and entry["orderId"] in asked_at:
-        return asked_at[entry["orderId"]] > cause.counted_at
+        first = min(asked_at[entry["orderId"]], str(entry["createdAt"]))
+        return first > cause.counted_at
     sold = entry["reason"] == "ORDER_PLACED"
     return sold and bool(entry["createdAt"] >= cause.counted_at)
 
