@@ -1,7 +1,8 @@
 """`make simulate`: many seeds, each a world of its own; one that fails tells itself.
 
 SEED=n runs one seed and shows its trace, SEEDS=n so many of them (1,000, or 100,000
-with FAULTS=long), FIRST=n begins elsewhere than at 1. Behind them bugs are planted.
+with FAULTS=long), FIRST=n begins elsewhere than at 1, COUNTS=yes lets stock be counted
+too. Behind them bugs are planted.
 """
 
 from __future__ import annotations

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 STORM_SECONDS = 240.0
 PATIENCE_SECONDS = 3_600.0
 LOOK_SECONDS = 30.0
+COUNTING = "COUNTS" in os.environ
+"""Whether the back office counts as well: a few worlds in a hundred still end wrong."""
 MOMENTS = 300
 """Within how many commits and requests the deaths lie."""
 OPEN = """
@@ -81,6 +83,7 @@ class World:
     kept_news: int = 0
     articles: list[dict[str, Any]] = field(default_factory=list)
     orders: list[dict[str, Any]] = field(default_factory=list)
+    counts: int = 0
     storm: bool = True
 
     def note(self, text: str) -> None:
@@ -259,6 +262,8 @@ class World:
 
     async def set_clock(self) -> None:
         jump = self.chance.choice((-86_400.0, -3_600.0, -300.0, 300.0, 3_600.0))
+        # What was counted in the future is rightly left to a person.
+        jump = abs(jump) if self.counts else jump
         self.note(f"clock set by {jump}")
         self.clock.ahead_seconds += jump
 
@@ -306,7 +311,8 @@ class World:
         self.deadly = sorted(draw.randrange(5, MOMENTS) for _ in range(deaths))
         acts: list[Callable[[], Any]] = [self.buy] * draw.randint(2, 6)
         acts += [self.correct] * draw.randint(1, 4) + [self.tidy] * 2
-        acts += [self.count] * draw.randint(0, 3)
+        self.counts = draw.randint(0, 3) if COUNTING else 0
+        acts += [self.count] * self.counts
         rare = (self.lock, self.fill, self.set_clock, self.worsen, self.terminate)
         acts += [act for act in rare if draw.random() < 0.3]
         acts += [self.list_article] if draw.random() < 0.3 else []
