@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_sdk import StockAdjustment
+from backhaul_sdk import Cancellation, StockAdjustment
 from support.counting import ERP, House, house, now
 from support.databases import rows
 from support.waiting import until
@@ -43,6 +43,28 @@ async def test_a_count_becomes_one_step_from_what_is_there(tmp_path: Path) -> No
         last = await at.count(lamp, 9, counted_at)
         await at.reaches(last, "applied")
         assert await at.stock(lamp) == 6
+
+
+async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
+    tmp_path: Path,
+) -> None:
+    """What is to be put back was on the shelf when somebody counted."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        at.held = []
+        await at.sell(lamp, 3)
+        number = (await at.shop.state())["orders"][-1]["number"]
+        await at.hand_in(Cancellation(key="1", order=str(number), restock=True))
+        target = await at.count(lamp, 10)
+        await until(lambda: "waits for its order" in at.reason(target), "it waits")
+        assert at.steps(target) == []
+        await at.release()
+        await until(lambda: rows(at.path, "SELECT * FROM orders"), "it is known")
+        await at.store.records.match(at.matcher, 10)
+        at.sender.dispatcher.moved()
+        await at.reaches(at.command_of("1"), "applied")
+        await at.reaches(target, "applied")
+        assert await at.stock(lamp) == 10
 
 
 async def test_a_newer_count_takes_the_place_of_a_waiting_one(tmp_path: Path) -> None:

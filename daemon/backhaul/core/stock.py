@@ -290,13 +290,18 @@ def objection(computation: Computation, policy: Policy, now: datetime) -> str | 
 def strays(
     delta: int,
     seen: Mapping[str, int],
-    expected: Mapping[str, int],
+    expected: Mapping[str, Collection[int]],
     shown_by: Collection[str],
 ) -> list[str]:
     """Return variants that a step moved although it was addressed to another.
 
-    `seen` are the levels read back, `expected` those that everything else explains;
+    `seen` are the levels read back, `expected` those that everything else may explain;
     `shown_by` are variants that the platform itself names with the step.
     """
-    moved = (v for v in seen if v in expected and seen[v] - expected[v] == delta)
+    moved = (
+        variant
+        for variant, level in seen.items()
+        if variant in expected
+        and all(level - known == delta for known in expected[variant])
+    )
     return sorted({*shown_by, *moved})

@@ -61,9 +61,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the other variants should be at, and those that the step itself names."""
+    """What the other variants should be at, and those that the step itself names.
 
-    expected: dict[str, int]
+    A variant has several such levels where it is not known what moved after its level
+    was read, and what before.
+    """
+
+    expected: dict[str, frozenset[int]]
     shown_by: Sequence[str]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.stock import Movement, Promise, Reserved, Shelf
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
     from backhaul.store.targets import Target
 
+PATIENCE = timedelta(minutes=15)
+"""How long a count waits for the order of what was handed in before it."""
 EARLIER_ROUNDS = 20
 """How often, at most, a count was reckoned anew in a life that is not remembered."""
 _LEVEL = """
@@ -113,17 +117,28 @@ _UNHEARD = """
                       WHERE l.store = c.store AND l.adjustment_id = c.effect_id)
     LIMIT 1
 """
+# What it puts back was on the shelf when it was counted; its order is not known yet.
+# One whose order does not come for so long may have a wrong number.
+_WAITING = """
+    SELECT 'a cancellation that was handed in before it, ' || locator
+           || ', waits for its order'
+    FROM records WHERE state = 'waiting' AND store = :store
+      AND json_extract(payload, '$.kind') = 'cancel'
+      AND json_extract(payload, '$.record.restock')
+      AND coalesce(caused_at, received_at) BETWEEN :patience AND :as_of LIMIT 1
+"""
 
 
 def under_way(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
-    """Say what of the product, or of an order with the variant, is not decided yet."""
+    """Say what is not decided yet of the product, or of an order with the variant."""
     row = connection.execute(_UNDER_WAY, values).fetchone()
     if row is not None:
         return str(row[0])
     for id_, _, _, state in connection.execute(_CANCELS, values):
         if state != "planned":
             return f"cancel command {id_[:8]} is under way"
-    return ""
+    row = connection.execute(_WAITING, values).fetchone()
+    return str(row[0]) if row is not None else ""
 
 
 def _earlier_steps(
@@ -141,9 +156,10 @@ def _earlier_steps(
     return {effect for command, effect in adopted.items() if command in steps}
 
 
-def values_of(target: Target, since: str) -> dict[str, object]:
+def values_of(target: Target, since: str, now: str) -> dict[str, object]:
     """Return what the queries ask for."""
     return {
+        "patience": to_text(from_text(now) - PATIENCE),
         "store": target.command.store,
         "product": target.command.target,
         "variant": target.variant_id,

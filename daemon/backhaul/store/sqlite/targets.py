@@ -63,9 +63,15 @@ _OUTDATED = f"""
     SELECT t.command_id FROM stock_targets t JOIN commands c ON c.id = t.command_id
     WHERE t.store = ? AND t.variant_id = ? AND c.state = 'planned' AND {OUTDATED}
 """  # noqa: S608 - constants
+# What became known after the levels were read may have moved before, where its news
+# were lost. What moved after the step, by the platform's clock, moved after that too.
 _MOVED_SINCE = """
-    SELECT variant_id, sum(adjustment) FROM stock_ledger
-    WHERE store = ? AND product_id = ? AND id > ? AND adjustment_id != ?
+    SELECT variant_id, sum(adjustment), sum(iif(at >= (
+             SELECT min(s.at) FROM stock_ledger s
+             WHERE s.store = :store AND s.adjustment_id = :step), adjustment, 0))
+    FROM stock_ledger
+    WHERE store = :store AND product_id = :product AND id > :known
+      AND adjustment_id != :step
     GROUP BY variant_id
 """
 
@@ -243,7 +249,7 @@ def _decide(
     if _is_outdated(connection, target.command.id):
         corrections.supersede(connection, target.command.id, NEWER, now)
         return
-    values = shelves.values_of(target, since)
+    values = shelves.values_of(target, since, now)
     busy = shelves.under_way(connection, values)
     if busy:
         soon = to_text(from_text(now) + BUSY)
@@ -368,11 +374,13 @@ def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundi
         "SELECT effect_id, coalesce(evidence, '{}') FROM commands WHERE id = ?",
         (correction,),
     ).fetchone()
-    moved = dict(
-        connection.execute(
-            _MOVED_SINCE, (store, target.target, ledger, effect or "")
-        ).fetchall()
-    )
+    at_hand = {"store": store, "product": target.target, "known": ledger}
+    moved = {
+        variant: {news, surely}
+        for variant, news, surely in connection.execute(
+            _MOVED_SINCE, at_hand | {"step": effect or ""}
+        )
+    }
     known: dict[str, int] = msgspec.json.decode(levels)
     named = connection.execute(
         "SELECT variant_id FROM stock_ledger WHERE store = ? AND adjustment_id = ?",
@@ -380,7 +388,10 @@ def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundi
     )
     shown = {row[0] for row in named} | _answered(msgspec.json.decode(evidence))
     return Surroundings(
-        {v: stock + moved.get(v, 0) for v, stock in known.items()},
+        {
+            variant: frozenset(stock + news for news in moved.get(variant, {0}))
+            for variant, stock in known.items()
+        },
         sorted(shown - {reading.variant_id}),
     )
 
