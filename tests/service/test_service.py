@@ -17,7 +17,7 @@ from support.waiting import await_true
 if TYPE_CHECKING:
     from service.machine import Machine
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(900)]
 
 STORE = "http://127.0.0.1:8760"
 OURS = "http://127.0.0.1:8750"

@@ -36,7 +36,7 @@ STORM_SECONDS = 240.0
 PATIENCE_SECONDS = 3_600.0
 LOOK_SECONDS = 30.0
 COUNTING = "COUNTS" in os.environ
-"""Whether the back office counts as well: a few worlds in a hundred still end wrong."""
+"""Whether the back office counts as well."""
 MOMENTS = 300
 """Within how many commits and requests the deaths lie."""
 OPEN = """
