@@ -63,6 +63,7 @@ SELDOM = (
     "test_tryton.py::TestWriting::test_cancellation_anywhere",
 )
 """Long, and much like others that run each time: only `make faults` has them."""
+PART = os.environ.get("PROGRAMS_PART", "")
 # The logger asks for the library's folders at each sink, which took a tenth of a run.
 sysconfig.get_path = cast("Any", cache(sysconfig.get_path))
 
@@ -79,7 +80,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     items.sort(key=lambda item: LAST in item.nodeid)
     for item in items:
         if item.nodeid.startswith(LENGTHY):
@@ -87,6 +90,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if any(name in item.nodeid for name in SELDOM):
             item.add_marker(pytest.mark.faults)
             item.add_marker(pytest.mark.long)
+    if PART:
+        _keep_part(config, items)
+
+
+def _keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the files with programs keep each n-th: the second of three for `2/3`."""
+    number, _, parts = PART.partition("/")
+    started = [item for item in items if item.get_closest_marker("programs")]
+    files = sorted({item.path for item in started})
+    kept = set(files[int(number) - 1 :: int(parts)])
+    others = {id(item) for item in started if item.path not in kept}
+    config.hook.pytest_deselected(items=[i for i in items if id(i) in others])
+    items[:] = [item for item in items if id(item) not in others]
 
 
 @pytest.hookimpl(wrapper=True)
