@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from backhaul.core.identity import command_id
 from backhaul.push.auditing import CLOCK_SECONDS, FLYING, OPENING
 from backhaul.settings import Push
 from support import payloads
+from support.clock import START
 from support.databases import locked, rows
 from support.push_history import HISTORY, history, move
 from support.push_scene import Scene, audited, scene, working
@@ -319,15 +321,36 @@ async def test_what_is_in_doubt_holds_the_audit_back(stage: Scene) -> None:
 
 
 async def test_a_clock_set_back_between_two_lives_holds_nothing_up(
-    stage: Scene,
+    tmp_path: Path,
 ) -> None:
     """Nobody saw by how much: the life that planned it ended before that."""
-    command = await stage.plan("adjust", "prod_1")
-    stage.clock.set_back(86_400)
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
-        await stage.reaches(command, "applied")
-    assert len(stage.server.commands) == 1
+    async with scene(tmp_path / "b.db") as stage:
+        command = await stage.plan("adjust", "prod_1")
+    async with scene(tmp_path / "b.db", start=START - timedelta(days=1)) as stage:
+        stage.platform.says(HISTORY, history())
+        async with audited(stage):
+            await stage.reaches(command, "applied")
+        assert len(stage.server.commands) == 1
+
+
+async def test_a_clock_set_back_between_two_lives_makes_no_key_young(
+    tmp_path: Path,
+) -> None:
+    """How long ago it was sent is not known: the key may be forgotten by now."""
+    async with scene(tmp_path / "b.db") as stage:
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        command = await stage.plan("adjust", "prod_1")
+        async with working(stage):
+            await stage.reaches(command, "uncertain")
+    back = START - timedelta(days=1)
+    async with scene(tmp_path / "b.db", keyed=True, start=back) as stage:
+        stage.platform.says(HISTORY, history())
+        async with audited(stage):
+            await lifted(stage)
+            await stage.pass_time(FLYING_SECONDS)
+            await until(lambda: "no such change" in stage.reason(command), "a look")
+        assert stage.server.commands == []
 
 
 async def test_a_clock_that_goes_back_stops_until_all_is_read(stage: Scene) -> None:

@@ -25,13 +25,14 @@ from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from support import payloads
-from support.clock import VirtualClock, settle_down
+from support.clock import START, VirtualClock, settle_down
 from support.databases import rows, started_store, take
 from support.push_server import Behave, Connection, Request, Server, document, serving
 from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from backhaul.store.sqlite.database import SqliteStore
@@ -224,13 +225,14 @@ async def scene(
     http: httpx.AsyncBaseTransport | None = None,
     keyed: bool = False,
     rehearsed: Sequence[str] = (),
+    start: datetime = START,
 ) -> AsyncIterator[Scene]:
     """Set everything up; nothing is sent before `working`.
 
     `keyed`: the platform is known to take each Idempotency-Key once. `rehearsed`: the
-    connectors whose commands are held back in a dry run.
+    connectors whose commands are held back in a dry run. `start`: the clock's time.
     """
-    platform, clock, log = Platform(), VirtualClock(), list[tuple[str, str]]()
+    platform, clock, log = Platform(), VirtualClock(start), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
     limits = Limits(2.0, PATIENCE_SECONDS, LONGEST_ANSWER)
     async with started_store(path, clock) as store, serving(platform) as server:
