@@ -7,7 +7,7 @@ import pytest
 pytest.register_assert_rewrite("backhaul_sdk.testing")
 
 LENGTHY = ("test_many_records_need_little_memory", "test_cancellation_anywhere")
-"""Contract tests of tens of thousands of records, and of every wait there is."""
+"""Contract tests of a hundred thousand records, and of every wait there is."""
 MEMORY = re.compile(r"test_many_records_need_little_memory\[(?!fulfillments).*")
 """One form of record shows it for each format; `make faults` has all."""
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST_SECONDS = 2.0
-"""On a slow machine; on a usual one that is half a second of work."""
+LONGEST_SECONDS = 1.0
 BEAT_SECONDS = 0.05
 _SCHEDULING = Path("/proc/thread-self/schedstat")
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from backhaul_sdk.records import Bad, Record
     from backhaul_sdk.testing.benches import Bench
 
-MANY_ROWS = 50_000
+MANY_ROWS = 100_000
 MOST_GROWTH_BYTES = 40_000_000
 
 
