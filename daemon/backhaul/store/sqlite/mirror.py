@@ -72,6 +72,9 @@ _PUT_TOMBSTONE = (
     f"INSERT OR REPLACE INTO tombstones (kind, store, id, {_VERSION})"  # noqa: S608 - constants
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_HELD_IN_LANE = "store = ? AND lane = ? AND state = 'planned' AND held = 1"
+_WAITING = f"SELECT 1 FROM commands WHERE {_HELD_IN_LANE}"  # noqa: S608 - constants
+_RELEASE = f"UPDATE commands SET held = 0, due_at = ? WHERE {_HELD_IN_LANE}"  # noqa: S608 - constants
 _ADD_MOVE = """
     INSERT OR IGNORE INTO stock_ledger
         (store, product_id, variant_id, adjustment, stock_after, reason, cause,
@@ -172,8 +175,7 @@ class MirrorTransaction:
             )
             for variant in product.variants
         }
-        parent = ("product_id", product.id)
-        _VARIANTS.put_all(self._connection, store, parent, variants)
+        _VARIANTS.put_all(self._connection, store, product.id, variants)
         self._connection.execute(
             """
             DELETE FROM inventory_levels
@@ -208,7 +210,7 @@ class MirrorTransaction:
 
     def put_order(self, store: str, order: Order, version: Version) -> None:
         """Write an order with its lines and parcels, and wake what waits for it."""
-        _ORDERS.put(
+        is_new = _ORDERS.put(
             self._connection,
             store,
             order.id,
@@ -229,16 +231,15 @@ class MirrorTransaction:
                 *_columns(version),
             ),
         )
-        self._put_children(store, order)
-        self._connection.execute(
-            """
-            UPDATE commands SET held = 0, due_at = ?
-            WHERE store = ? AND lane = ? AND state = 'planned' AND held = 1
-            """,
-            (self.now, store, f"order:{order.id}"),
-        )
+        self._put_children(store, order, is_new=is_new)
+        self._release(store, f"order:{order.id}")
 
-    def _put_children(self, store: str, order: Order) -> None:
+    def _release(self, store: str, lane: str) -> None:
+        """Let go what waits in a lane, which is nearly always nothing: asked first."""
+        if self._connection.execute(_WAITING, (store, lane)).fetchone():
+            self._connection.execute(_RELEASE, (self.now, store, lane))
+
+    def _put_children(self, store: str, order: Order, *, is_new: bool) -> None:
         items = {
             item.id: (
                 order.id,
@@ -261,9 +262,12 @@ class MirrorTransaction:
             )
             for parcel in order.shipments
         }
-        parent = ("order_id", order.id)
-        _ITEMS.put_all(self._connection, store, parent, items)
-        _SHIPMENTS.put_all(self._connection, store, parent, shipments)
+        for children, rows in ((_ITEMS, items), (_SHIPMENTS, shipments)):
+            # An order that was not there has none: they go with it.
+            if is_new:
+                children.add_all(self._connection, store, rows)
+            else:
+                children.put_all(self._connection, store, order.id, rows)
 
     def _remove_children(self, store: str, order_id: str) -> None:
         for children in ("order_items", "shipments"):

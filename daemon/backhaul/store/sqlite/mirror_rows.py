@@ -26,41 +26,49 @@ class Table:
     key: str
     columns: tuple[str, ...]
     insert: str
+    upsert: str
     select: str
+    select_of: str
 
     def put(
         self, connection: sqlite3.Connection, store: str, id_: str, new: Values
-    ) -> None:
-        """Write a row, `new` being all that stands beside its key."""
+    ) -> bool:
+        """Write a row, `new` being all that stands beside its key.
+
+        Returns whether there was none.
+        """
         old = connection.execute(self.select, (store, id_)).fetchone()
         if old is None:
             connection.execute(self.insert, (store, id_, *new))
         elif old != new:
             self._update(connection, store, id_, old, new)
+        return old is None
 
     def put_all(
         self,
         connection: sqlite3.Connection,
         store: str,
-        parent: tuple[str, str],
+        parent: str,
         rows: Mapping[str, Values],
     ) -> None:
-        """Make these all the rows of a parent, a column and its value."""
-        column, value = parent
-        held = connection.execute(
-            f"SELECT {self.key}, {', '.join(self.columns)} FROM {self.name}"  # noqa: S608 - constants
-            f" WHERE store = ? AND {column} = ?",
-            (store, value),
-        ).fetchall()
-        known = {id_ for id_, *_ in held}
+        """Make these all the rows of a parent, which the first column names."""
+        held = connection.execute(self.select_of, (store, parent)).fetchall()
         for id_, *old in held:
             if id_ not in rows:
                 self.delete(connection, store, id_)
             elif rows[id_] != tuple(old):
                 self._update(connection, store, id_, tuple(old), rows[id_])
-        for id_ in rows:
-            if id_ not in known:
-                self.put(connection, store, id_, rows[id_])
+        known = {id_ for id_, *_ in held}
+        new = {id_: row for id_, row in rows.items() if id_ not in known}
+        self.add_all(connection, store, new)
+
+    def add_all(
+        self, connection: sqlite3.Connection, store: str, rows: Mapping[str, Values]
+    ) -> None:
+        """Write rows of a parent that has none of them; another one may lose some."""
+        if rows:
+            values = [(store, id_, *row) for id_, row in rows.items()]
+            connection.executemany(self.upsert, values)
 
     def delete(self, connection: sqlite3.Connection, store: str, id_: str) -> None:
         """Take a row away."""
@@ -89,10 +97,14 @@ def table(name: str, columns: str, key: str = "id") -> Table:
     """Return a table with these columns besides `store` and the key."""
     names = tuple(columns.split(", "))
     places = ", ".join("?" * (len(names) + 2))
+    insert = f"INSERT INTO {name} (store, {key}, {columns}) VALUES ({places})"  # noqa: S608 - constants
+    replaced = ", ".join(f"{column} = excluded.{column}" for column in names)
     return Table(
         name,
         key,
         names,
-        f"INSERT INTO {name} (store, {key}, {columns}) VALUES ({places})",  # noqa: S608 - constants
+        insert,
+        f"{insert} ON CONFLICT (store, {key}) DO UPDATE SET {replaced}",
         f"SELECT {columns} FROM {name} WHERE store = ? AND {key} = ?",  # noqa: S608 - constants
+        f"SELECT {key}, {columns} FROM {name} WHERE store = ? AND {names[0]} = ?",  # noqa: S608 - constants
     )
