@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul_sdk import Cancellation, StockAdjustment
@@ -64,6 +66,21 @@ async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
         at.sender.dispatcher.moved()
         await at.reaches(at.command_of("1"), "applied")
         await at.reaches(target, "applied")
+        assert await at.stock(lamp) == 10
+
+
+async def test_a_damaged_step_takes_its_count_to_a_person(tmp_path: Path) -> None:
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        at.hold()
+        target = await at.count(lamp, 7)
+        await until(lambda: at.steps(target), "it has a step")
+        damage = "UPDATE commands SET payload = replace(payload, '-3', '-9')"
+        with closing(sqlite3.connect(at.path)) as connection, connection:
+            connection.execute(f"{damage} WHERE kind = 'adjust'")
+        at.let_go()
+        await at.reaches(target, "parked")
+        assert "its adjustment is parked: is not as it was" in at.reason(target)
         assert await at.stock(lamp) == 10
 
 

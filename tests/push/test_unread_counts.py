@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
 from loguru import logger
 
 from backhaul.connect.matching import Matcher, encode
@@ -102,6 +104,25 @@ async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
         assert await on.targeter.work_off() == 1
         ((state, reason),) = rows(on.path, STANDS)
         assert (state, "nothing to do" in reason) == ("applied", True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "state"),
+    [
+        ("commands SET payload = replace(payload, 'quantity', 'quantily')", "parked"),
+        ("stock_targets SET quantity = quantity + 8", "applied"),
+    ],
+)
+async def test_a_damaged_count_never_becomes_a_step(
+    damage: str, state: str, tmp_path: Path
+) -> None:
+    """What counts is the command, which a digest guards."""
+    async with counted(tmp_path) as on:
+        with closing(sqlite3.connect(on.path)) as connection, connection:
+            connection.execute(f"UPDATE {damage}")
+        await on.targeter.work_off()
+        assert rows(on.path, "SELECT kind, state FROM commands") == [("target", state)]
+        assert len(on.reader.asked) == (state == "applied")
 
 
 async def test_what_stays_unexplained_is_read_three_times_more(tmp_path: Path) -> None:

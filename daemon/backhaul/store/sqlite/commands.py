@@ -277,14 +277,27 @@ def _command(connection: sqlite3.Connection, seq: int) -> Command:
     return to_command(connection.execute(query, (seq,)).fetchone())
 
 
+def is_usable(connection: sqlite3.Connection, seq: int, state: State, now: str) -> bool:
+    """Tell whether a command is as it was written; one that is not is parked."""
+    query = f"SELECT {_TO_CHECK} FROM commands WHERE seq = ?"  # noqa: S608 - constants
+    _, *parts, digest = connection.execute(query, (seq,)).fetchone()
+    intact = is_intact(digest, parts)
+    if not intact:
+        park_damaged(connection, seq, state, now)
+    return intact
+
+
 def park_damaged(
     connection: sqlite3.Connection, seq: int, state: State, now: str
 ) -> None:
     """Leave a row to a person that is not as it was written; nothing of it is sent."""
-    connection.execute(
-        "UPDATE commands SET state = ?, reason = ?, settled_at = ? WHERE seq = ?",
-        (move(state, Cause.UNDECIDABLE), DAMAGED, now, seq),
-    )
+    parked = move(state, Cause.UNDECIDABLE)
+    (id_,) = connection.execute(
+        "UPDATE commands SET state = ?, reason = ?, settled_at = ? WHERE seq = ?"
+        " RETURNING CAST(id AS BLOB)",
+        (parked, DAMAGED, now, seq),
+    ).fetchone()
+    corrections.follow(connection, id_.decode(errors="replace"), parked, DAMAGED, now)
     logger.bind(action="command.damaged", number=seq).error(
         "command {} {}", seq, DAMAGED
     )
@@ -370,7 +383,7 @@ def move_on(
     if state not in {State.SENDING, State.UNCERTAIN}:
         echoes.forget_unclaimed(connection, command)
     if command.kind == "adjust":
-        corrections.follow(connection, command, state, settlement.reason, now)
+        corrections.follow(connection, command.id, state, settlement.reason, now)
     return state
 
 

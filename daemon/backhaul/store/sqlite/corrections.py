@@ -52,16 +52,19 @@ _COUNTED = f"""
 
 def follow(
     connection: sqlite3.Connection,
-    command: Command,
+    correction: str,
     state: State,
     reason: str,
     now: str,
 ) -> None:
-    """Let the target follow its adjustment; one that was overtaken is counted anew."""
+    """Let the target follow its adjustment; one that was overtaken is counted anew.
+
+    Nothing happens where no target stands behind the command.
+    """
     row = connection.execute(
         "SELECT t.command_id, c.state FROM stock_targets t"
         " JOIN commands c ON c.id = t.command_id WHERE t.correction = ?",
-        (command.id,),
+        (correction,),
     ).fetchone()
     if row is None:
         return

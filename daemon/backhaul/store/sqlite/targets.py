@@ -15,7 +15,13 @@ from backhaul.core.stock import Count
 from backhaul.store.contract import NewCommand
 from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite import adoption, corrections, shelves
-from backhaul.store.sqlite.commands import COLUMNS, move_on, plan, to_command
+from backhaul.store.sqlite.commands import (
+    COLUMNS,
+    is_usable,
+    move_on,
+    plan,
+    to_command,
+)
 from backhaul.store.sqlite.corrections import NEWER, OUTDATED
 from backhaul.store.targets import Correct, Reading, Rest, Surroundings, Target
 
@@ -34,7 +40,7 @@ BUSY = timedelta(seconds=1)
 _C = ", ".join(f"c.{name}" for name in COLUMNS.split(", "))
 _WIDTH = len(COLUMNS.split(", "))
 _DUE = f"""
-    SELECT {_C}, t.variant_id, t.quantity, t.as_of, t.tries, EXISTS (
+    SELECT {_C}, t.tries, EXISTS (
       SELECT 1 FROM audit a WHERE a.command_id = c.id AND a.action = 'commands resend')
     FROM commands c JOIN stock_targets t ON t.command_id = c.id
     WHERE c.store = ? AND c.kind = 'target' AND c.state = 'planned' AND c.held = 0
@@ -118,8 +124,13 @@ class SqliteTargets:
         """Return targets to be worked on now: nothing of their product is under way."""
 
         def unit(connection: sqlite3.Connection) -> list[Target]:
-            rows = connection.execute(_DUE, (store, self._now(), limit)).fetchall()
-            return [_target(row) for row in rows]
+            now = self._now()
+            rows = connection.execute(_DUE, (store, now, limit)).fetchall()
+            return [
+                _target(row)
+                for row in rows
+                if is_usable(connection, row[0], State.PLANNED, now)
+            ]
 
         return await self._writer.urgent(unit)
 
@@ -219,9 +230,11 @@ def _stop_mark(store: str) -> str:
 
 
 def _target(row: tuple[Any, ...]) -> Target:
-    variant, quantity, as_of, tries, is_allowed = row[_WIDTH:]
-    count = Count(quantity, as_of)
-    return Target(to_command(row[:_WIDTH]), variant, count, tries, bool(is_allowed))
+    command, (tries, is_allowed) = to_command(row[:_WIDTH]), row[_WIDTH:]
+    # Of the command, whose digest was looked at.
+    said = command.payload
+    count = Count(said["quantity"], said["as_of"])
+    return Target(command, said["variant_id"], count, tries, bool(is_allowed))
 
 
 def _is_waiting(connection: sqlite3.Connection, id_: str) -> bool:
