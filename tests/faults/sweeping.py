@@ -21,7 +21,7 @@ from backhaul.store.contract import Matched, NewCommand, NewRecord
 from backhaul_reference.quirks import NONE, parse
 from faults.capturing import become
 from support import payloads
-from support.clock import VirtualClock, settle_down
+from support.clock import START, VirtualClock, settle_down
 from support.databases import rows, started_store, take
 from support.mortality import Mortality, MortalStore, MortalWire
 from support.push_scene import killed
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Iterable,
         Sequence,
     )
+    from datetime import datetime
     from pathlib import Path
 
     from backhaul.demo.findings import Finding
@@ -188,12 +189,16 @@ async def stage(
     shop: Shop,
     quirks: tuple[str, ...] = (),
     push: dict[str, Any] | None = None,
+    start: datetime = START,
 ) -> AsyncIterator[Stage]:
-    """Set the platform and the way to it up; no program runs yet."""
+    """Set the platform and the way to it up; no program runs yet.
+
+    `start` is the time of the program's clock; the platform has the real one.
+    """
     access = shop.running.access
     store = {"base_url": access.public_url, "api_key": access.api_key}
     settings = Settings.model_validate({"stores": {STORE: store}, "push": push or {}})
-    clock = VirtualClock()
+    clock = VirtualClock(start)
     await become(shop, parse(quirks))
     async with laid(clock, settings.push.looks[-1]) as wire:
         transport, client = build_client(settings, STORE, clock, wire)
@@ -239,7 +244,7 @@ class Program:
         clock, wire = self.on.clock, self.on.wire
         end = clock.monotonic() + FOREVER_SECONDS
         step = self.on.settings.push.looks[-1] / STEPS
-        await self._calm()
+        await self.calm()
         if wind_back_seconds:
             clock.set_back(wind_back_seconds)
             await clock.advance(step)
@@ -247,7 +252,7 @@ class Program:
             assert not self.living.done(), self.living
             assert clock.monotonic() < end, f"still open: {self.on.open()}"
             await clock.advance(step)
-            await self._calm()
+            await self.calm()
 
     async def _live(self) -> None:
         await self.mortal_store.commands.doubt_interrupted(interrupted())
@@ -255,7 +260,8 @@ class Program:
         out = (sender.dispatcher.run, sender.settler.run, sender.auditor.run)
         await asyncio.gather(*(run() for run in (*out, *self.beside)))
 
-    async def _calm(self) -> None:
+    async def calm(self) -> None:
+        """Wait until nothing moves any more before the clock does."""
         calm = 0
         while calm < CALM_ROUNDS:
             await settle_down()

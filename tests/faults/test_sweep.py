@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.demo.findings import Kind
-from faults.sweeping import ADJUSTMENTS, PLANS, TOO_LATE, program, stage
+from faults.fates import KEYLESS, Case
+from faults.sweeping import PLANS, TOO_LATE, program, stage
 from faults.trials import LONG
 from support.reference_shop import open_shop
 from support.wire import Fate
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.faults
 
-KEYLESS = "no-idempotency"
-"""The platform takes no Idempotency-Key: what is in doubt is proved by reading."""
 READINGS = (
     (),
     ("no-history",),
@@ -40,51 +38,6 @@ READINGS = (
 KEYED = (0, 1, 2, 3, 5, 8)
 """Which of them are tried with keys too: there a key makes a difference."""
 CASES = [(*reading, KEYLESS) for reading in READINGS] + [READINGS[n] for n in KEYED]
-DECIDED = frozenset({Fate.THROUGH, Fate.PROXY_403})
-"""Fates after which the program knows at once what became of its request."""
-REPEATED = frozenset({"part", "adjust", "pool"})
-"""What a platform without keys does twice when it is asked twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One command's case: what it asks, and what became of its first request."""
-
-    quirks: frozenset[str]
-    kind: str
-    fate: Fate
-
-    @property
-    def refused(self) -> str:
-        """The state of what the platform refuses for a member it does not know."""
-        if "strict-body" in self.quirks:
-            return {"part": "rejected", "adjust": "parked"}.get(self.kind, "")
-        return ""
-
-    @property
-    def undecidable(self) -> bool:
-        """Whether nothing that can be read tells what became of the request."""
-        unseen = {"no-history", KEYLESS} <= self.quirks
-        return unseen and self.kind in ADJUSTMENTS and self.fate not in DECIDED
-
-    @property
-    def state(self) -> str:
-        return self.refused or ("parked" if self.undecidable else "applied")
-
-    @property
-    def effects(self) -> int:
-        """How often it takes effect: once but for what lands after all looks."""
-        if self.refused:
-            return 0
-        if self.undecidable:
-            never = {Fate.NEVER_ARRIVES, Fate.PROXY_502}
-            return 0 if self.fate in never else 1
-        return 2 if self.doubled else 1
-
-    @property
-    def doubled(self) -> bool:
-        late = self.fate is Fate.LATE_AFTER_LAST and self.kind in REPEATED
-        return late and KEYLESS in self.quirks and self.state == "applied"
 
 
 def case_of(on: Stage, command: str, quirks: tuple[str, ...]) -> Case:

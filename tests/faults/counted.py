@@ -1,0 +1,105 @@
+"""Counts of a back office, made true on a clock that leaps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+
+from backhaul.connect.matching import Matcher, encode
+from backhaul.core.identity import step_id
+from backhaul.ingest.drain import Drain
+from backhaul.parts import build_client, build_repair, build_targeter
+from backhaul.store.contract import NewRecord
+from faults.sweeping import STORE, program
+from support.databases import rows
+from support.mortality import MortalWire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul_sdk import StockLevel
+    from faults.sweeping import Program, Stage
+    from support.mortality import Mortality
+    from support.wire import Fate
+
+ERP = "erp"
+FAILING_READS = 10
+"""More than the transport tries again by itself."""
+_UNREAD = """
+    SELECT 1 FROM stock_targets WHERE unread = 1 AND NOT EXISTS
+      (SELECT 1 FROM marks WHERE name = 'targets:stopped:main')
+"""
+
+
+class Stuttering(httpx.AsyncBaseTransport):
+    """A way on which the first reads fail."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner, self._failed = inner, 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self._failed < FAILING_READS and request.method == "GET":
+            self._failed += 1
+            raise httpx.ConnectError("the cable is out")
+        return await self._inner.handle_async_request(request)
+
+
+async def live(
+    on: Stage,
+    mortality: Mortality,
+    records: Sequence[StockLevel],
+    fates: Mapping[str, Fate] | None = None,
+) -> None:
+    """Hand counts in, and work until they are made true, or until death.
+
+    `fates` are of the steps' first requests, by the keys of the records.
+    """
+    async with program(on, mortality) as alive:
+        way = Stuttering(MortalWire(on.wire, mortality))
+        transport, client = build_client(on.settings, STORE, on.clock, way)
+        drain = Drain(alive.store.inbox, on.clock, {STORE: on.facts}, lambda: None)
+
+        async def no_orders() -> None:
+            return None
+
+        targeter = build_targeter(
+            on.settings,
+            STORE,
+            alive.mortal_store,
+            client,
+            build_repair(STORE, alive.store, drain, lambda: on.facts),
+            on.clock,
+            lambda: 0.5,
+            lambda: on.facts,
+            no_orders,
+            alive.sender.dispatcher,
+        )
+        alive.beside += [drain.run, targeter.run]
+        await _hand_in(alive, records)
+        for key, fate in (fates or {}).items():
+            on.wire.fates[first_step(on, key)] = fate
+        await alive.run_out()
+        while rows(on.path, _UNREAD) and not mortality.dead.is_set():
+            await on.clock.advance(1.0)
+            await alive.calm()
+        await transport.close()
+
+
+async def _hand_in(alive: Program, records: Sequence[StockLevel]) -> None:
+    new = [
+        NewRecord(record.key, encode(record), "", "", record.key) for record in records
+    ]
+    matcher = Matcher(alive.on.clock, 600.0)
+    await alive.store.records.accept(ERP, STORE, new, None, matcher)
+
+
+def target_of(on: Stage, key: str) -> str:
+    """Return the id of the target that a record became."""
+    query = "SELECT command_id FROM records WHERE key = ?"
+    return str(rows(on.path, query, key)[0][0])
+
+
+def first_step(on: Stage, key: str) -> str:
+    """Return the id of the step of a count's first round."""
+    return step_id(STORE, ERP, target_of(on, key), 0)

@@ -1,0 +1,97 @@
+"""F1: whatever becomes of a count's step, it is taken once, and a person knows more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock, to_text
+from backhaul_reference.quirks import NONE, parse
+from backhaul_sdk import StockLevel
+from faults.capturing import become
+from faults.counted import first_step, live, target_of
+from faults.fates import KEYLESS, Case
+from faults.sweeping import program, stage
+from support import payloads
+from support.databases import take
+from support.mortality import Mortality
+from support.reference_shop import open_shop
+from support.wire import Fate
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from faults.sweeping import Stage
+
+pytestmark = pytest.mark.faults
+
+STOCK, COUNTED, LESS = 10, 7, 3
+READINGS = (
+    (KEYLESS,),
+    (),
+    ("no-history", KEYLESS),
+    ("no-note", KEYLESS),
+    ("bare-v1", KEYLESS),
+    ("coarse-time", "plain-errors", "ack-202", "manual-reason", KEYLESS),
+)
+
+
+def now() -> datetime:
+    return SystemClock().now()
+
+
+@pytest.mark.parametrize("quirks", READINGS, ids=lambda names: " ".join(names) or "-")
+async def test_every_fate_of_a_step_leaves_one_step(
+    quirks: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with (
+        open_shop(tmp_path / "shop") as shop,
+        stage(tmp_path / "backhaul.db", shop, quirks, start=now()) as on,
+    ):
+        async with program(on) as first:
+            await become(shop, NONE)
+            for fate in Fate:
+                size = {"title": "M", "price": "100.00", "sku": fate.name}
+                lamp = await shop.product(variants=[size | {"stock": STOCK}])
+                news = payloads.envelope("products/create", lamp)
+                assert await take(first.store, news) == []
+            await become(shop, parse(quirks))
+        # Both clocks agree here: it is counted after the products came.
+        await on.clock.advance((now() - on.clock.now()).total_seconds())
+        as_of = to_text(on.clock.now())
+        counts = [
+            StockLevel(key=fate.name, sku=fate.name, quantity=COUNTED, as_of=as_of)
+            for fate in Fate
+        ]
+        await live(on, Mortality(), counts, {fate.name: fate for fate in Fate})
+        assert on.wire.fates == {}, "not every fate was met"
+        assert await found(on) == expected(quirks)
+
+
+def expected(quirks: tuple[str, ...]) -> dict[str, tuple[str, str, int]]:
+    """Return by fate where step and target stand, and the stock.
+
+    A step says which level it expects, so the platform refuses what lands after all
+    looks: nothing is doubled where an adjustment without a count would be.
+    """
+    cases = {fate: Case(frozenset(quirks), "adjust", fate) for fate in Fate}
+    return {
+        fate.name: (case.state, case.state, STOCK - min(case.effects, 1) * LESS)
+        for fate, case in cases.items()
+    }
+
+
+async def found(on: Stage) -> dict[str, tuple[str, str, int]]:
+    states = on.states()
+    shop = await on.shop.state()
+    stock = {v["sku"]: v["stock"] for p in shop["products"] for v in p["variants"]}
+    return {
+        fate.name: (
+            states[first_step(on, fate.name)],
+            states[target_of(on, fate.name)],
+            stock[fate.name],
+        )
+        for fate in Fate
+    }
