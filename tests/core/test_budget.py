@@ -166,3 +166,15 @@ def test_a_second_try_takes_nobody_elses_room() -> None:
     budget.answered(0.0)
     budget.answered(0.0, POLICY, '"key";r=8;t=1')
     assert budget.take(99, 0.0) == 7
+
+
+def test_commands_leave_room_for_a_read_that_is_overdue() -> None:
+    budget = told(0, 10)
+    with budget.overdue():
+        assert budget.take(9, 0.25) == 0
+        assert budget.wait_seconds(Priority.COMMAND, 0.25) == pytest.approx(0.25)
+        assert budget.wait_seconds(Priority.PROOF, 0.25) > 0
+        assert budget.wait_seconds(Priority.PROOF, 0.25, overdue=True) == 0
+        budget.spend(0.25)
+        assert budget.take(9, 0.75) == 1
+    assert budget.take(9, 1.0) == 2

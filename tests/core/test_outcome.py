@@ -116,6 +116,7 @@ def pointing(*pointers: str) -> dict[str, Any]:
     return {"code": "V", "errors": [{"pointer": p, "detail": "no"} for p in pointers]}
 
 
+EXPECTED = "expectedStock"
 MEMBERS = [
     ("adjust", 422, pointing("/note"), Outcome.WITHOUT_MEMBER, "note"),
     ("adjust", 400, pointing("/note"), Outcome.WITHOUT_MEMBER, "note"),
@@ -130,6 +131,36 @@ MEMBERS = [
     ("cancel", 422, pointing("/restock"), Outcome.REJECTED, None),
     ("adjust", 422, {"error": "footnotes are odd"}, Outcome.REJECTED, None),
     ("adjust", 413, pointing("/note"), Outcome.REJECTED, None),
+    *[
+        ("adjust", 422, {"error": words}, Outcome.WITHOUT_MEMBER, "note")
+        for words in (
+            "note",
+            "note: unknown",
+            "note is not allowed",
+            "unknown field note",
+            "Unknown member: note",
+            "unexpected members productNo, note",
+            'the member "note" is too much',
+            "'note' was unexpected",
+            "`note` what?",
+            "\u201cnote\u201d is new here",
+            "/note is not a member of this request",
+            "body.note: extra inputs are not permitted",
+        )
+    ],
+    ("adjust", 422, {"error": "no expectedStock"}, Outcome.WITHOUT_MEMBER, EXPECTED),
+    *[
+        (kind, 422, {"error": words}, Outcome.REJECTED, None)
+        for kind, words in (
+            ("adjust", "Please note that this product is archived"),
+            ("adjust", "Please note: this product is archived"),
+            ("adjust", "Take note, nothing was changed"),
+            ("adjust", "note that this product is archived"),
+            ("cancel", "For that reason it cannot be cancelled"),
+            ("cancel", "The reason is known to the merchant"),
+            ("cancel", "no reason for unknown orders"),
+        )
+    ],
     ("adjust", 422, pointing("/variantId"), Outcome.PARKED, None),
     ("adjust", 400, {"error": "variantId is not known"}, Outcome.PARKED, None),
     ("adjust", 422, pointing("/note", "/variantId"), Outcome.WITHOUT_MEMBER, "note"),

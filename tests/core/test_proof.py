@@ -6,14 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from backhaul.core.proof import Finding, Found, Habits, Move, Wanted, find_adjustment
+from backhaul.core.proof import (
+    Finding,
+    Found,
+    Habits,
+    Move,
+    Owner,
+    Wanted,
+    find_adjustment,
+)
 
 OURS = Move("adj_1", "prod_1", "var_1", -2, "bh:a", "key_1")
-WANTED = Wanted("prod_1", "var_1", -2, "bh:a")
+WANTED = Wanted("prod_1", "var_1", -2, "bh:a", "f1")
+NAMED = {"f1": "key_1"}
 BARE = replace(OURS, note=None)
 UNKNOWN = Habits()
-KEEPS = Habits(keeps_notes=True, key_id="key_1")
-DROPS = Habits(keeps_notes=False, key_id="key_1")
+KEEPS = Habits(keeps_notes=True, key_ids=NAMED)
+DROPS = Habits(keeps_notes=False, key_ids=NAMED)
 A, B, U = Found.APPLIED, Found.ABSENT, Found.UNDECIDABLE
 
 CASES: list[tuple[str, Wanted, list[Move], set[str], Habits, Found]] = [
@@ -31,6 +40,22 @@ CASES: list[tuple[str, Wanted, list[Move], set[str], Habits, Found]] = [
     ("tags are dropped, one row by our key", WANTED, [BARE], set(), DROPS, A),
     ("it belongs to another command", WANTED, [BARE], {"adj_1"}, DROPS, B),
     ("it bears another tag", WANTED, [replace(OURS, note="bh:b")], set(), DROPS, B),
+    (
+        "a key of ours made it whose name is not known",
+        replace(WANTED, key_fingerprint="f2"),
+        [replace(BARE, source_id="key_2")],
+        set(),
+        DROPS,
+        U,
+    ),
+    (
+        "which key sent it is forgotten",
+        replace(WANTED, key_fingerprint=None),
+        [BARE],
+        set(),
+        DROPS,
+        A,
+    ),
     (
         "another key made it",
         WANTED,
@@ -94,10 +119,10 @@ def test_a_tag_that_was_applied_twice_names_both() -> None:
 
 
 LEARNT = [
-    ("a note that came back", OURS, "bh:a", Habits(True, "key_1")),
-    ("a note that was dropped", BARE, "bh:a", Habits(False, "key_1")),
-    ("sent without a note", BARE, None, Habits(None, "key_1")),
-    ("no source", replace(OURS, source_id=None), "bh:a", Habits(True, None)),
+    ("a note that came back", OURS, "bh:a", Habits(True, NAMED)),
+    ("a note that was dropped", BARE, "bh:a", Habits(False, NAMED)),
+    ("sent without a note", BARE, None, Habits(None, NAMED)),
+    ("no source", replace(OURS, source_id=None), "bh:a", Habits(True)),
 ]
 
 
@@ -105,7 +130,7 @@ LEARNT = [
 def test_habits_are_learnt_from_what_is_ours(
     name: str, move: Move, sent: str | None, habits: Habits
 ) -> None:
-    assert Habits().learn([move], {"adj_1": sent}) == habits, name
+    assert Habits().learn([move], {"adj_1": Owner("a", sent, "f1")}) == habits, name
 
 
 def test_nothing_is_learnt_from_others() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from support.databases import rows
+from support.push_history import HISTORY, history
 from support.push_scene import applied
-from support.push_server import Connection, Request, problem
+from support.push_server import Connection, Request, message, problem
 
 if TYPE_CHECKING:
     from support.clock import VirtualClock
@@ -40,8 +41,11 @@ class Bucket:
         full = (BURST - self._left) / PER_SECOND
         told = f'RateLimit-Policy: "key";q={PER_SECOND * 60};w=60\r\n'
         told += f'RateLimit: "key";r={int(self._left)};t={full:.0f}\r\n'
-        head, _, body = applied(request).partition(b"\r\n\r\n")
+        head, _, body = self.says(request).partition(b"\r\n\r\n")
         await connection.send(head + b"\r\n" + told.encode() + b"\r\n" + body)
+
+    def says(self, request: Request) -> bytes:
+        return history() if request.path == HISTORY else applied(request)
 
 
 async def test_the_budget_is_used_and_never_exceeded(stage: Scene) -> None:
@@ -59,3 +63,30 @@ async def test_the_budget_is_used_and_never_exceeded(stage: Scene) -> None:
     # After the burst, whatever comes in is used.
     seconds = bucket.taken[-1]
     assert 0.95 * seconds * PER_SECOND <= COMMANDS - BURST
+
+
+class Failing(Bucket):
+    """Fails a command once the burst is used up."""
+
+    def says(self, request: Request) -> bytes:
+        said = super().says(request)
+        return message(500) if len(self.taken) == BURST + 5 else said
+
+
+async def test_what_is_in_doubt_is_read_although_commands_take_all_there_is(
+    stage: Scene,
+) -> None:
+    """A backlog may last for hours; a doubt that waits for its end blocks a lane."""
+    bucket = Failing(stage.clock)
+    for path in ("/inventory/adjust", HISTORY):
+        stage.platform.says(path, bucket)
+    for number in range(COMMANDS):
+        await stage.plan("adjust", f"prod_{number}")
+    looks = "SELECT count(*) FROM looks"
+    waiting = "SELECT count(*) FROM commands WHERE state = 'planned'"
+    async with working(stage):
+        while rows(stage.path, looks) == [(0,)]:
+            await stage.pass_time(0.25)
+            await stage.quiet()
+            assert rows(stage.path, waiting) != [(0,)], "it waited for the last"
+    assert bucket.refused == 0

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.core.circuit import FAILURES_TO_OPEN
 from backhaul.core.circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
-from backhaul.push.door import PROBE_SECONDS
 from backhaul.settings import Push
 from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows, take
 from support.push_history import HISTORY, history, move
-from support.push_scene import Scene, applied, scene, working
-from support.push_server import Connection, Request, document, message, problem
+from support.push_looks import FAILED, doubt, in_vain, looked, looks, outlast
+from support.push_scene import Scene, scene, working
+from support.push_server import document, message, problem
 from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-FAILED = message(500)
 MOST_SECONDS = 60
 """By then what is in doubt is looked for again; after many failures it took 300."""
 
@@ -32,48 +31,6 @@ MOST_SECONDS = 60
 async def parking(tmp_path: Path) -> AsyncIterator[Scene]:
     async with scene(tmp_path / "b.db", Push(on_absent="park")) as made:
         yield made
-
-
-@pytest.fixture
-async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path / "b.db", keyed=True) as made:
-        yield made
-
-
-def looks(stage: Scene, command: str) -> list[tuple[Any, ...]]:
-    query = "SELECT number, found FROM looks WHERE command_id = ? ORDER BY id"
-    return rows(stage.path, query, command)
-
-
-async def doubt(stage: Scene, kind: str = "adjust", **members: Any) -> str:
-    """Plan a command whose first attempt is answered 500."""
-    target = "prod_1" if kind == "adjust" else "ord_1"
-    path = "/inventory/adjust" if kind == "adjust" else f"/orders/ord_1/{kind}"
-    stage.platform.says(path, FAILED, _apply)
-    return await stage.plan(kind, target, **members)
-
-
-async def in_vain(stage: Scene, command: str) -> None:
-    """Let time pass until the platform could not be read for it."""
-    while "503" not in stage.reason(command):
-        await stage.pass_time(1)
-        await stage.quiet()
-
-
-async def looked(stage: Scene, command: str, times: int) -> None:
-    await until(lambda: len(looks(stage, command)) == times, f"look {times}")
-
-
-async def outlast(stage: Scene, command: str) -> None:
-    """Let all looks of a command pass."""
-    await looked(stage, command, 1)
-    await stage.pass_time(120)
-    await looked(stage, command, 2)
-    await stage.pass_time(480)
-
-
-async def _apply(request: Request, connection: Connection) -> None:
-    await connection.send(applied(request))
 
 
 async def test_an_adjustment_in_the_history_is_applied_at_the_first_look(
@@ -105,6 +62,28 @@ async def test_absence_is_believed_at_the_last_look_only(stage: Scene) -> None:
     assert [found for _, found in looks(stage, command)] == ["absent"] * 3
     assert [body["note"] for body in stage.bodies()] == [f"bh:{command}"] * 2
     assert stage.attempts(command)[1][:3] == (2, "confirmed", 200)
+
+
+@pytest.mark.parametrize("before", [1, 2], ids=["look 2", "the last look"])
+async def test_no_look_is_taken_early_for_a_clock_set_forward(
+    before: int, stage: Scene
+) -> None:
+    """Absence would be believed while the request may be under way."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history())
+    async with working(stage):
+        await looked(stage, command, 1)
+        for taken, seconds in ((1, 120), (2, 480)):
+            if taken == before:
+                stage.clock.set_back(-3_600)
+            for passed in (0, seconds - 1):
+                await stage.pass_time(passed)
+                await stage.quiet()
+                assert len(looks(stage, command)) == taken
+            await stage.pass_time(1)
+            await looked(stage, command, taken + 1)
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 2
 
 
 async def test_it_may_still_land_between_the_looks(stage: Scene) -> None:
@@ -287,100 +266,8 @@ async def test_an_effect_that_landed_twice_is_told(stage: Scene) -> None:
     (told,) = stage.told("command.doubled")
     assert "adj_1" in told
     assert json.loads(stage.column("evidence", command))["doubled"] == ["adj_1"]
-
-
-async def test_under_its_key_it_is_sent_again_at_once(keyed: Scene) -> None:
-    command = await doubt(keyed)
-    async with working(keyed):
-        await keyed.reaches(command, "applied")
-    first, second = keyed.server.commands
-    assert first.body == second.body
-    name = "idempotency-key"
-    assert first.headers[name] == second.headers[name]
-    assert looks(keyed, command) == [(1, "applied")]
-    assert "same Idempotency-Key" in keyed.reason(command)
-
-
-async def test_of_what_was_answered_under_its_key_no_person_is_kept(
-    keyed: Scene,
-) -> None:
-    command = await doubt(keyed, "fulfill")
-    async with working(keyed):
-        await keyed.reaches(command, "applied")
-    ((read,),) = rows(keyed.path, "SELECT read FROM looks")
-    assert json.loads(read)["shipment"] == "shp_1"
-    assert "a@b.example" not in read
-
-
-async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
-    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", message(500, b"", **room), _apply)
-    async with working(keyed):
-        await keyed.reaches(command, "uncertain")
-        await keyed.pass_time(59)
-        await keyed.arrive(1)
-        await keyed.pass_time(2)
-        await keyed.reaches(command, "applied")
-    assert len(keyed.server.commands) == 2
-
-
-async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
-    command = await doubt(keyed)
-    conflict = problem(409, "IDEMPOTENCY_IN_PROGRESS")
-    keyed.platform.says("/inventory/adjust", FAILED, conflict)
-    keyed.platform.says(HISTORY, history(move(1, command)))
-    async with working(keyed):
-        await keyed.reaches(command, "applied")
-    assert "history shows our tag" in keyed.reason(command)
-
-
-async def test_what_its_key_can_prove_is_not_parked_for_want_of_a_history(
-    keyed: Scene,
-) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", FAILED, FAILED, _apply)
-    async with working(keyed):
-        await looked(keyed, command, 1)
-        assert keyed.state(command) == "uncertain"
-        await keyed.pass_time(120)
-        await keyed.reaches(command, "applied")
-    assert looks(keyed, command) == [(1, "undecidable"), (2, "applied")]
-
-
-async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
-    keyed: Scene,
-) -> None:
-    async def close_the_door(_: Request, connection: Connection) -> None:
-        keyed.dispatcher.stop_sending("a person said so")
-        await connection.send(FAILED)
-
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", close_the_door, _apply)
-    async with working(keyed):
-        await until(lambda: "once sending goes on" in keyed.reason(command), "a look")
-        assert looks(keyed, command) == []
-        while keyed.state(command) != "applied":
-            await keyed.pass_time(PROBE_SECONDS)
-            await keyed.quiet()
-    assert "same Idempotency-Key" in keyed.reason(command)
-
-
-async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", FAILED)
-    keyed.platform.says(HISTORY, message(503))
-    async with working(keyed):
-        await in_vain(keyed, command)
-        sent = len(keyed.server.commands)
-        assert sent > 1
-        for _ in range(24 * 12):
-            await keyed.pass_time(300)
-        await keyed.quiet()
-        sent = len(keyed.server.commands)
-        await keyed.pass_time(3_600)
-        await keyed.quiet()
-    assert len(keyed.server.commands) == sent
+    (found,) = (await stage.store.needs.read([])).doubled
+    assert (found["id"], found["others"]) == (command, "adj_1")
 
 
 async def test_a_tag_is_believed_without_a_look_at_another_product(

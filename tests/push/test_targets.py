@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from backhaul.shop.transport import Answer, Transport
+from backhaul.store.sqlite import corrections
 from backhaul_sdk import Cancellation, StockAdjustment
 from support.counting import ERP, House, house, now
 from support.databases import rows
@@ -13,6 +15,8 @@ from support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 OLD = "2026-01-01T00:00:00Z"
 SIZES = [
@@ -235,3 +239,26 @@ async def test_a_dry_run_reckons_and_sends_nothing(tmp_path: Path) -> None:
         assert "7 wanted; 10 there: -3" in at.reason(target)
         assert rows(at.path, "SELECT count(*) FROM attempts") == [(0,)]
         assert await at.stock(lamp) == 10
+
+
+async def test_a_step_that_is_always_refused_goes_to_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A platform that compares with another stock than it shows refuses every step."""
+    monkeypatch.setattr(corrections, "BASE_SECONDS", 0.001)
+    send, refused = Transport.send, Answer(409, {}, b'{"code": "STOCK_CHANGED"}')
+
+    async def refusing(self: Transport, path: str, *values: Any, **how: Any) -> Any:
+        if path != "/inventory/adjust":
+            return await send(self, path, *values, **how)
+        self.budget.give_back(1)
+        return refused
+
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        monkeypatch.setattr(Transport, "send", refusing)
+        target = await at.count(lamp, 7)
+        await at.reaches(target, "parked")
+        assert at.steps(target) == [("superseded", -3)] * corrections.MOST_ROUNDS
+        assert "the store refused its step 10 times" in at.reason(target)
+        assert "STOCK_CHANGED" in at.reason(target)

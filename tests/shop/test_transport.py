@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,6 +11,7 @@ import pytest
 
 from backhaul.core.budget import Priority
 from backhaul.shop.transport import InDoubt, NotSent, TooLong, Transport
+from shop.conftest import API_KEY
 from support.push_server import (
     Connection,
     Request,
@@ -231,6 +233,23 @@ async def test_refused_command_is_answered_once(status: int, connect: Connect) -
     async with serving(saying(message(status, b"{}"))) as server:
         answer = await connect(server.url).send(PATH, BODY, "key-1")
         assert (answer.status, answer.ok, len(server.requests)) == (status, False, 1)
+
+
+async def repeat_the_headers(request: Request, connection: Connection) -> None:
+    told = {"code": "NOT_YOU", "detail": " ".join(request.headers.values())}
+    await connection.send(message(403, json.dumps(told).encode()))
+
+
+async def test_a_refusal_that_repeats_our_key_is_kept_without_it(
+    connect: Connect,
+) -> None:
+    async with serving(repeat_the_headers) as server:
+        transport = connect(server.url)
+        read = await transport.get(PATH, {})
+        sent = await transport.send(PATH, BODY, "key-1")
+    for answer in (read, sent):
+        assert "Bearer [redacted]" in answer.said()
+        assert API_KEY.encode() not in answer.body
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

@@ -2,13 +2,20 @@
 
 A platform that says nothing is not limited until its first 429. Reads leave a reserve
 in the bucket, so that a command finds room whenever it comes; of two reads that wait,
-the more urgent one has the smaller reserve to respect and goes first.
+the more urgent one has the smaller reserve to respect and goes first. Where commands
+take all that comes in, for hours, a read that waited long enough is overdue: it has no
+reserve to respect, and commands leave room for it. A sweep never is.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ASSUMED_PER_SECOND = 4.0
 ASSUMED_BURST = 40.0
@@ -33,6 +40,14 @@ class Priority(Enum):
     SWEEP = 0.35
 
 
+PATIENCE_SECONDS = {
+    Priority.PROOF: 5.0,
+    Priority.REREAD: 15.0,
+    Priority.INCREMENTAL: 60.0,
+}
+"""After these a read that waits is overdue."""
+
+
 class Budget:
     """One bucket per API key. Times are monotonic seconds."""
 
@@ -44,6 +59,7 @@ class Budget:
         self._closed_until = 0.0
         self._under_way = 0
         self._taken = 0
+        self._overdue = 0
         self._told = False
         self._slowed_at = 0.0
 
@@ -52,7 +68,9 @@ class Budget:
         """The steady rate; None while no limit is known."""
         return self._per_second
 
-    def wait_seconds(self, priority: Priority, now: float) -> float:
+    def wait_seconds(
+        self, priority: Priority, now: float, *, overdue: bool = False
+    ) -> float:
         """Return how long a request of this priority has to wait; 0: it may leave."""
         closed = self._closed_until - now
         if closed > NO_WAIT_SECONDS:
@@ -60,8 +78,12 @@ class Budget:
         if self._per_second is None:
             return 0.0
         self._refill(now)
-        reserve = min(priority.value * self._burst, self._burst - 1)
-        wait = (max(reserve, 0.0) + 1 - self._left) / self._per_second
+        if priority is Priority.COMMAND:
+            reserve = self._kept_back
+        else:
+            share = 0.0 if overdue else priority.value
+            reserve = max(min(share * self._burst, self._burst - 1), 0.0)
+        wait = (reserve + 1 - self._left) / self._per_second
         return wait if wait > NO_WAIT_SECONDS else 0.0
 
     def take(self, most: int, now: float) -> int:
@@ -74,10 +96,24 @@ class Budget:
         if self._per_second is None:
             return most
         self._refill(now)
-        room = min(most, int(self._left + NO_WAIT_SECONDS * self._per_second))
+        free = self._left - self._kept_back + NO_WAIT_SECONDS * self._per_second
+        room = max(min(most, int(free)), 0)
         self._left -= room
         self._taken += room
         return room
+
+    @contextmanager
+    def overdue(self) -> Iterator[None]:
+        """Let commands leave room for a read, from now until it has left."""
+        self._overdue += 1
+        try:
+            yield
+        finally:
+            self._overdue -= 1
+
+    @property
+    def _kept_back(self) -> float:
+        return 1.0 if self._overdue else 0.0
 
     def give_back(self, unused: int) -> None:
         """Undo `take` for commands that were not sent after all."""

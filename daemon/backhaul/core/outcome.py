@@ -66,6 +66,14 @@ OPTIONAL_MEMBERS: Mapping[str, frozenset[str]] = {
 """Members the specification does not show and an effect does not depend on."""
 
 _REFUSALS = {400, 405, 410, 413, 415, 422}
+_NAMING = (
+    r"""["'`\u201c\u2018]{}["'`\u201d\u2019]""",
+    r"[/.]{}\b",
+    r"^{}(?:\W*$|\s*:|\s+(?:is|was|not|must|may|cannot)\b)",
+    r"(?i:\b(?:unknown|unexpected|unsupported|invalid|fields?|members?|property|"
+    r"properties|parameters?|attributes?|keys?)\W{{1,3}}(?:\w+,\s*)*){}\b",
+)
+"""How a sentence names a member whose name is a word of the language, too."""
 _IDEMPOTENCY_IN_DOUBT = {
     (409, "IDEMPOTENCY_IN_PROGRESS"),
     (422, "IDEMPOTENCY_KEY_REUSED"),
@@ -166,5 +174,16 @@ def _named(problem: Mapping[str, object], members: frozenset[str]) -> str | None
     pointers = {str(entry.get("pointer", ""))[1:] for entry in _entries(problem)}
     if pointers - {""}:
         return next(iter(sorted(pointers & members)), None)
-    words = set(re.findall(r"\w+", " ".join(_sentences(problem))))
-    return next(iter(sorted(words & members)), None)
+    sentences = _sentences(problem)
+    said = (m for m in sorted(members) if any(_names(text, m) for text in sentences))
+    return next(said, None)
+
+
+def _names(text: str, member: str) -> bool:
+    """Tell whether words of a person name a member, not only use its word.
+
+    Else "please note that it is archived" would end all notes.
+    """
+    if member != member.lower():
+        return re.search(rf"\b{member}\b", text) is not None
+    return any(re.search(form.format(member), text) for form in _NAMING)

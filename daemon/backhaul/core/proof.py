@@ -6,14 +6,15 @@ own API key that nothing else explains (architecture, Life of a command).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads Habits by it
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul.core.identity import TAG_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 
 class Found(Enum):
@@ -40,38 +41,53 @@ class Move:
     """When it was, in the platform's time."""
 
 
+class Owner(NamedTuple):
+    """The command behind an adjustment, as it was sent; `note` is None without one."""
+
+    command: str
+    note: str | None
+    key_fingerprint: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Habits:
     """What the platform was seen to do with our adjustments; None: not seen yet."""
 
     keeps_notes: bool | None = None
-    key_id: str | None = None
-    """Its name for our API key, as the source of a move."""
+    key_ids: Mapping[str, str] = field(default_factory=dict)
+    """Its names for our API keys, as sources of moves, by the keys' fingerprints."""
 
-    def learn(self, moves: Sequence[Move], tags: Mapping[str, str | None]) -> Habits:
-        """Return what is known with `moves`, some of which are known to be ours.
-
-        `tags` gives the note that was sent with each adjustment id that is ours; None
-        where it was sent without.
-        """
-        keeps, key_id = self.keeps_notes, self.key_id
+    def learn(self, moves: Sequence[Move], owners: Mapping[str, Owner]) -> Habits:
+        """Return what is known with `moves`, of which those of `owners` are ours."""
+        keeps, key_ids = self.keeps_notes, dict(self.key_ids)
         for move in moves:
-            if move.adjustment_id not in tags:
+            owner = owners.get(move.adjustment_id)
+            if owner is None:
                 continue
-            key_id = move.source_id or key_id
-            tag = tags[move.adjustment_id]
-            keeps = keeps if tag is None else move.note == tag
-        return Habits(keeps, key_id)
+            if owner.key_fingerprint and move.source_id:
+                key_ids[owner.key_fingerprint] = move.source_id
+            keeps = keeps if owner.note is None else move.note == owner.note
+        return Habits(keeps, key_ids)
+
+    def names(self, key_fingerprint: str | None) -> bool:
+        """Tell whether the platform's name for a key is known; None is any of ours."""
+        if key_fingerprint is None:
+            return bool(self.key_ids)
+        return key_fingerprint in self.key_ids
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The adjustment that is looked for; `tag` is None where it was sent without."""
+    """The adjustment that is looked for; `tag` is None where it was sent without.
+
+    `key_fingerprint` is of the key that sent it, None where that is forgotten.
+    """
 
     product_id: str
     variant_id: str | None
     delta: int
     tag: str | None
+    key_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +118,20 @@ def find_adjustment(
     ]
     if not similar:
         return Finding(Found.ABSENT, "the history shows no such change")
-    return _without_tags(similar, habits)
+    return _without_tags(wanted, similar, habits)
 
 
-def _without_tags(similar: Sequence[Move], habits: Habits) -> Finding:
-    if habits.key_id is None:
+def _without_tags(wanted: Wanted, similar: Sequence[Move], habits: Habits) -> Finding:
+    # A key that was replaced has another name there: its rows look like a stranger's.
+    if not habits.names(wanted.key_fingerprint):
         reason = (
             "the history shows such a change without a tag, and our key's name in it"
             " is not known yet"
         )
         return Finding(Found.UNDECIDABLE, reason, _ids(similar))
     anonymous = _ids(move for move in similar if move.source_id is None)
-    ours = _ids(move for move in similar if move.source_id == habits.key_id)
+    names = set(habits.key_ids.values())
+    ours = _ids(move for move in similar if move.source_id in names)
     if not ours and not anonymous:
         return Finding(Found.ABSENT, "the history shows such changes of others only")
     if len(ours) == 1 and not anonymous:

@@ -108,6 +108,9 @@ class Dispatcher:
     def _told_to_stop(self) -> bool:
         return self._stopping
 
+    def _may_send(self, command: Command) -> bool:
+        return not self._stopping and self.door.lets_out(command.kind)
+
     def stop_sending(self, reason: str) -> None:
         """Send nothing more, until the platform can be read; ask for no stop."""
         self.door.close(ALL, reason)
@@ -242,6 +245,7 @@ class Dispatcher:
                 sendable.request,
                 idempotency_key(command.id),
                 room_taken=True,
+                may_send=lambda: self._may_send(command),
             )
         except NotSent as error:
             return Judged(Verdict(Outcome.NEVER_SENT, f"not sent: {error}")), None

@@ -114,7 +114,7 @@ def _lacks_variant(command: Command, answer: Answer) -> bool:
 async def claimed(doubts: Doubts, command: Command, effects: Sequence[str]) -> set[str]:
     """Return which of these effects are proved to be another command's own."""
     owners = await doubts.owners(command.store, effects)
-    return {effect for effect, (owner, _) in owners.items() if owner != command.id}
+    return {effect for effect, owner in owners.items() if owner.command != command.id}
 
 
 async def _check_effect(

@@ -134,7 +134,8 @@ class Prover:
         product is read of which an adjustment is known to be ours.
         """
         learnt = await self.observe(moves)
-        is_known = learnt.keeps_notes is not None and learnt.key_id is not None
+        is_named = learnt.names(wanted.key_fingerprint)
+        is_known = learnt.keeps_notes is not None and is_named
         if is_known or _tag_tells(wanted, moves, learnt):
             return learnt
         product = await self._doubts.last_adjusted(self._store)
@@ -147,7 +148,7 @@ class Prover:
         owners = await self._doubts.owners(
             self._store, [move.adjustment_id for move in moves]
         )
-        return known.learn(moves, {id_: sent for id_, (_, sent) in owners.items()})
+        return known.learn(moves, owners)
 
     async def observe(self, moves: Sequence[Move]) -> Habits:
         """Return what is known with these moves, and keep it; read nothing more."""
@@ -230,6 +231,7 @@ def _wanted(doubt: Doubt) -> Wanted:
         delta=command.payload["delta"],
         # What no request is kept of was sent, if at all, in a life that is forgotten.
         tag=own if not doubt.request or own.encode() in doubt.request else None,
+        key_fingerprint=doubt.key_fingerprint or None,
     )
 
 

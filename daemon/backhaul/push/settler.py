@@ -46,6 +46,7 @@ AT_ONCE = 4
 IDLE_SECONDS = 30.0
 TOLD_AFTER = 3
 """Looks in vain after which a person hears of it; fewer may be a blip."""
+STEP_FORWARD_SECONDS = 2.0
 SAME_KEY_HOURS = 23
 """Platforms remember an Idempotency-Key for a day; less, for the clocks' sake."""
 
@@ -83,6 +84,7 @@ class Settler:
         self._chance = chance
         self._settled = settled
         self._told: set[str] = set()
+        self._offset = self._wall_offset()
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -109,12 +111,27 @@ class Settler:
         """
         if self._replay.door.failing:
             return 0
+        await self._make_up_for_a_jump()
         most = 1 if self._replay.transport.circuit.half_open else AT_ONCE
         due = await self._doubts.due(self._store, most)
         async with asyncio.TaskGroup() as group:
             for doubt in due:
                 group.create_task(self._look(doubt))
         return len(due)
+
+    def _wall_offset(self) -> float:
+        return self._clock.now().timestamp() - self._clock.monotonic()
+
+    async def _make_up_for_a_jump(self) -> None:
+        """Keep the looks as far apart as they are meant where the clock went forward.
+
+        Else the last one is taken at once, and believes an absence that is none.
+        """
+        offset = self._wall_offset()
+        forward = offset - self._offset
+        if forward > STEP_FORWARD_SECONDS:
+            await self._doubts.postpone(self._store, forward)
+        self._offset = offset
 
     async def _look(self, doubt: Doubt) -> None:
         at = to_text(self._clock.now())
@@ -144,21 +161,29 @@ class Settler:
         What a reading cannot tell is not final as long as the key can still prove it.
         """
         keyed = self._may_replay(doubt)
-        sends = self._replay.door.lets_out(doubt.command.kind)
-        if keyed and sends:
-            replayed = await self._send_again(doubt)
-            if replayed is not None:
-                return replayed
+        unasked = ""
+        if keyed and self._replay.door.lets_out(doubt.command.kind):
+            try:
+                replayed = await self._send_again(doubt)
+            except (NotSent, InDoubt) as error:
+                unasked = f"its key was not answered: {error}"
+            else:
+                if replayed is not None:
+                    return replayed
+        elif keyed:
+            unasked = "its key can be asked once sending goes on"
         proof = await self._prover.prove(doubt)
-        if keyed and not sends and proof.found is not Found.APPLIED:
-            raise NotSent(f"{proof.reason}; its key can be asked once sending goes on")
+        if unasked and proof.found is not Found.APPLIED:
+            raise NotSent(f"{proof.reason}; {unasked}")
         return replace(proof, final=proof.final and not keyed)
 
     def _may_replay(self, doubt: Doubt) -> bool:
-        age = self._clock.now() - from_text(doubt.sent_at)
+        now = self._clock.now()
+        age = now - from_text(doubt.first_sent_at)
         return (
             self._replay.allowed()
             and doubt.key_fingerprint == self._replay.transport.key_fingerprint
+            and from_text(doubt.sent_at) <= now
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
         )
 
@@ -175,6 +200,7 @@ class Settler:
             doubt.request,
             idempotency_key(command.id),
             room_taken=True,
+            may_send=lambda: self._replay.door.lets_out(command.kind),
         )
         judged = await judge(command, answer, self._replay.client, self._doubts)
         if judged.verdict.outcome is not Outcome.CONFIRMED:

@@ -8,8 +8,9 @@ takes room before it claims any. What keeps failing is left alone but for probes
 
 from __future__ import annotations
 
+import math
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from tenacity import (
     AsyncRetrying,
     RetryError,
     retry_if_exception,
-    retry_if_exception_type,
     retry_if_result,
     stop_after_attempt,
     wait_exponential,
@@ -26,11 +26,12 @@ from tenacity import (
 )
 
 from backhaul.core import strict_json
-from backhaul.core.budget import Budget, Priority
+from backhaul.core.budget import PATIENCE_SECONDS, Budget, Priority
 from backhaul.core.circuit import Circuit
 from backhaul.core.identity import fingerprint
 from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
+from backhaul.observe.redaction import REDACTED, SHORTEST
 
 if TYPE_CHECKING:
     import ssl
@@ -56,6 +57,10 @@ LONGEST_WAIT_SECONDS = 86_400.0
 
 class NotSent(BackhaulError):
     """Proved: no byte of the request reached the platform."""
+
+
+class Ended(NotSent):
+    """Nothing is to be sent any more; that tells nothing of the platform."""
 
 
 class InDoubt(BackhaulError):
@@ -166,7 +171,11 @@ class Transport:
     @property
     def key_fingerprint(self) -> str:
         """A mark of the API key in use that does not give it away."""
-        return fingerprint(self._reads.headers["Authorization"].removeprefix("Bearer "))
+        return fingerprint(self._key)
+
+    @property
+    def _key(self) -> str:
+        return self._reads.headers["Authorization"].removeprefix("Bearer ")
 
     def use_key(self, api_key: str) -> None:
         """Send this API key from now on."""
@@ -219,12 +228,26 @@ class Transport:
             self.circuit.probed(answered=answered)
         return answer
 
+    async def _await_room(self, priority: Priority) -> None:
+        """Wait until a read may leave; one that waits too long is let through."""
+        now = self._clock.monotonic
+        patience = PATIENCE_SECONDS.get(priority, math.inf)
+        overdue_at = now() + patience
+        while wait := self.budget.wait_seconds(priority, now()):
+            if now() >= overdue_at:
+                break
+            await self._clock.sleep(min(wait, overdue_at - now()))
+        else:
+            return
+        with self.budget.overdue():
+            while wait := self.budget.wait_seconds(priority, now(), overdue=True):
+                await self._clock.sleep(wait)
+
     async def _admitted(self, request: httpx.Request, priority: Priority) -> Answer:
         """Read once there is room; a 429 is waited out and is no failed try."""
         patience_ends = self._clock.monotonic() + _THROTTLED_SECONDS
         while True:
-            while wait := self.budget.wait_seconds(priority, self._clock.monotonic()):
-                await self._clock.sleep(wait)
+            await self._await_room(priority)
             if self.circuit.reads_wait:
                 raise NotSent("the platform keeps failing; it is asked again soon")
             answered = False
@@ -244,10 +267,12 @@ class Transport:
         method: str = "POST",
         *,
         room_taken: bool = False,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Send a command. Raises NotSent (tried again already) or InDoubt (never).
 
-        `room_taken` tells that `budget.take` made room for it, for one try.
+        `room_taken` tells that `budget.take` made room for it, for one try; `may_send`
+        is asked before each.
         """
         try:
             await self.require()
@@ -255,7 +280,9 @@ class Transport:
             self.budget.give_back(int(room_taken))
             raise
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(NotSent),
+            retry=retry_if_exception(
+                lambda error: isinstance(error, NotSent) and may_send()
+            ),
             stop=stop_after_attempt(_TRIES),
             wait=wait_exponential(multiplier=0.1, max=2) + wait_random(0, 1),
             sleep=self._clock.sleep,
@@ -269,10 +296,15 @@ class Transport:
 
         async def leave() -> Answer:
             room = next(rooms, False)
+            if not may_send():
+                self.budget.give_back(int(room))
+                raise Ended("sending has ended")
             return await self._exchange(self._commands, request, room_taken=room)
 
         try:
             answer: Answer = await retrying(leave)
+        except Ended:
+            raise
         except (NotSent, InDoubt):
             self._fail()
             raise
@@ -286,6 +318,13 @@ class Transport:
         self.circuit.failed()
         if self.circuit.open:
             self.failing()
+
+    def _discreet(self, answer: Answer) -> Answer:
+        """Take our key out of a refusal that repeats it: its words are kept."""
+        if len(self._key) < SHORTEST:
+            return answer
+        said = answer.body.replace(self._key.encode(), REDACTED.encode())
+        return replace(answer, body=said)
 
     async def _exchange(
         self,
@@ -319,6 +358,8 @@ class Transport:
             self._learn(headers)
             self.ended(request.method, came, self._clock.monotonic() - began)
         answer = Answer(response.status_code, headers, body)
+        if not answer.ok:
+            answer = self._discreet(answer)
         if answer.status == 429:
             wait = answer.retry_after_seconds()
             self.budget.throttled(self._clock.monotonic(), wait)

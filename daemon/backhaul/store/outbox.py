@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from backhaul.core.lifecycle import Cause, State
+    from backhaul.core.proof import Owner
     from backhaul.store.contract import Command, MatchReader
 
 
@@ -45,7 +46,8 @@ class Doubt:
     """A command whose fate is not known, with what it can be told from.
 
     `request` are the exact bytes sent at `sent_at` with the key of `key_fingerprint`;
-    `baseline` is what the mirror knew of the object before; `looks` counts those taken.
+    `first_sent_at` is when its idempotency key was used first, `baseline` what the
+    mirror knew of the object before the last send; `looks` counts those taken.
     """
 
     command: Command
@@ -53,6 +55,7 @@ class Doubt:
     key_fingerprint: str
     baseline: dict[str, Any]
     sent_at: str
+    first_sent_at: str
     looks: int
 
 
@@ -132,19 +135,20 @@ class Doubts(Protocol):
 
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
-    ) -> Mapping[str, tuple[str, str | None]]:
-        """Return the command of each adjustment that is ours, and the note it was sent.
-
-        The note is None where the request held none.
-        """
+    ) -> Mapping[str, Owner]:
+        """Return the command of each adjustment that is ours, and how it was sent."""
         ...
 
     async def last_adjusted(self, store: str) -> str | None:
         """Return the product of the newest adjustment that is known to be ours."""
         ...
 
+    async def postpone(self, store: str, seconds: float) -> None:
+        """Put off all looks by as much as the clock was set forward."""
+        ...
+
     async def rivals(self, command: Command) -> int:
-        """Count the commands of the lane that may have had the very same effect.
+        """Count the adjustments whose effect would look like this one's in the history.
 
         Those are without a known effect, and were sent at least once.
         """

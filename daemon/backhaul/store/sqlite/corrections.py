@@ -17,6 +17,13 @@ KIND = "target"
 NEWER = "a newer count has come"
 STOPPED = "targets:stopped:"
 """Under this and its name a store's targets are marked as stopped, with the reason."""
+ROUNDS_AT_ONCE, MOST_ROUNDS = 2, 10
+"""How often a step is reckoned anew without a rest, and when a person is asked.
+
+A shop that sells fast overtakes one step or another; one that refuses them all shows
+another stock than it compares with.
+"""
+BASE_SECONDS, LONGEST_SECONDS = 1, 300
 _FOLLOWS: dict[State, dict[State, Cause]] = {
     State.APPLIED: dict.fromkeys(
         (State.PLANNED, State.PARKED, State.REJECTED), Cause.PROVED_APPLIED
@@ -70,7 +77,7 @@ def follow(
         return
     target, stands = row[0], State(row[1])
     if state is State.SUPERSEDED:
-        _count_anew(connection, target, reason, now)
+        _overtaken(connection, target, reason, now)
     elif (cause := _FOLLOWS.get(state, {}).get(stands)) is not None:
         told = _told(connection, target, state, reason)
         _move(connection, target, move(stands, cause), told, now)
@@ -103,6 +110,27 @@ def _read_back(connection: sqlite3.Connection, target: str, *, needed: bool) -> 
     connection.execute(
         "UPDATE stock_targets SET unread = ?, tries = 0 WHERE command_id = ?",
         (needed, target),
+    )
+
+
+def _overtaken(
+    connection: sqlite3.Connection, target: str, reason: str, now: str
+) -> None:
+    """Count anew where the stock was another one; what never fits goes to a person."""
+    _count_anew(connection, target, reason, now)
+    (rounds,) = connection.execute(
+        "SELECT round FROM stock_targets WHERE command_id = ?", (target,)
+    ).fetchone()
+    if rounds >= MOST_ROUNDS:
+        parked = move(State.PLANNED, Cause.UNDECIDABLE)
+        told = f"the store refused its step {rounds} times, the last time: {reason}"
+        _move(connection, target, parked, told, now)
+        return
+    wait = BASE_SECONDS * 2**rounds if rounds > ROUNDS_AT_ONCE else 0
+    connection.execute(
+        "UPDATE commands SET due_at = strftime('%Y-%m-%dT%H:%M:%fZ', ?, ?)"
+        " WHERE id = ? AND state = 'planned'",
+        (now, f"+{min(wait, LONGEST_SECONDS)} seconds", target),
     )
 
 

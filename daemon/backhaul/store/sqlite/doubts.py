@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.core.clock import to_text
+from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import tag
 from backhaul.core.intact import is_intact
 from backhaul.core.lifecycle import Cause, State
+from backhaul.core.proof import Owner
 from backhaul.store.outbox import Doubt
 from backhaul.store.sqlite.commands import (
     COLUMNS,
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 # What an early version sent bears no time; it was not before it was planned.
 _DUE = f"""
     SELECT {COLUMNS}, request, key_fingerprint, baseline,
-           coalesce(sent_at, created_at), looks FROM commands
+           coalesce(sent_at, created_at), looks,
+           (SELECT json_array(
+              min(started_at) FILTER (WHERE outcome IS NOT 'never_sent'),
+              max(started_at)) FROM attempts WHERE command_id = commands.id)
+    FROM commands
     WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """  # noqa: S608 - constants
 _TO_CHECK = """
@@ -40,6 +45,23 @@ _TO_CHECK = """
 """
 _NEXT_DUE = """
     SELECT min(due_at) FROM commands WHERE state = 'uncertain' AND store = ?
+"""
+# What is of a life before a restore is reckoned from `sent_at`.
+_POSTPONE = """
+    UPDATE commands SET due_at = strftime(:form, due_at, :forward),
+      sent_at = iif(request IS NULL, strftime(:form, sent_at, :forward), sent_at)
+    WHERE state = 'uncertain' AND store = :store
+"""
+_FORM = "%Y-%m-%dT%H:%M:%fZ"
+# Whatever became of it: a person may have called it applied or dropped it, it may be
+# under way, or to be sent again. A history says neither why it was asked for nor for
+# which count; without a variant any of the product may be meant.
+_RIVALS = """
+    SELECT count(*) FROM commands
+    WHERE store = :store AND target = :target AND kind = 'adjust' AND seq != :seq
+      AND attempts > 0 AND effect_id IS NULL
+      AND json_extract(payload, '$.delta') = :delta
+      AND coalesce(json_extract(payload, '$.variant_id') = :variant, 1)
 """
 
 
@@ -74,6 +96,13 @@ class SqliteDoubts:
 
         return await self._writer.urgent(unit)
 
+    async def postpone(self, store: str, seconds: float) -> None:
+        """Put off all looks by as much as the clock was set forward."""
+        values = {"store": store, "form": _FORM, "forward": f"+{seconds:.3f} seconds"}
+        await self._writer.urgent(
+            lambda connection: connection.execute(_POSTPONE, values).rowcount
+        )
+
     async def settle(self, doubt: Doubt, look: Look, settlement: Settlement) -> State:
         """Keep a look and move its command on. Returns where it stands now.
 
@@ -96,21 +125,20 @@ class SqliteDoubts:
 
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
-    ) -> Mapping[str, tuple[str, str | None]]:
-        """Return the command of each adjustment that is ours, and the note it was sent.
+    ) -> Mapping[str, Owner]:
+        """Return the command of each adjustment that is ours, and how it was sent."""
 
-        The note is None where the request held none.
-        """
-
-        def unit(
-            connection: sqlite3.Connection,
-        ) -> Mapping[str, tuple[str, str | None]]:
+        def unit(connection: sqlite3.Connection) -> Mapping[str, Owner]:
             rows = connection.execute(
-                "SELECT effect_id, id, request FROM commands WHERE store = ?"
+                "SELECT effect_id, id, request, key_fingerprint FROM commands"
+                " WHERE store = ?"
                 " AND effect_id IN (SELECT value FROM json_each(?))",
                 (store, msgspec.json.encode(adjustment_ids).decode()),
             )
-            return {row[0]: (row[1], sent_tag(row[1], row[2])) for row in rows}
+            return {
+                effect: Owner(command, sent_tag(command, request), key)
+                for effect, command, request, key in rows
+            }
 
         return await self._writer.urgent(unit)
 
@@ -128,26 +156,21 @@ class SqliteDoubts:
         return await self._writer.urgent(unit)
 
     async def rivals(self, command: Command) -> int:
-        """Count the commands of the lane that may have had the very same effect.
+        """Count the adjustments whose effect would look like this one's in the history.
 
         Those are without a known effect, and were sent at least once.
         """
 
         def unit(connection: sqlite3.Connection) -> int:
-            row = connection.execute(
-                "SELECT count(*) FROM commands WHERE store = ? AND target = ?"
-                " AND kind = ? AND seq != ? AND payload = ? AND attempts > 0"
-                " AND state IN ('parked', 'rejected', 'uncertain')"
-                " AND effect_id IS NULL",
-                (
-                    command.store,
-                    command.target,
-                    command.kind,
-                    command.seq,
-                    msgspec.json.encode(command.payload).decode(),
-                ),
-            ).fetchone()
-            return int(row[0])
+            values = {
+                "store": command.store,
+                "target": command.target,
+                "seq": command.seq,
+                "variant": command.payload["variant_id"],
+                "delta": command.payload["delta"],
+            }
+            (count,) = connection.execute(_RIVALS, values).fetchone()
+            return int(count)
 
         return await self._writer.urgent(unit)
 
@@ -159,15 +182,28 @@ def sent_tag(command_id: str, request: bytes | None) -> str | None:
 
 
 def _doubt(row: tuple[Any, ...]) -> Doubt:
-    *command, request, key_fingerprint, baseline, sent_at, looks = row
+    *command, request, key_fingerprint, baseline, sent_at, looks, sends = row
     return Doubt(
         command=to_command(tuple(command)),
         request=request or b"",
         key_fingerprint=key_fingerprint or "",
         baseline=msgspec.json.decode(baseline) if baseline else {},
         sent_at=sent_at,
+        first_sent_at=_first_sent(sent_at, *msgspec.json.decode(sends)),
         looks=looks,
     )
+
+
+def _first_sent(sent_at: str, first: str | None, last: str | None) -> str:
+    """Return when it was sent first, by the clock as it goes now.
+
+    Where that clock was set back since the last send, `sent_at` has followed; what was
+    written of the attempts stays as it was.
+    """
+    if first is None or last is None:
+        return sent_at
+    between = from_text(last) - from_text(first)
+    return to_text(from_text(sent_at) - between)
 
 
 def _keep(connection: sqlite3.Connection, doubt: Doubt, look: Look) -> None:

@@ -1,0 +1,48 @@
+"""What cannot be connected is tried again, but not after a signal or a closed door."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from support.push_scene import Broken, Scene, scene, working
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PRODUCTS = ("prod_1", "prod_2", "prod_3")
+ENDS: dict[str, Callable[[Scene], None]] = {
+    "signal": lambda stage: stage.dispatcher.stop(),
+    "refused key": lambda stage: stage.dispatcher.door.refuse("401"),
+    "fence": lambda stage: stage.dispatcher.door.fence("the clock went back"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_nothing_leaves_once_sending_has_ended(end: str, tmp_path: Path) -> None:
+    down = Broken(httpx.ConnectError("refused"))
+    async with scene(tmp_path / "b.db", http=down) as stage:
+        planned = [await stage.plan("adjust", product) for product in PRODUCTS]
+        async with working(stage):
+            await until(lambda: down.asked == len(PRODUCTS), "each was tried once")
+            ENDS[end](stage)
+            await stage.pass_time(10)
+            for command in planned:
+                await stage.reaches(command, "planned")
+        assert down.asked == len(PRODUCTS)
+
+
+async def test_what_is_not_ended_is_tried_again_at_once(tmp_path: Path) -> None:
+    down = Broken(httpx.ConnectError("refused"))
+    async with scene(tmp_path / "b.db", http=down) as stage:
+        command = await stage.plan("adjust", "prod_1")
+        async with working(stage):
+            await until(lambda: down.asked == 1, "it was tried once")
+            while stage.state(command) != "planned":
+                await stage.pass_time(1)
+                await stage.quiet()
+        assert down.asked == 3

@@ -1,0 +1,35 @@
+"""A key that was replaced has another name in the platform's history."""
+
+from __future__ import annotations
+
+from support.push_history import HISTORY, history, move
+from support.push_scene import Scene, applied, working
+from support.push_server import Connection, Request, message
+
+
+async def test_a_key_that_was_replaced_proves_nothing_until_its_name_is_known(
+    stage: Scene,
+) -> None:
+    """Without notes its rows look like a stranger's: nothing is sent again."""
+    stage.platform.says("/inventory/adjust", applied_by, message(500))
+    first = await stage.plan("adjust", "prod_1")
+    before = move(1, first, note=None, adjustmentId="adj_1", source=key_named("old"))
+    stage.platform.says(HISTORY, history(before))
+    async with working(stage):
+        await stage.reaches(first, "applied")
+        stage.settler._replay.transport.use_key("svc_live_replaced_0123456789")
+        second = await stage.plan("adjust", "prod_1")
+        landed = move(2, second, note=None, source=key_named("new"))
+        stage.platform.says(HISTORY, history(landed, before))
+        stage.dispatcher.moved()
+        await stage.parks(second)
+    assert len(stage.server.commands) == 2
+    assert "our key's name in it is not known" in stage.reason(second)
+
+
+def key_named(name: str) -> dict[str, str]:
+    return {"type": "API_KEY", "id": f"key_{name}"}
+
+
+async def applied_by(request: Request, connection: Connection) -> None:
+    await connection.send(applied(request))

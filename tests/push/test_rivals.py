@@ -1,0 +1,120 @@
+"""A change without a tag that two commands may have made: a person tells whose it is.
+
+The platform of these tests keeps no notes and answers every command 500; its history
+shows one change by our key.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from backhaul.core.lifecycle import State
+from backhaul.store.deciding import Decision
+from support.push_history import HISTORY, history, move
+from support.push_scene import Scene, working
+from support.push_server import message
+
+FIRST = {"note": None, "adjustment": -5}
+
+
+async def learn(stage: Scene) -> None:
+    """Let it be seen that no note is kept, and what our key is called."""
+    first = await stage.plan("adjust", "prod_1", delta=-5)
+    await stage.reaches(first, "applied")
+    assert stage.column("effect_id", first) == "adj_1"
+
+
+async def give_up(stage: Scene, **members: Any) -> str:
+    """Return a command that was sent once and is left to a person."""
+    command = await stage.plan("adjust", "prod_1", **members)
+    stage.dispatcher.wake()
+    await stage.reaches(command, "uncertain")
+    await stage.store.decisions.decide(Decision(command, "park", "op", "looking"))
+    return command
+
+
+async def doubt(stage: Scene) -> str:
+    """Return the next command of the lane, whose answer is lost too."""
+    command = await stage.plan("adjust", "prod_1")
+    stage.dispatcher.moved()
+    await stage.reaches(command, "uncertain")
+    return command
+
+
+async def look(stage: Scene, command: str) -> None:
+    """Let the history show one such change, and all looks at a command pass."""
+    stage.platform.says(HISTORY, history(move(2, "", note=None), move(1, "", **FIRST)))
+    while stage.state(command) == "uncertain":
+        await stage.pass_time(60)
+        await stage.quiet()
+
+
+def put(stage: Scene, command: str, state: State) -> None:
+    with closing(sqlite3.connect(stage.path)) as connection, connection:
+        connection.execute(
+            "UPDATE commands SET state = ? WHERE id = ?", (state, command)
+        )
+
+
+async def compete(stage: Scene, state: State, **members: Any) -> str:
+    """Have a command looked for beside another one in `state`, sent with `members`."""
+    async with working(stage):
+        await learn(stage)
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        other = await give_up(stage, **members)
+        command = await doubt(stage)
+        put(stage, other, state)
+        await look(stage, command)
+    return command
+
+
+async def test_what_a_person_called_applied_may_be_the_change(stage: Scene) -> None:
+    """Else the other would be taken for done, and is lost without a word."""
+    async with working(stage):
+        await learn(stage)
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        seen = await give_up(stage)
+        decided = Decision(seen, "settle --applied", "op", "I see it there")
+        await stage.store.decisions.decide(decided)
+        lost = await doubt(stage)
+        await look(stage, lost)
+    assert stage.state(lost) == "parked"
+    assert "another command may have made it" in stage.reason(lost)
+
+
+@pytest.mark.parametrize("state", State)
+async def test_whatever_became_of_a_command_it_may_have_landed(
+    state: State, stage: Scene
+) -> None:
+    command = await compete(stage, state)
+    assert stage.state(command) == "parked"
+
+
+RIVALS: dict[str, dict[str, Any]] = {
+    "of another reason": {"reason": "CORRECTION"},
+    "for a count": {"expected_stock": 7},
+    "of the only variant": {"variant_id": None},
+}
+
+
+@pytest.mark.parametrize("name", RIVALS)
+async def test_a_rival_is_told_by_what_the_history_shows(
+    name: str, stage: Scene
+) -> None:
+    command = await compete(stage, State.PARKED, **RIVALS[name])
+    assert stage.state(command) == "parked"
+
+
+@pytest.mark.parametrize("member", [{"delta": -3}, {"variant_id": "var_2"}], ids=str)
+async def test_what_would_show_as_another_change_is_no_rival(
+    member: dict[str, Any], stage: Scene
+) -> None:
+    command = await compete(stage, State.PARKED, **member)
+    assert stage.state(command) == "applied"
+    assert stage.column("effect_id", command) == "adj_2"

@@ -1,0 +1,48 @@
+"""Commands in doubt and the looks at them, as tests of settling need them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.databases import rows
+from support.push_scene import Scene, applied
+from support.push_server import Connection, Request, message
+from support.waiting import until
+
+FAILED = message(500)
+
+
+def looks(stage: Scene, command: str) -> list[tuple[Any, ...]]:
+    query = "SELECT number, found FROM looks WHERE command_id = ? ORDER BY id"
+    return rows(stage.path, query, command)
+
+
+async def doubt(stage: Scene, kind: str = "adjust", **members: Any) -> str:
+    """Plan a command whose first attempt is answered 500."""
+    target = "prod_1" if kind == "adjust" else "ord_1"
+    path = "/inventory/adjust" if kind == "adjust" else f"/orders/ord_1/{kind}"
+    stage.platform.says(path, FAILED, apply)
+    return await stage.plan(kind, target, **members)
+
+
+async def in_vain(stage: Scene, command: str) -> None:
+    """Let time pass until the platform could not be read for it."""
+    while "503" not in stage.reason(command):
+        await stage.pass_time(1)
+        await stage.quiet()
+
+
+async def looked(stage: Scene, command: str, times: int) -> None:
+    await until(lambda: len(looks(stage, command)) == times, f"look {times}")
+
+
+async def outlast(stage: Scene, command: str) -> None:
+    """Let all looks of a command pass."""
+    await looked(stage, command, 1)
+    await stage.pass_time(120)
+    await looked(stage, command, 2)
+    await stage.pass_time(480)
+
+
+async def apply(request: Request, connection: Connection) -> None:
+    await connection.send(applied(request))
