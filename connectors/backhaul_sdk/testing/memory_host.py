@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class MemoryHost:
     """A host whose database is a dict: equal keys collapse, as in the real one.
 
+    A bad row that was mended at its source is a record like any other.
+
     `deliveries` has the state of each change that was to be carried out, by its id:
     `planned`, `applied`, `rejected`, `uncertain` or `parked`.
     """
@@ -47,12 +49,14 @@ class MemoryHost:
         """Take one record of a connector that listens."""
         # A real host waits for its commit: a cancellation may come before or after.
         await asyncio.sleep(0)
-        known = record.key in self.records or record.key in self.bad
+        known = record.key in self.records
         self._store(record)
         await asyncio.sleep(0)
+        if known:
+            return Receipt("duplicate", "known already")
         if isinstance(record, Bad):
             return Receipt("quarantined", record.reason)
-        return Receipt("duplicate" if known else "accepted", "")
+        return Receipt("accepted", "on its way to the store")
 
     async def pull(self, connector: Connector[Any]) -> None:
         """Take everything there is, acknowledging each batch after its commit."""
@@ -68,7 +72,7 @@ class MemoryHost:
         """
         state = self.deliveries.get(change.id, "planned")
         if state == "uncertain":
-            state = _judged(await looked_up(connector, change))
+            state = await _cleared_up(connector, change)
         elif state == "planned":
             # A program that dies from here on finds it so.
             self.deliveries[change.id] = "uncertain"
@@ -77,10 +81,13 @@ class MemoryHost:
         return state
 
     def _store(self, record: Record | Bad) -> None:
+        if record.key in self.records:
+            return
         if isinstance(record, Bad):
             self.bad.setdefault(record.key, record)
         else:
-            self.records.setdefault(record.key, record)
+            self.records[record.key] = record
+            self.bad.pop(record.key, None)
 
 
 async def pushed(connector: Connector[Any], change: Change) -> Pushed:
@@ -104,5 +111,11 @@ def _settled(said: Pushed) -> str:
     return states.get(type(said), "uncertain")
 
 
-def _judged(said: LookedUp) -> str:
+async def _cleared_up(connector: Connector[Any], change: Change) -> str:
+    if connector.spec.takes_once:
+        return "planned"
+    try:
+        said = await connector.lookup(change)
+    except Exception:  # noqa: BLE001 - whatever is raised, it was no look
+        return "uncertain"
     return {Found: "applied", Absent: "planned"}.get(type(said), "parked")

@@ -189,10 +189,16 @@ def _lines_of(order: OrderSummary, line: Line) -> list[dict[str, Any]] | Unmatch
             taken.append({"line_id": line_id, "quantity": min(left, missing)})
             missing -= min(left, missing)
     if missing:
-        open_units = line.quantity - missing
-        reason = f"order {order.name} has {open_units} open of SKU {line.sku!r}, "
-        return Unmatched(f"{reason}not {line.quantity}", final=True)
+        return _too_much(order, line, line.quantity - missing)
     return taken
+
+
+def _too_much(order: OrderSummary, line: Line, left: int) -> Unmatched:
+    """Refuse what is more than is open; with commands in doubt that is told later."""
+    beside = " beside what is on its way" if order.on_its_way else ""
+    reason = f"order {order.name} has {left} open of SKU {line.sku!r}{beside}, "
+    doubt = "; what became of that is not known yet" if order.in_doubt else ""
+    return Unmatched(f"{reason}not {line.quantity}{doubt}", final=not order.in_doubt)
 
 
 def _match_adjustment(

@@ -357,12 +357,18 @@ class MatchReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OrderSummary:
-    """An order, as far as matching needs it; `items` is (line id, SKU, left)."""
+    """An order, as far as matching needs it; `items` is (line id, SKU, left).
+
+    What other commands ask for is not left. `on_its_way`: there are such; `in_doubt`:
+    what became of one is not known, so the mirror may show it already.
+    """
 
     id: str
     name: str
     cancelled: bool
     items: tuple[tuple[str, str | None, int], ...]
+    on_its_way: bool = False
+    in_doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul.core import gtin
+from backhaul.core.lifecycle import State
 from backhaul.store.contract import OrderSummary
 from backhaul.store.sqlite import corrections
 from backhaul.store.tracking import Parcel
@@ -20,14 +22,43 @@ _BY_BARCODE = """
     SELECT product_id, id, sku FROM variants WHERE store = ?
     AND barcode IN (SELECT value FROM json_each(?)) ORDER BY id
 """
-_SUMMARY = "SELECT id, coalesce(name, number, id), cancelled_at FROM orders"
+_SUMMARY = "SELECT id, coalesce(name, number, id), cancelled_at, updated_at FROM orders"
+# What is applied without an answer that shows it, a person confirmed: they know of it
+# from the store, as the mirror does.
+_ASKED = """
+    SELECT state, json_extract(payload, '$.lines') FROM commands
+    WHERE target = :order AND store = :store AND kind = 'fulfill' AND id != :own
+      AND (state IN ('planned', 'sending', 'uncertain', 'parked')
+           OR state = 'applied'
+              AND json_extract(evidence, '$.updated_at') > :updated_at)
+"""
+_CERTAIN = frozenset({State.PLANNED, State.APPLIED})
+"""Of what the mirror does not show yet. It may show the effect of all else already."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What commands ask for of one order and the mirror does not show for certain."""
+
+    units: dict[str, int]
+    rest: bool = False
+    any: bool = False
+    in_doubt: bool = False
+
+    def of(self, line_id: str, left: int) -> int:
+        """Return how many of a line's `left` units nobody has asked for."""
+        return 0 if self.rest else max(left - self.units.get(line_id, 0), 0)
 
 
 class MirrorReader:
-    """Reads the mirror on a connection that somebody else owns."""
+    """Reads the mirror on a connection that somebody else owns.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    The command `own` is the reader's: what it asks for is nobody else's.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, own: str = "") -> None:
         self._connection = connection
+        self._own = own
 
     def orders_called(self, store: str, name: str) -> list[OrderSummary]:
         """Return the orders with this number (`1001`, `#1001`), external id or id."""
@@ -92,16 +123,38 @@ class MirrorReader:
         return corrections.before_sending(self._connection, command)
 
     def _summary(
-        self, store: str, order_id: str, name: object, cancelled_at: str | None
+        self,
+        store: str,
+        order_id: str,
+        name: object,
+        cancelled_at: str | None,
+        updated_at: str,
     ) -> OrderSummary:
         items = self._connection.execute(
             "SELECT id, sku, quantity - fulfilled_quantity FROM order_items"
             " WHERE store = ? AND order_id = ?",
             (store, order_id),
         ).fetchall()
+        asked = self._asked(store, order_id, updated_at)
         return OrderSummary(
             id=order_id,
             name=str(name),
             cancelled=cancelled_at is not None,
-            items=tuple((item[0], item[1], item[2]) for item in items),
+            items=tuple((id_, sku, asked.of(id_, left)) for id_, sku, left in items),
+            on_its_way=asked.any,
+            in_doubt=asked.in_doubt,
         )
+
+    def _asked(self, store: str, order_id: str, updated_at: str) -> _Asked:
+        values = {"store": store, "order": order_id, "own": self._own}
+        values["updated_at"] = updated_at
+        asked = _Asked({})
+        for state, lines in self._connection.execute(_ASKED, values):
+            asked.any = True
+            asked.in_doubt = asked.in_doubt or state not in _CERTAIN
+            parts = json.loads(lines or "[]")
+            asked.rest = asked.rest or not parts
+            for part in parts:
+                units = asked.units.get(part["line_id"], 0) + part["quantity"]
+                asked.units[part["line_id"]] = units
+        return asked

@@ -173,3 +173,12 @@ def add_targets(db: Database) -> None:
         "CREATE INDEX targets_unread ON stock_targets(store, read_at) WHERE unread = 1"
     )
     db.execute("CREATE INDEX order_items_variant ON order_items(variant_id)")
+
+
+def add_unmatched(db: Database) -> None:
+    """Records that found nothing yet, by the article that they name."""
+    db.execute(
+        "CREATE INDEX records_unmatched ON records(instance,"
+        " iif(json_valid(payload), json_extract(payload, '$.record.sku'), NULL))"
+        " WHERE state IN ('waiting', 'quarantined')"
+    )

@@ -24,6 +24,9 @@ _COLUMNS = (
     *("id", "source", "name", "key", "locator", "state", "reason", "payload"),
     "command_id",
 )
+_TRIED_AGAIN = frozenset({"open", "dropped"})
+_GIVEN_UP = frozenset({"open"})
+"""In which states a row may be tried again, and in which given up."""
 
 
 class SqliteQuarantine:
@@ -34,16 +37,22 @@ class SqliteQuarantine:
         self._clock = clock
 
     async def find(self, id_: int) -> dict[str, Any]:
-        """Return an open row of a connector. Raises BackhaulError."""
-        return await self._writer.urgent(lambda connection: _find(connection, id_))
+        """Return a row of a connector that may be tried again. Raises BackhaulError."""
+        return await self._writer.urgent(
+            lambda connection: _find(connection, id_, _TRIED_AGAIN)
+        )
 
     async def retry(
         self, id_: int, payload: bytes | None, who: str, reason: str
     ) -> None:
-        """Match a row again, with another payload where one is given."""
+        """Match a row again, with another payload where one is given.
+
+        That is also the way back for a row that was given up.
+        """
 
         def unit(connection: sqlite3.Connection) -> None:
-            now, row = to_text(self._clock.now()), _find(connection, id_)
+            now = to_text(self._clock.now())
+            row = _find(connection, id_, _TRIED_AGAIN)
             kept = payload.decode() if payload else row["payload"]
             if kept == "null":
                 raise BackhaulError(
@@ -62,17 +71,26 @@ class SqliteQuarantine:
         await self._writer.urgent(unit)
 
     async def drop(self, id_: int, who: str, reason: str) -> None:
-        """Give a row up: it stays to be read, and is tried no more."""
+        """Give a row up: it stays to be read, and is tried no more.
+
+        Not even when its connector hands it in again.
+        """
 
         def unit(connection: sqlite3.Connection) -> None:
-            now, row = to_text(self._clock.now()), _find(connection, id_)
+            now, row = to_text(self._clock.now()), _find(connection, id_, _GIVEN_UP)
+            connection.execute(
+                "UPDATE records SET state = 'dropped' WHERE instance = ? AND key = ?",
+                (row["name"], row["key"]),
+            )
             _close(connection, row, "dropped")
             _write_down(connection, row, "drop", who, reason, now)
 
         await self._writer.urgent(unit)
 
 
-def _find(connection: sqlite3.Connection, id_: int) -> dict[str, Any]:
+def _find(
+    connection: sqlite3.Connection, id_: int, states: frozenset[str]
+) -> dict[str, Any]:
     found = connection.execute(_ROW, (id_,)).fetchone()
     if found is None:
         raise BackhaulError(f"there is no row {id_}; see: backhaul quarantine list")
@@ -82,7 +100,7 @@ def _find(connection: sqlite3.Connection, id_: int) -> dict[str, Any]:
             f"row {id_} is an event; fold it again, once what was wrong is mended: "
             "backhaul events refold --state quarantined"
         )
-    if row["state"] != "open" or row["command_id"] is not None:
+    if row["state"] not in states or row["command_id"] is not None:
         raise BackhaulError(f"row {id_} is {row['state']} by now; nothing was changed")
     return row
 

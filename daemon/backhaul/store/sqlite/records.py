@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from backhaul.core.clock import from_text, to_text
+from backhaul.core.identity import command_id
 from backhaul.store.contract import (
     Matched,
     QuarantinedRow,
@@ -20,6 +22,7 @@ from backhaul.store.contract import (
 from backhaul.store.sqlite.commands import plan
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.corrections import KIND
+from backhaul.store.sqlite.levels import take_over
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.quarantine import set_aside
 from backhaul.store.sqlite.targets import plan_target
@@ -38,6 +41,8 @@ SHORTEST_REST = timedelta(milliseconds=50)
 LONGEST_REST = timedelta(seconds=1)
 """A waiting record rests as long as it has waited: its order is a moment behind, or far
 away."""
+OTHER = "its key is known with other content; the first one counts"
+GIVEN_UP = "its key is known with other content, which a person gave up"
 
 
 class SqliteRecords:
@@ -146,8 +151,28 @@ def _accept_one(
     now: str,
     match_one: MatchOne,
 ) -> RecordOutcome:
-    state = "quarantined" if new.payload is None else "waiting"
     payload = new.payload or b"null"
+    record = WaitingRecord(0, instance, store, new.key, payload, new.locator, now)
+    state = "quarantined" if new.payload is None else "waiting"
+    id_ = _add(connection, record, new, state, new.reason)
+    if id_ is None:
+        return _accept_again(connection, record, new, match_one)
+    record = replace(record, id=id_)
+    if new.payload is None:
+        _set_aside(connection, record, new.raw, new.reason, now)
+        return RecordOutcome(record, "quarantined", new.reason)
+    return _match(connection, record, now, match_one)
+
+
+def _add(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    new: NewRecord,
+    state: str,
+    reason: str,
+) -> int | None:
+    """Write a record; return its id, None where its key is known."""
+    now = record.received_at
     cursor = connection.execute(
         """
         INSERT OR IGNORE INTO records (instance, store, key, payload, raw, locator,
@@ -156,99 +181,137 @@ def _accept_one(
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
-            instance,
-            store,
-            new.key,
-            payload.decode(),
+            record.instance,
+            record.store,
+            record.key,
+            record.payload.decode(),
             new.raw,
             new.locator,
-            state,
-            new.reason,
-            now,
-            now,
-            now,
+            *(state, reason, now, now, now),
         ),
     )
-    record = WaitingRecord(
-        cursor.lastrowid or 0, instance, store, new.key, payload, new.locator, now
+    return cursor.lastrowid if cursor.rowcount else None
+
+
+def _set_aside(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    raw: str,
+    reason: str,
+    now: str,
+) -> None:
+    set_aside(
+        connection,
+        "record",
+        record.instance,
+        record.key,
+        raw,
+        reason,
+        record.locator,
+        now,
     )
-    if cursor.rowcount == 0:
-        return _accept_again(connection, record, new, now, match_one)
-    if new.payload is None:
-        set_aside(
-            connection,
-            "record",
-            instance,
-            new.key,
-            new.raw,
-            new.reason,
-            new.locator,
-            now,
-        )
-        return RecordOutcome(record, "quarantined", new.reason)
-    return _match(connection, record, now, match_one)
+
+
+class _Held(NamedTuple):
+    """What is known under a key; `again`: it was set aside, and tried again since."""
+
+    id: int
+    payload: str
+    raw: str
+    state: str
+    again: bool
+
+
+_HELD = """
+    SELECT id, payload, raw, state, EXISTS (
+        SELECT 1 FROM quarantine q WHERE q.source = 'record' AND q.name = r.instance
+        AND q.key = r.key AND q.state = 'retried')
+    FROM records r WHERE instance = ? AND key = ?
+"""
 
 
 def _accept_again(
     connection: sqlite3.Connection,
     record: WaitingRecord,
     new: NewRecord,
-    now: str,
     match_one: MatchOne,
 ) -> RecordOutcome:
-    """Take a known key: only one that was set aside for want of a match is tried anew.
+    """Take a known key: anew while it is no command, as it cannot be doubled then.
 
-    It never became a command, so it cannot be doubled; whoever hands the row in again
-    has mended what was missing, or waits for an answer.
+    Whoever hands in again what was set aside has mended what was missing, or waits for
+    an answer; what waits is only replaced by other content.
     """
-    row = connection.execute(
-        """
-        UPDATE records SET state = 'waiting', reason = '', payload = ?, raw = ?,
-               locator = ?, received_at = ?, retry_at = ?
-        WHERE instance = ? AND key = ? AND state = 'quarantined'
-          AND payload != 'null' AND command_id IS NULL AND ? RETURNING id
-        """,
-        (
-            record.payload.decode(),
-            new.raw,
-            new.locator,
-            now,
-            now,
-            record.instance,
-            new.key,
-            new.payload is not None,
-        ),
-    ).fetchone()
-    if row is None:
-        return RecordOutcome(record, *_known(connection, record, new))
+    held = _Held(*connection.execute(_HELD, (record.instance, record.key)).fetchone())
+    same = new.payload is None or _says_the_same(held, new, new.payload)
+    if (held.state == "quarantined" and new.payload is not None) or (
+        held.state == "waiting" and not same
+    ):
+        return _take_anew(connection, replace(record, id=held.id), new, match_one)
+    dropped = held.state == "dropped"
+    if not same:
+        return _contradict(connection, record, new, GIVEN_UP if dropped else OTHER)
+    known = "given up by a person" if dropped else "known already"
+    return RecordOutcome(record, "duplicate", known)
+
+
+def _take_anew(
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    new: NewRecord,
+    match_one: MatchOne,
+) -> RecordOutcome:
+    now = record.received_at
+    connection.execute(
+        "UPDATE records SET state = 'waiting', reason = '', payload = ?, raw = ?,"
+        " locator = ?, received_at = ?, retry_at = ? WHERE id = ?",
+        (record.payload.decode(), new.raw, new.locator, now, now, record.id),
+    )
     connection.execute(
         "UPDATE quarantine SET state = 'retried'"
         " WHERE source = 'record' AND name = ? AND key = ?",
-        (record.instance, new.key),
+        (record.instance, record.key),
     )
-    return _match(connection, replace(record, id=row[0]), now, match_one)
+    return _match(connection, record, now, match_one)
 
 
-def _known(
-    connection: sqlite3.Connection, record: WaitingRecord, new: NewRecord
-) -> tuple[str, str]:
-    """Tell a record that came again from another that bears the same key."""
-    (held,) = connection.execute(
-        "SELECT payload FROM records WHERE instance = ? AND key = ?",
-        (record.instance, new.key),
-    ).fetchone()
-    if new.payload is None or held == "null" or same_record(held, new.payload):
-        return "duplicate", "known already"
-    return "conflict", "its key is known with other content; the first one counts"
+def _contradict(
+    connection: sqlite3.Connection, record: WaitingRecord, new: NewRecord, reason: str
+) -> RecordOutcome:
+    """Set other content under a known key aside, once, as a record of its own.
+
+    A person may give it up, or have it carried out beside the first.
+    """
+    other = replace(record, key=f"{record.key}~{_digest(record.payload)}")
+    if _add(connection, other, new, "quarantined", reason) is None:
+        return RecordOutcome(record, "duplicate", reason)
+    _set_aside(connection, other, new.raw, reason, record.received_at)
+    return RecordOutcome(record, "conflict", reason)
 
 
-def same_record(held: str, given: bytes) -> bool:
-    """Tell whether two payloads say the same; where they stood does not matter."""
-    known, other = msgspec.json.decode(held), msgspec.json.decode(given)
-    for document in (known, other):
-        if isinstance(document, dict):
-            document.get("record", {}).pop("locator", None)
-    return bool(known == other)
+def _says_the_same(held: _Held, new: NewRecord, payload: bytes) -> bool:
+    """Tell a record that came again from another that bears the same key.
+
+    What a person mended differs from the row that it came from.
+    """
+    came_before = held.again and held.raw == new.raw != ""
+    return came_before or _content(held.payload) == _content(payload)
+
+
+def _content(payload: str | bytes) -> object:
+    """Return what a record asks for: neither where it stood, nor when it was shipped.
+
+    That time is the ERP's, changes with every touch of its row, and is not sent.
+    """
+    document = msgspec.json.decode(payload)
+    if isinstance(document, dict):
+        for name in ("locator", "shipped_at"):
+            document.get("record", {}).pop(name, None)
+    return document
+
+
+def _digest(payload: bytes) -> str:
+    content = msgspec.json.encode(_content(payload), order="sorted")
+    return sha256(content).hexdigest()[:12]
 
 
 def _match(
@@ -277,7 +340,9 @@ def _try_match(
     now: str,
     match_one: MatchOne,
 ) -> RecordOutcome:
-    found = match_one(record, MirrorReader(connection))
+    record = take_over(connection, record)
+    own = command_id(record.store, record.instance, record.key, "fulfill")
+    found = match_one(record, MirrorReader(connection, own))
     if isinstance(found, Matched):
         command = found.command
         cause = f"record {record.instance} {record.locator or record.key}"
@@ -317,16 +382,7 @@ def _keep(
         (raw,) = connection.execute(
             "SELECT raw FROM records WHERE id = ?", (record.id,)
         ).fetchone()
-        set_aside(
-            connection,
-            "record",
-            record.instance,
-            record.key,
-            raw,
-            found.reason,
-            record.locator,
-            now,
-        )
+        _set_aside(connection, record, raw, found.reason, now)
     return RecordOutcome(record, state, found.reason)
 
 

@@ -1,0 +1,193 @@
+"""What comes in under a key that is known: carried out once, and lost never."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.connect.matching import Matcher, encode
+from backhaul_sdk import Bad
+from support import payloads
+from support.back_office import Desk, host_of, shipped
+from support.databases import count, rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Receipt, Record
+    from support.clock import VirtualClock
+
+AMBIGUOUS = payloads.order("ord_3", number=7, externalId="1001")
+GIVEN_UP = "given up by a person"
+
+
+async def hand_in(store: SqliteStore, record: Record | Bad) -> Receipt:
+    return await host_of(Desk(), store).emit(record)
+
+
+async def set_aside(store: SqliteStore, record: Record | Bad) -> int:
+    """Let a record end in quarantine; return its row's number."""
+    assert (await hand_in(store, record)).state == "quarantined"
+    return only_row(store)
+
+
+def only_row(store: SqliteStore) -> int:
+    ((id_,),) = rows(store.path, "SELECT id FROM quarantine WHERE state = 'open'")
+    return int(id_)
+
+
+async def look(store: SqliteStore, clock: VirtualClock) -> list[str]:
+    """Try what waits again, as the daemon does; return what it came to."""
+    await clock.advance(5)
+    found = await store.records.match(Matcher(clock, 600), 9)
+    return [outcome.state for outcome in found]
+
+
+async def test_a_row_that_was_given_up_is_not_carried_out_when_it_comes_again(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await take(store, envelope("orders/create", AMBIGUOUS))
+    row = await set_aside(store, shipped())
+    await store.quarantine.drop(row, "otto", "sold over the counter")
+    receipt = await hand_in(store, shipped())
+    assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
+    assert await look(store, clock) == []
+    assert rows(store.path, "SELECT state FROM records") == [("dropped",)]
+    assert count(store.path, "commands") == 0
+
+
+async def test_a_bad_row_that_was_given_up_is_not_either(store: SqliteStore) -> None:
+    bad = Bad(key="k1", raw=";BD1", reason="no order number")
+    await store.quarantine.drop(await set_aside(store, bad), "otto", "a test of ours")
+    receipt = await hand_in(store, bad)
+    assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
+
+
+async def test_a_row_that_was_given_up_goes_back_by_hand(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await take(store, envelope("orders/create", AMBIGUOUS))
+    row = await set_aside(store, shipped())
+    await store.quarantine.drop(row, "otto", "the wrong row")
+    renamed = payloads.order("ord_3", 5, number=7, externalId=None)
+    await take(store, envelope("orders/updated", renamed))
+    await store.quarantine.retry(row, None, "otto", "it was this one after all")
+    assert await look(store, clock) == ["accepted"]
+
+
+async def test_a_bad_row_that_was_mended_at_its_source_is_carried_out(
+    store: SqliteStore,
+) -> None:
+    await set_aside(store, Bad(key="k1", raw=";BD1", reason="no order number"))
+    assert (await hand_in(store, shipped())).state == "accepted"
+    assert (await hand_in(store, shipped())).state == "duplicate"
+    assert count(store.path, "commands") == 1
+    assert rows(store.path, "SELECT state FROM quarantine") == [("retried",)]
+    ((kept,),) = rows(store.path, "SELECT raw FROM records")
+    assert kept == "1001;BD1"
+
+
+async def test_a_row_that_waits_is_read_anew_when_it_was_corrected(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    assert (await hand_in(store, shipped(order="10001"))).state == "waiting"
+    await clock.advance(60)
+    assert (await hand_in(store, shipped(order="1001"))).state == "accepted"
+    assert await look(store, clock) == []
+    assert rows(store.path, "SELECT target FROM commands") == [("ord_1",)]
+    assert count(store.path, "quarantine") == 0
+
+
+async def test_one_that_waits_is_not_kept_waiting_by_coming_again(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    record = shipped(order="10001")
+    assert (await hand_in(store, record)).state == "waiting"
+    before = rows(store.path, "SELECT received_at, retry_at FROM records")
+    await clock.advance(1)
+    assert (await hand_in(store, record)).state == "duplicate"
+    assert rows(store.path, "SELECT received_at, retry_at FROM records") == before
+
+
+async def test_what_a_person_mended_is_not_undone_by_the_same_row(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    bad = shipped(order="1001")
+    await take(store, envelope("orders/create", AMBIGUOUS))
+    row = await set_aside(store, bad)
+    await store.quarantine.retry(row, encode(shipped(order="#8")), "otto", "a typo")
+    assert await look(store, clock) == ["waiting"]
+    assert (await hand_in(store, bad)).state == "duplicate"
+    await take(store, envelope("orders/create", payloads.order("ord_8", number=8)))
+    assert await look(store, clock) == ["accepted"]
+    assert rows(store.path, "SELECT target FROM commands") == [("ord_8",)]
+
+
+OTHER = "its key is known with other content; the first one counts"
+
+
+async def test_other_content_of_what_is_under_way_is_for_a_person_once(
+    store: SqliteStore,
+) -> None:
+    await hand_in(store, shipped())
+    for times in range(3):
+        receipt = await hand_in(store, shipped(order="1002"))
+        assert (receipt.state, receipt.what) == ("duplicate", OTHER)
+        assert count(store.path, "quarantine") == 1, times
+    await hand_in(store, shipped(order="1003"))
+    query = "SELECT raw, reason, state, locator FROM quarantine"
+    assert rows(store.path, query) == [
+        (raw, OTHER, "open", "file.csv:k1") for raw in ("1002;BD1", "1003;BD1")
+    ]
+    assert rows(store.path, "SELECT target FROM commands") == [("ord_1",)]
+
+
+async def test_other_content_is_carried_out_too_where_a_person_says_so(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await hand_in(store, shipped())
+    await hand_in(store, shipped(order="1002"))
+    row = only_row(store)
+    await store.quarantine.retry(row, None, "otto", "they use numbers twice")
+    assert await look(store, clock) == ["accepted"]
+    targets = rows(store.path, "SELECT target FROM commands ORDER BY seq")
+    assert targets == [("ord_1",), ("ord_2",)]
+
+
+async def test_other_content_that_was_given_up_stays_so(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await hand_in(store, shipped())
+    await hand_in(store, shipped(order="1002"))
+    await store.quarantine.drop(only_row(store), "otto", "they corrected the past")
+    assert (await hand_in(store, shipped(order="1002"))).state == "duplicate"
+    assert await look(store, clock) == []
+    assert count(store.path, "commands") == 1
+    assert rows(store.path, "SELECT state FROM quarantine") == [("dropped",)]
+
+
+async def test_a_correction_of_what_was_given_up_is_for_a_person(
+    store: SqliteStore,
+) -> None:
+    bad = Bad(key="k1", raw=";BD1", reason="no order number")
+    await store.quarantine.drop(await set_aside(store, bad), "otto", "they mend it")
+    receipt = await hand_in(store, shipped())
+    assert receipt.state == "duplicate"
+    assert count(store.path, "commands") == 0
+    assert only_row(store) == 2
+
+
+async def test_when_it_was_shipped_is_no_other_content(store: SqliteStore) -> None:
+    """An ERP may tell when the row was touched last."""
+    first = shipped(shipped_at="2026-03-01T12:00:00Z")
+    await hand_in(store, first)
+    again = shipped(shipped_at="2026-03-02T09:00:00Z", locator="elsewhere.csv:1")
+    assert (await hand_in(store, again)).what == "known already"
+    assert count(store.path, "quarantine") == 0
+
+
+async def test_the_connector_hears_of_other_content(store: SqliteStore) -> None:
+    await hand_in(store, shipped())
+    await hand_in(store, shipped(order="1002"))
+    desk = Desk()
+    await host_of(desk, store).report()
+    assert [told.raw for told in desk.reported] == ["1002;BD1"]

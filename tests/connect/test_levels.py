@@ -1,0 +1,105 @@
+"""Counts of an article that the store does not know: one row, however often told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.connect.matching import Matcher
+from backhaul.store.sqlite.levels import OTHERS
+from backhaul_sdk import StockLevel
+from support import payloads
+from support.back_office import Desk, host_of
+from support.databases import rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+WAIT_SECONDS = 600
+ROWS = "SELECT id, name, key, state FROM quarantine ORDER BY id"
+
+
+class Stockroom:
+    """Tells how many there are, as often as it is asked, as time passes."""
+
+    def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
+        self._store = store
+        self._matcher = Matcher(clock, WAIT_SECONDS)
+        self._hosts = {
+            name: host_of(Desk(name), store, clock=clock, wait_seconds=WAIT_SECONDS)
+            for name in ("desk", "cellar")
+        }
+
+    async def tell(
+        self, second: int, sku: str = "SHOP-ONLY", instance: str = "desk"
+    ) -> str:
+        """Hand a count in that was made then; return what it came to."""
+        key, at = f"{sku}:{second}", payloads.instant(second)
+        level = StockLevel(key=key, sku=sku, quantity=second, as_of=at, raw=key)
+        return (await self._hosts[instance].emit(level)).state
+
+    async def look(self) -> list[tuple[str, str]]:
+        """Try what waits again; return which came to what."""
+        found = await self._store.records.match(self._matcher, 99)
+        return [(outcome.record.key, outcome.state) for outcome in found]
+
+
+async def test_one_article_is_one_row_in_quarantine(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    room = Stockroom(store, clock)
+    for second in range(4):
+        await room.tell(second)
+        await clock.advance(WAIT_SECONDS + 1)
+        await room.look()
+    assert rows(store.path, ROWS) == [(1, "desk", "SHOP-ONLY:3", "open")]
+    query = "SELECT key, state FROM records ORDER BY id DESC"
+    newest, *older = rows(store.path, query)
+    assert newest == ("SHOP-ONLY:3", "quarantined")
+    assert {state for _, state in older} == {"replaced"}
+    assert await room.tell(1) == "duplicate"
+
+
+async def test_a_newer_count_does_not_begin_to_wait_anew(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """Else a person would never hear of what is counted often."""
+    room = Stockroom(store, clock)
+    for second in range(4):
+        assert await room.tell(second) == "waiting"
+        await clock.advance(WAIT_SECONDS / 4)
+    assert await room.look() == [("SHOP-ONLY:3", "quarantined")]
+
+
+async def test_the_row_is_closed_once_the_article_is_known(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    room = Stockroom(store, clock)
+    await room.tell(1, "NEW")
+    await clock.advance(WAIT_SECONDS + 1)
+    await room.look()
+    new = payloads.product("prod_9", variants=[payloads.variant("var_9", sku="NEW")])
+    await take(store, envelope("products/create", new))
+    assert await room.tell(2, "NEW") == "accepted"
+    assert rows(store.path, ROWS) == [(1, "desk", "NEW:2", "retried")]
+
+
+async def test_an_older_count_replaces_nothing_and_no_other_is_touched(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    room = Stockroom(store, clock)
+    await room.tell(5)
+    await room.tell(4)
+    await room.tell(6, "OTHER")
+    await room.tell(7, instance="cellar")
+    states = rows(store.path, "SELECT DISTINCT state FROM records")
+    assert states == [("waiting",)]
+
+
+async def test_it_is_found_by_an_index_however_many_there_are(
+    store: SqliteStore,
+) -> None:
+    plan = rows(store.path, f"EXPLAIN QUERY PLAN {OTHERS}", "desk", "A", "main", 1)
+    (step,) = [row[3] for row in plan]
+    assert step.endswith("INDEX records_unmatched (instance=? AND <expr>=?)")

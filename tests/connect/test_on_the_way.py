@@ -1,0 +1,192 @@
+"""What other records asked for is not open any more, though the store shows it so."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.connect.matching import Matcher
+from backhaul.core.lifecycle import Cause
+from backhaul.store.deciding import Decision
+from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul_sdk import Fulfillment, Line
+from support import payloads
+from support.back_office import Desk, host_of
+from support.databases import rows, take, write
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.contract import Command
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Receipt
+    from support.clock import VirtualClock
+
+TWINS = [
+    payloads.item("li_a", sku="A", quantity=1),
+    payloads.item("li_b", sku="A", quantity=1),
+]
+BESIDE = "order #1003 has 0 open of SKU 'A' beside what is on its way, not 1"
+IN_DOUBT = f"{BESIDE}; what became of that is not known yet"
+GATES = {"fulfill": "9999"}
+
+
+@pytest.fixture
+async def twins(store: SqliteStore) -> SqliteStore:
+    """A store that knows an order of two lines of one article, one unit each."""
+    order = payloads.order("ord_3", number=1003, items=TWINS)
+    await take(store, envelope("orders/create", order))
+    return store
+
+
+async def pick(store: SqliteStore, key: str, units: int = 1, sku: str = "A") -> Receipt:
+    lines = (Line(sku=sku, quantity=units),) if units else ()
+    record = Fulfillment(key=key, order="1003", tracking_number=key, lines=lines)
+    return await host_of(Desk(), store).emit(record)
+
+
+def lines(store: SqliteStore) -> list[list[tuple[str, int]]]:
+    """Return what each command asks for."""
+    found = rows(store.path, "SELECT payload FROM commands ORDER BY seq")
+    asked: list[list[dict[str, Any]]] = [json.loads(row[0])["lines"] for row in found]
+    return [[(line["line_id"], line["quantity"]) for line in one] for one in asked]
+
+
+async def send(store: SqliteStore) -> Command:
+    """Let the first command leave."""
+    ((command, _),) = await store.commands.claim(
+        "main", GATES, 1, lambda *_: Sendable(b"{}", "key")
+    )
+    return command
+
+
+async def send_and_hear(store: SqliteStore, *causes: Cause, **step: Any) -> None:
+    answer = Attempt(payloads.instant(0), "x", 200, "why", b"{}")
+    settlement = Settlement(causes, "why", **step)
+    await store.commands.settle(await send(store), answer, settlement)
+
+
+async def fold(store: SqliteStore, at: int, *shipped: int) -> None:
+    """Let the store tell how many units of each line have left."""
+    items = [
+        {**item, "fulfilledQuantity": units}
+        for item, units in zip(TWINS, shipped, strict=True)
+    ]
+    order = payloads.order("ord_3", at, number=1003, items=items)
+    await take(store, envelope("orders/updated", order))
+
+
+async def look(store: SqliteStore, clock: VirtualClock) -> list[tuple[str, str]]:
+    """Try what waits again, as the daemon does."""
+    await clock.advance(5)
+    found = await store.records.match(Matcher(clock, 600), 9)
+    return [(outcome.state, outcome.reason) for outcome in found]
+
+
+async def test_no_unit_is_shipped_by_two_records(twins: SqliteStore) -> None:
+    assert (await pick(twins, "k1", 2)).state == "accepted"
+    receipt = await pick(twins, "k2", 2)
+    assert receipt.state == "quarantined"
+    assert receipt.what == BESIDE.replace("not 1", "not 2")
+    assert lines(twins) == [[("li_a", 1), ("li_b", 1)]]
+
+
+async def test_a_second_parcel_goes_to_the_line_that_is_open(
+    twins: SqliteStore,
+) -> None:
+    for key in ("k1", "k2"):
+        assert (await pick(twins, key)).state == "accepted"
+    assert lines(twins) == [[("li_a", 1)], [("li_b", 1)]]
+
+
+async def test_a_parcel_of_all_that_is_left_leaves_nothing(twins: SqliteStore) -> None:
+    assert (await pick(twins, "k1", 0)).state == "accepted"
+    receipt = await pick(twins, "k2")
+    assert (receipt.state, receipt.what) == ("quarantined", BESIDE)
+
+
+async def test_what_was_shipped_counts_until_the_store_shows_it(
+    twins: SqliteStore,
+) -> None:
+    await pick(twins, "k1")
+    shown = {"updated_at": payloads.instant(9), "shipment": "shp_1"}
+    await send_and_hear(twins, Cause.CONFIRMED, evidence=shown, effect_id="shp_1")
+    await pick(twins, "k2")
+    assert lines(twins) == [[("li_a", 1)], [("li_b", 1)]]
+    assert (await pick(twins, "k3")).what == BESIDE
+
+
+async def test_what_the_store_shows_counts_once(twins: SqliteStore) -> None:
+    await pick(twins, "k1")
+    shown = {"updated_at": payloads.instant(9), "shipment": "shp_1"}
+    await send_and_hear(twins, Cause.CONFIRMED, evidence=shown, effect_id="shp_1")
+    await fold(twins, 9, 0, 1)
+    await pick(twins, "k2")
+    assert lines(twins) == [[("li_a", 1)], [("li_a", 1)]]
+
+
+async def test_what_was_refused_is_open_again(twins: SqliteStore) -> None:
+    await pick(twins, "k1", 2)
+    await send_and_hear(twins, Cause.REFUSED)
+    assert (await pick(twins, "k2", 2)).state == "accepted"
+
+
+async def test_what_a_person_confirmed_is_as_the_store_shows_it(
+    twins: SqliteStore,
+) -> None:
+    """Nobody knows what they saw it by; the platform refuses what is too much."""
+    await pick(twins, "k1", 2)
+    await send_and_hear(twins, Cause.UNDECIDABLE)
+    ((id_,),) = rows(twins.path, "SELECT id FROM commands")
+    said = Decision(id_, "settle --applied", "otto", "it is on the order's page")
+    await twins.decisions.decide(said)
+    await fold(twins, 9, 0, 0)
+    assert (await pick(twins, "k2", 2)).state == "accepted"
+
+
+@pytest.mark.parametrize("cause", [Cause.UNKNOWN, Cause.UNDECIDABLE])
+async def test_a_parcel_waits_while_it_is_in_doubt_what_is_open(
+    cause: Cause, twins: SqliteStore, clock: VirtualClock
+) -> None:
+    """The store may show the effect already: units must not count twice for ever."""
+    await pick(twins, "k1")
+    await send_and_hear(twins, cause)
+    await fold(twins, 9, 1, 0)
+    receipt = await pick(twins, "k2", 1)
+    assert lines(twins) == [[("li_a", 1)], [("li_b", 1)]]
+    assert receipt.state == "accepted"
+    assert (await pick(twins, "k3")).state == "waiting"
+    write(twins.path, "UPDATE commands SET state = 'rejected'")
+    await fold(twins, 10, 1, 1)
+    reason = "order #1003 has 0 open of SKU 'A', not 1"
+    assert await look(twins, clock) == [("quarantined", reason)]
+
+
+async def test_a_parcel_waits_while_another_is_being_sent(
+    twins: SqliteStore, clock: VirtualClock
+) -> None:
+    await pick(twins, "k1", 2)
+    command = await send(twins)
+    receipt = await pick(twins, "k2")
+    assert (receipt.state, receipt.what) == (
+        "waiting",
+        f"kept: {IN_DOUBT}; it is tried again",
+    )
+    answer = Attempt(payloads.instant(0), "x", 422, "why", b"{}")
+    await twins.commands.settle(command, answer, Settlement((Cause.REFUSED,), "no"))
+    assert await look(twins, clock) == [("accepted", "fulfill ord_3")]
+
+
+async def test_a_record_does_not_stand_in_its_own_way(twins: SqliteStore) -> None:
+    """Its command may be known where the record itself is forgotten."""
+    await pick(twins, "k1", 2)
+    write(twins.path, "DELETE FROM records")
+    assert (await pick(twins, "k1", 2)).state == "accepted"
+    assert lines(twins) == [[("li_a", 1), ("li_b", 1)]]
+
+
+async def test_orders_do_not_take_from_each_other(twins: SqliteStore) -> None:
+    await pick(twins, "k1", 0)
+    record = Fulfillment(key="k2", order="1001", lines=(Line(sku="LS-S", quantity=2),))
+    assert (await host_of(Desk(), twins).emit(record)).state == "accepted"
