@@ -92,22 +92,173 @@ STRANGE: dict[str, Any] = {
 }
 
 
+class History:
+    """The stock's history, the newest first, in pages of 100."""
+
+    def __init__(self, *listed: Any) -> None:
+        self.listed = [*listed]
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        start = 100 * (int(parse_qs(request.query)["page"][0]) - 1)
+        shown = self.listed[::-1][start : start + 100]
+        await connection.send(document({"data": shown}))
+
+
+def entry(number: int) -> payloads.Document:
+    told = {"createdAt": payloads.instant(number), "stockAfter": 1_000 - number}
+    ids = {"id": f"inv_{number}", "adjustmentId": f"adj_{number}"}
+    return ENTRY | ids | told | {"adjustment": -1}
+
+
+def quarantined(place: Place) -> list[Any]:
+    query = "SELECT topic FROM events WHERE state = 'quarantined'"
+    return [topic for (topic,) in rows(place.store.path, query)]
+
+
+async def history_marked(place: Place, *listed: Any) -> History:
+    history = History(*listed)
+    place.platform.says("/inventory/history", history)
+    await place.store.marks.put("polled:main:levels", payloads.instant(0))
+    return history
+
+
 @pytest.mark.parametrize("name", STRANGE)
-async def test_a_strange_row_of_history_breaks_off_no_more_than_its_look(
+async def test_a_strange_row_of_history_holds_up_no_other(
     name: str, place: Place
 ) -> None:
-    place.platform.says("/inventory/history", document({"data": [STRANGE[name]]}))
-    place.platform.says("/customers", document({"data": [payloads.customer()]}))
-    await place.store.marks.put("polled:main:customers", payloads.instant(0))
+    history = await history_marked(place, entry(5), STRANGE[name], entry(6))
+    drift = []
     async with reconciling(place) as reconciler:
-        ended = await reconciler.look(["levels", "customers"])
-        assert [(walk.kind, walk.missed) for walk in ended] == [("customers", 1)]
-        good = document({"data": [ENTRY, ENTRY | {"id": "inv_0", "orderId": None}]})
-        place.platform.says("/inventory/history", good)
-        await place.store.marks.put("polled:main:levels", payloads.instant(0))
-        (walk,) = await reconciler.look(["levels"])
-    stock = rows(place.store.path, "SELECT variant_id, stock FROM inventory_levels")
-    assert (walk.missed, stock) == (1, [("var_1", 5)])
+        for look in range(1, 4):
+            await place.clock.sleep(300)
+            history.listed += [entry(100 * look + n) for n in range(100)]
+            (ended,) = await reconciler.look(["levels"])
+            drift.append((ended.missed, ended.stale))
+            newest = payloads.instant(100 * look + 99)
+            assert await place.store.marks.get("polled:main:levels") == newest
+    assert drift == [(1, 0), (0, 1), (0, 1)]
+    count = "SELECT count(*), min(stock_after) FROM stock_ledger"
+    assert rows(place.store.path, count) == [(302, 1_000 - 399)]
+    assert quarantined(place) == ["inventory/entry"]
+
+
+async def test_a_page_of_strange_rows_hides_no_older_one(place: Place) -> None:
+    many = [ENTRY | {"id": n, "createdAt": None} for n in range(100)]
+    await history_marked(place, entry(5), *many)
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.look(["levels"])
+    assert (ended.read, len(quarantined(place))) == (1, 100)
+
+
+NOT_WHOLE = ["stockAfter", "adjustment"]
+
+
+@pytest.mark.parametrize("member", NOT_WHOLE)
+async def test_a_row_of_history_that_tells_of_half_a_move_is_handed_in_once(
+    member: str, place: Place
+) -> None:
+    half = ENTRY | {member: None, "id": "inv_2", "variantId": "var_2"}
+    await history_marked(place, ENTRY, half)
+    found = []
+    async with reconciling(place) as reconciler:
+        for _ in range(3):
+            (ended,) = await reconciler.look(["levels"])
+            found.append(ended.found)
+            await place.clock.sleep(300)
+    assert found == [1, 0, 0]
+    assert rows(place.store.path, "SELECT variant_id FROM stock_ledger") == [("var_1",)]
+    query = "SELECT detail FROM events WHERE state = 'quarantined'"
+    ((detail,),) = rows(place.store.path, query)
+    assert "got `null`" in detail
+
+
+async def test_half_a_move_of_before_the_last_look_is_known(place: Place) -> None:
+    half = ENTRY | {"stockAfter": None, "createdAt": "2026-02-28T12:00:00.000Z"}
+    await history_marked(place, half)
+    async with reconciling(place) as reconciler:
+        await reconciler.look(["levels"])
+    assert quarantined(place) == []
+
+
+FUTURE = "2099-01-01T00:00:00.000Z"
+
+
+class Orders:
+    """A list by update that a test changes."""
+
+    def __init__(self, *listed: payloads.Document) -> None:
+        self.listed = [*listed]
+        self.asked: list[str] = []
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        query = {name: value for name, (value,) in parse_qs(request.query).items()}
+        since = query.get("updatedSince", "")
+        found = [row for row in self.listed if row["updatedAt"] >= since]
+        found.sort(key=lambda row: str(row["updatedAt"]))
+        self.asked.append(since)
+        await connection.send(document({"data": found if query["page"] == "1" else []}))
+
+
+def sold(id_: str, at: int) -> payloads.Document:
+    return payloads.order(id_, at, customer=None)
+
+
+async def test_a_look_that_finds_nothing_is_remembered_too(place: Place) -> None:
+    orders = Orders()
+    place.platform.says("/orders", orders)
+    async with reconciling(place) as reconciler:
+        await reconciler.walk("backfill", ["orders"])
+        for _ in range(2):
+            await reconciler.look(["orders"])
+            await place.clock.sleep(300)
+    assert orders.asked[-1] == "2026-03-01T10:58:00.000Z"
+
+
+async def test_a_row_of_the_future_hides_nothing_that_comes_before_it(
+    place: Place,
+) -> None:
+    orders = Orders(sold("ord_1", 1), sold("ord_far", 0) | {"updatedAt": FUTURE})
+    place.platform.says("/orders", orders)
+    await place.store.marks.put("polled:main:orders", payloads.instant(0))
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.look(["orders"])
+        assert ended.missed == 2
+        await place.clock.sleep(600)
+        orders.listed.append(sold("ord_2", 300))
+        (ended,) = await reconciler.look(["orders"])
+        assert (ended.missed, ended.stale) == (1, 0)
+    assert await place.store.marks.get("polled:main:orders") == payloads.instant(300)
+
+
+async def test_a_move_of_the_future_hides_none_that_comes_before_it(
+    place: Place,
+) -> None:
+    history = await history_marked(place, entry(5) | {"createdAt": FUTURE})
+    async with reconciling(place) as reconciler:
+        await reconciler.look(["levels"])
+        history.listed += [entry(n) for n in range(10, 310)]
+        await place.clock.sleep(600)
+        await reconciler.look(["levels"])
+    assert rows(place.store.path, "SELECT count(*) FROM stock_ledger") == [(301,)]
+    assert await place.store.marks.get("polled:main:levels") == payloads.instant(309)
+
+
+@pytest.mark.parametrize("kind", ["full", "backfill"])
+async def test_a_mark_of_the_future_gives_way_to_the_last_clean_walk(
+    kind: str, place: Place
+) -> None:
+    """An earlier version has left one."""
+    orders = Orders()
+    async with reconciling(place) as reconciler:
+        place.platform.says("/orders", document({"data": []}))
+        await reconciler.walk(kind, ["orders"])
+        place.platform.says("/orders", orders)
+        await place.clock.sleep(86_400)
+        orders.listed = [sold("ord_1", 3_000)]
+        await place.store.marks.put("polled:main:orders", FUTURE)
+        (ended,) = await reconciler.look(["orders"])
+    assert (ended.missed, orders.asked[0]) == (1, "2026-03-01T11:00:00.000Z")
+    assert await place.store.marks.get("polled:main:orders") == payloads.instant(3_000)
 
 
 async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> None:

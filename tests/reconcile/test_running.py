@@ -77,6 +77,60 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
         await killed(task)
 
 
+LATE = 600.0
+
+
+async def held_up(place: Place, task: asyncio.Task[None], ended: asyncio.Event) -> int:
+    """Let an hour pass, unless it ends before; return the seconds it took."""
+    clock, began = place.clock, place.clock.monotonic()
+    await until(
+        lambda: ended.is_set() or clock.monotonic() - began > 3_600, "time to pass"
+    )
+    await killed(task)
+    return int(clock.monotonic() - began)
+
+
+async def test_records_do_not_wait_for_ever_for_a_list_that_always_fails(
+    place: Place, said: list[str]
+) -> None:
+    place.platform.says("/orders", message(500))
+    async with reconciling(place) as reconciler:
+        task = asyncio.ensure_future(reconciler.run())
+        assert LATE <= await held_up(place, task, reconciler.filled) < 2 * LATE
+    assert said.count("reconcile.not_awaited") == 1
+    # It is still to be read.
+    assert await place.store.marks.get("backfill:main") is None
+
+
+async def test_a_platform_that_is_away_is_waited_for(place: Place) -> None:
+    for path in ("/orders", "/products", "/customers", "/inventory"):
+        place.platform.says(path, message(503))
+    async with reconciling(place) as reconciler:
+        task = asyncio.ensure_future(reconciler.run())
+        await held_up(place, task, reconciler.filled)
+        assert not reconciler.filled.is_set()
+
+
+async def test_a_list_of_which_new_pages_come_is_waited_for(place: Place) -> None:
+    """Every third page fails for minutes, and comes in the end."""
+    failures: dict[str, int] = {}
+
+    async def orders(request: Request, connection: Connection) -> None:
+        number = parse_qs(request.query)["page"][0]
+        failures[number] = failures.get(number, 0) + 1
+        shown = [payloads.order(f"ord_{number}", customer=None)]
+        more = {"hasMore": int(number) < 9}
+        is_late = int(number) % 3 == 0 and failures[number] < 15
+        page = document({"data": shown, "meta": more})
+        await connection.send(message(500) if is_late else page)
+
+    place.platform.says("/orders", orders)
+    async with reconciling(place) as reconciler:
+        task = asyncio.ensure_future(reconciler.run())
+        assert await held_up(place, task, reconciler.filled) > LATE
+    assert rows(place.store.path, "SELECT count(*) FROM orders") == [(9,)]
+
+
 async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
     """What was not read yet would pass for something that was missed."""
     seen = asyncio.Event()

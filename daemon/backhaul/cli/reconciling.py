@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeAlias
 
 import msgspec
 import typer
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.control import Control, NoDaemon, WentAway
-from backhaul.errors import BackhaulError, Busy
+from backhaul.errors import BackhaulError, Busy, PlatformUnavailable
 from backhaul.reconcile.kinds import KINDS
 from backhaul.reconcile.wanted import BACKFILL, FULL, PATH, Wanted
 from backhaul.settings import Settings
@@ -24,6 +24,7 @@ KindOption = Annotated[
 ]
 LINE_ROWS = 5_000
 """Without a terminal a line is printed each time so many rows more are read."""
+Lines: TypeAlias = list[dict[str, Any]]
 COLUMNS = ("store", "kind", "read", "missed", "stale", "deleted", "foreign")
 
 
@@ -86,21 +87,27 @@ def _walk(
 ) -> None:
     _check(settings, store, kind)
     wanted = Wanted(job, (store,) if store else (), (kind,) if kind else ())
-    ended = _follow(settings, wanted, quiet=as_json)
+    ended, troubles = _follow(settings, wanted, quiet=as_json)
     if as_json:
         showing.json(ended)
     else:
         showing.table(ended, (*COLUMNS, "unrepaired", "note"), "nothing was read")
+    if troubles:
+        told = "; ".join(f"{t['store']}: {t['kind']}: {t['trouble']}" for t in troubles)
+        raise PlatformUnavailable(f"{told}; what was read is kept, try again later")
 
 
-def _follow(settings: Settings, wanted: Wanted, *, quiet: bool) -> list[dict[str, Any]]:
-    """Show the steps; return the walks that ended."""
-    ended: list[dict[str, Any]] = []
+def _follow(settings: Settings, wanted: Wanted, *, quiet: bool) -> tuple[Lines, Lines]:
+    """Show the steps; return the walks that ended, and which were given up."""
+    ended: Lines = []
+    troubles: Lines = []
     with _Screen(quiet) as screen:
 
         def tell(line: dict[str, Any]) -> None:
             if "job" in line:
                 ended.append(line)
+            elif "trouble" in line:
+                troubles.append(line)
             else:
                 screen.show(line)
 
@@ -111,7 +118,7 @@ def _follow(settings: Settings, wanted: Wanted, *, quiet: bool) -> list[dict[str
             asyncio.run(_by_itself(settings, wanted, tell))
         except WentAway as error:
             raise Busy(f"{error}; what was read is kept") from None
-    return ended
+    return ended, troubles
 
 
 async def _by_itself(

@@ -43,6 +43,7 @@ READS: Mapping[str, Handler] = {
     "customers/read": objects.customer,
     "inventory/read": stock.level_read,
     "inventory/history": stock.stock_change,
+    "inventory/entry": stock.history_row,
     # Read to settle a doubt.
     "orders/reread": objects.order,
     "products/reread": stock.product,

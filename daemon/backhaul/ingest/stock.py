@@ -10,7 +10,7 @@ from backhaul.ingest.objects import Fold, decide
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
-    from backhaul.core.resources import Level
+    from backhaul.core.resources import Level, StockChange
     from backhaul.store.contract import Folded
 
 
@@ -48,7 +48,32 @@ def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
 
 def stock_change(fold: Fold) -> Folded:
     """Fold a change of stock into the levels, and its moves into the ledger."""
-    change = wire.stock_change(fold.envelope.data)
+    return _change(fold, wire.stock_change(fold.envelope.data))
+
+
+def history_row(fold: Fold) -> Folded:
+    """Fold a row of the history that a look could not put among the others.
+
+    Nearly always it raises Unusable, which tells what is wrong with the row.
+    """
+    row = wire.entry(fold.envelope.data)
+    move = {
+        "variantId": row.variant_id,
+        "stock": row.stock_after,
+        "adjustment": row.adjustment,
+    }
+    change = {
+        "adjustmentId": row.adjustment_id,
+        "productId": row.product_id,
+        "reason": row.reason or "",
+        "orderId": row.order_id,
+        "updatedAt": row.created_at,
+        "levels": [move],
+    }
+    return _change(fold, wire.stock_change(change))
+
+
+def _change(fold: Fold, change: StockChange) -> Folded:
     is_news = fold.mirror.add_moves(fold.event.store, change)
     if change.adjustment_id and not change.order_id:
         lane = f"product:{change.product_id}"

@@ -10,15 +10,18 @@ from aiohttp import web
 
 from backhaul.reconcile.kinds import KINDS
 from backhaul.reconcile.polling import POLL
+from backhaul.reconcile.troubles import GivenUp
 from backhaul.reconcile.wanted import BACKFILL, FULL, PATH, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from backhaul.reconcile.reconciler import Reconciler
     from backhaul.reconcile.sweeping import Step
     from backhaul.store.reconciling import Sweep
 
+PATIENCE_SECONDS = 120.0
+"""A person waits no longer for a list of which no new page comes."""
 Line: TypeAlias = dict[str, Any]
 
 
@@ -69,22 +72,34 @@ class Desk:
                     raise ValueError(f"{name!r} is none of {', '.join(sorted(choice))}")
 
     async def work(self, wanted: Wanted, tell: Callable[[Line], None]) -> None:
-        """Tell a step whenever a page is done, and each walk that has ended."""
+        """Tell a step whenever a page is done, and each walk that has ended.
+
+        Of a list that could not be read for too long the trouble is told instead.
+        """
         kinds = wanted.kinds or tuple(KINDS)
         names = wanted.stores or tuple(self._reconcilers)
 
         def watch(step: Step) -> None:
             tell(msgspec.to_builtins(step))
 
-        async def walk(reconciler: Reconciler) -> None:
-            if wanted.job == POLL:
-                ended = await reconciler.look(kinds)
-            else:
-                ended = await reconciler.walk(wanted.job, kinds, watch)
+        async def read(name: str, kinds: Sequence[str]) -> None:
+            reconciler = self._reconcilers[name]
+            try:
+                if wanted.job == POLL:
+                    ended = await reconciler.look(kinds)
+                else:
+                    ended = await reconciler.walk(
+                        wanted.job, kinds, watch, PATIENCE_SECONDS
+                    )
+            except GivenUp as error:
+                tell({"store": name, "kind": kinds[0], "trouble": str(error)})
+                return
             for sweep in ended:
                 tell(_shown(sweep))
 
-        await asyncio.gather(*(walk(self._reconcilers[name]) for name in names))
+        # One list that cannot be read ends none of the others.
+        parts = [kinds] if wanted.job == POLL else [(kind,) for kind in sorted(kinds)]
+        await asyncio.gather(*(read(name, part) for name in names for part in parts))
 
 
 def _shown(ended: Sweep) -> Line:

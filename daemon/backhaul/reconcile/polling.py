@@ -12,12 +12,14 @@ from backhaul.core import strict_json
 from backhaul.core.budget import Priority
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.drift import Drift, compare
+from backhaul.errors import Unusable
 from backhaul.reconcile.kinds import LEVELS
 from backhaul.reconcile.sweeping import tell_ended
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
+    from datetime import datetime
 
     from backhaul.core.clock import Clock
     from backhaul.reconcile.kinds import Kind
@@ -31,7 +33,11 @@ POLL = "incremental"
 HISTORY = "/inventory/history"
 FIRST_LOOK = timedelta(hours=1)
 """How far the first look goes back: our clock and the platform's may differ."""
+LEAD = timedelta(minutes=1)
+"""How far a time may be ahead of our clock and still be remembered as seen."""
 CHUNK_ROWS = 1_000
+ENTRY = "inventory/entry"
+"""The topic of a row of the history that tells of no whole move."""
 _GIVEN = "INITIAL_STOCK"
 """The stock a variant is born with comes with its product, not as a move."""
 
@@ -44,6 +50,10 @@ class Move:
     product_id: str
     variant_id: str
     entry: Entry
+
+    @property
+    def is_whole(self) -> bool:
+        return None not in (self.entry.adjustment, self.entry.stock_after)
 
 
 @dataclass(slots=True)
@@ -99,7 +109,7 @@ class Poll:
             return at
         await self.clock.sleep(self.grace_seconds)
         found = await self.repair.still(kind, waiting)
-        drift = await self.repair.append(kind, found)
+        drift = (await self.repair.append(kind, found)).drift
         at = replace(at, read=at.read + drift.total())
         await self.sweeps.advance(at, [], drift)
         return at
@@ -122,7 +132,7 @@ class Poll:
             found = await self.repair.differing(kind, rows, began)
             yield self.repair.news(kind, found)
             last = max((row.updated_at for row in rows), default=since)
-            self._latest = max(self._latest, last)
+            self._saw([since, *(row.updated_at for row in rows)])
             ids = frozenset(row.id for row in rows)
             # A first page may be the last one again: all of it is of one moment.
             if (ids <= before and number > 1) or listing.has_more is False:
@@ -168,19 +178,30 @@ class Poll:
     async def _moves(self, since: str) -> list[Move]:
         """Return the history's rows of that time and later, the oldest first."""
         found: dict[str, Entry] = {}
+        known: set[str | bytes] = set()
         number = 0
         while True:
             number += 1
             listing = await self.client.page(HISTORY, number, Priority.INCREMENTAL)
-            rows = [wire.entry(strict_json.decode_object(r)) for r in listing.rows]
-            fresh = [row for row in rows if row.id not in found]
-            found |= {row.id: row for row in fresh}
+            rows, strange = _read(listing.rows, since)
+            await self._set_aside(strange)
+            shown = {row.id for row in rows} | set(strange)
+            is_news = not shown <= known
+            known |= shown
+            found |= {row.id: row for row in rows if row.id not in found}
             times = [row.created_at for row in rows]
-            self._latest = max([self._latest, *times])
-            if not fresh or min(times) < since or listing.has_more is False:
+            self._saw(times)
+            is_old = min(times, default=since) < since
+            if not is_news or is_old or listing.has_more is False:
                 break
         moves = [move_of(row) for row in reversed(found.values())]
         return [move for move in moves if move is not None]
+
+    async def _set_aside(self, strange: Sequence[bytes]) -> None:
+        """Bring what cannot be read into quarantine: it must hold up no other row."""
+        for body in strange:
+            read_at = to_text(self.clock.now())
+            await self.repair.append_once(ENTRY, read_at, body)
 
     async def _unknown(self, moves: Sequence[Move]) -> list[Move]:
         keys = [(move.adjustment_id, move.variant_id) for move in moves]
@@ -209,15 +230,36 @@ class Poll:
     async def _since(self, kind: str) -> str:
         """Return where the next look begins, in the platform's time."""
         self._latest = await self.marks.get(self._mark(kind)) or ""
+        if self._latest > self._soon():
+            # Nobody knows what has changed before it since.
+            self._latest = ""
         if self._latest:
             back = timedelta(seconds=self.overlap_seconds)
             return to_text(from_text(self._latest) - back)
-        return to_text(await self._backfilled(kind) - FIRST_LOOK)
+        return to_text(await self._walked(kind) - FIRST_LOOK)
 
-    async def _backfilled(self, kind: str) -> Any:
+    async def _walked(self, kind: str) -> datetime:
+        """Return when the last walk began that left nothing of the list unread."""
         ended = await self.repair.look.sweeps(self.repair.store)
-        began = [sweep.began_at for sweep in ended if sweep.kind == kind]
-        return from_text(min(began)) if began else self.clock.now()
+        began = [
+            sweep.began_at
+            for sweep in ended
+            if sweep.kind == kind
+            and sweep.job != POLL
+            and not (sweep.unrepaired or sweep.note)
+        ]
+        return from_text(max(began)) if began else self.clock.now()
+
+    def _saw(self, times: Iterable[str]) -> None:
+        """Take note of the newest time, unless it has not come yet: it proves nothing.
+
+        What changes until then would be of before it, and never be looked for.
+        """
+        soon = self._soon()
+        self._latest = max([self._latest, *(at for at in times if at <= soon)])
+
+    def _soon(self) -> str:
+        return to_text(self.clock.now() + LEAD)
 
     async def _remember(self, kind: str) -> None:
         if self._latest:
@@ -225,6 +267,27 @@ class Poll:
 
     def _mark(self, kind: str) -> str:
         return f"polled:{self.repair.store}:{kind}"
+
+
+def _read(bodies: Iterable[bytes], since: str) -> tuple[list[Entry], list[bytes]]:
+    """Read rows of the history; return those that tell of no whole move apart.
+
+    One of these that is of before `since` was seen by an earlier look.
+    """
+    rows: list[Entry] = []
+    strange: list[bytes] = []
+    for body in bodies:
+        try:
+            row = wire.entry(strict_json.decode_object(body))
+        except Unusable:
+            strange.append(body)
+            continue
+        move = move_of(row)
+        if move is None or move.is_whole:
+            rows.append(row)
+        elif row.created_at >= since:
+            strange.append(body)
+    return rows, strange
 
 
 def move_of(row: Entry) -> Move | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -23,7 +24,7 @@ from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS
 from backhaul.reconcile.offering import ABSENT, NotOffered, first_offered
 from backhaul.reconcile.polling import POLL, Poll
 from backhaul.reconcile.sweeping import SweepWork
-from backhaul.reconcile.troubles import Troubles
+from backhaul.reconcile.troubles import GivenUp, Stuck, Troubles
 from backhaul.reconcile.wanted import BACKFILL, FULL
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
+LATE_SECONDS = 600.0
+"""After so long without a new page nothing waits for a list's first reading."""
 FEATURE = "updatedSince"
 _TROUBLE = (NotSent, InDoubt, Unusable, Busy)
 
@@ -88,6 +91,7 @@ class Reconciler:
         self._sweep: tuple[str, set[str]] | None = None
         self._shrunk: dict[str, int] = {}
         self._troubles = Troubles(repair.store)
+        self._awaited = set(KINDS)
         self.filled = asyncio.Event()
         self.guard: Callable[[], Awaitable[None]] | None = None
         self.looked: Callable[[str, str], Awaitable[None]] | None = None
@@ -142,13 +146,18 @@ class Reconciler:
         if self._settings.backfill_on_start:
             await self.backfill()
         self._have_read(KINDS)
-        self.filled.set()
 
     def _have_read(self, kinds: Iterable[str]) -> None:
         """Look for what is new in lists from now on: all that they had was read."""
         for name in kinds:
             self._read[name].set()
+        self._await_no_longer(kinds)
         self.poll()
+
+    def _await_no_longer(self, kinds: Iterable[str]) -> None:
+        self._awaited.difference_update(kinds)
+        if not self._awaited:
+            self.filled.set()
 
     async def _looking(self) -> None:
         while True:
@@ -203,25 +212,46 @@ class Reconciler:
         job: str,
         kinds: Collection[str],
         watch: Callable[[Step], None] = lambda _: None,
+        patience_seconds: float = inf,
     ) -> list[Sweep]:
-        """Walk over lists beside each other; each tries until it has come through."""
+        """Walk over lists beside each other; each tries until it has come through.
+
+        Raises GivenUp where one has failed for so long without a new page.
+        """
         return await asyncio.gather(
-            *(self._insist(job, KINDS[name], watch) for name in sorted(kinds))
+            *(
+                self._insist(job, KINDS[name], watch, patience_seconds)
+                for name in sorted(kinds)
+            )
         )
 
     async def _insist(
-        self, job: str, kind: Kind, watch: Callable[[Step], None]
+        self,
+        job: str,
+        kind: Kind,
+        watch: Callable[[Step], None],
+        patience_seconds: float,
     ) -> Sweep:
-        failures = 0
+        failures, stuck = 0, Stuck(self._clock)
+
+        def see(step: Step) -> None:
+            stuck.see(step)
+            watch(step)
+
         while True:
             try:
-                ended = await self._walk_kind(job, kind, watch)
+                ended = await self._walk_kind(job, kind, see)
             except _TROUBLE as error:
                 self._troubles.met((job, kind.name), error)
+                if stuck.seconds() >= patience_seconds:
+                    self._troubles.given_up((job, kind.name))
+                    raise GivenUp(str(error)) from None
             else:
                 self._troubles.over((job, kind.name))
                 return ended
             failures += 1
+            if stuck.seconds() >= LATE_SECONDS:
+                self._do_without(kind.name)
             await self._clock.sleep(
                 delay_seconds(
                     failures,
@@ -230,6 +260,19 @@ class Reconciler:
                     chance=self._chance(),
                 )
             )
+
+    def _do_without(self, name: str) -> None:
+        """Wait no longer for a list that cannot be read, unless none can be."""
+        if name in self._awaited and self._has_read_any():
+            logger.bind(action="reconcile.not_awaited", store=self._store).warning(
+                "store {}: {} cannot be read: what waits for them may run out of time",
+                self._store,
+                name,
+            )
+            self._await_no_longer([name])
+
+    def _has_read_any(self) -> bool:
+        return any(read.is_set() for read in self._read.values())
 
     async def _walk_kind(
         self, job: str, kind: Kind, watch: Callable[[Step], None]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from backhaul.core import strict_json
 from backhaul.core.drift import Drift, compare
+from backhaul.core.identity import address_digest
 from backhaul.errors import Unusable
+from backhaul.shop import people
 from backhaul.store.contract import Arrival
 
 if TYPE_CHECKING:
@@ -31,6 +34,14 @@ class Difference:
     row: Row
     drift: Drift
     read_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandedIn:
+    """What was news, counted; and the events of it all, those of before as well."""
+
+    drift: Counter[Drift]
+    events: Sequence[int]
 
 
 class Comparison:
@@ -59,10 +70,29 @@ class Comparison:
         held = await self.look.versions(kind.singular, self.store, ids)
         found = []
         for row in rows:
-            drift = self._judge(kind, row, held.get(row.id), read_at)
+            version = held.get(row.id)
+            drift = self._judge(kind, row, version, read_at)
+            if drift is Drift.STALE:
+                row = await self._without_forgotten(kind, row)
+                drift = self._judge(kind, row, version, read_at)
             if drift is not None:
                 found.append(Difference(row, drift, read_at))
         return found
+
+    async def _without_forgotten(self, kind: Kind, row: Row) -> Row:
+        """Leave out a person that was forgotten, as the mirror has done."""
+        try:
+            document = strict_json.decode_object(row.body)
+        except Unusable:
+            return row
+        person = people.person_of(kind.topic, document)
+        if person is None:
+            return row
+        address = address_digest(self.store, person.email) if person.email else None
+        if not await self.look.forgets(self.store, person.id, address):
+            return row
+        redacted = strict_json.encode(people.redacted(kind.topic, document))
+        return replace(row, body=redacted)
 
     def _judge(
         self, kind: Kind, row: Row, held: Version | None, read_at: str
@@ -107,7 +137,7 @@ class Repair(Comparison):
         super().__init__(store, look, currency, caught_up)
         self._inbox = inbox
         self._arrived = arrived
-        self._handed_in: dict[bytes, None] = {}
+        self._handed_in: dict[bytes, int] = {}
 
     def news(self, kind: Kind, found: Sequence[Difference]) -> Sequence[Difference]:
         """Leave out what was handed in and cannot be read: it is in quarantine."""
@@ -122,34 +152,46 @@ class Repair(Comparison):
             return True
         return not row.id
 
-    async def append(self, kind: Kind, found: Sequence[Difference]) -> Counter[Drift]:
+    async def append(self, kind: Kind, found: Sequence[Difference]) -> HandedIn:
         """Make what differs durable, to be folded like any news; count it.
 
         What cannot be read goes to quarantine, with its reason, and does so once.
         """
-        found = self.news(kind, found)
-        await asyncio.gather(
+        news = self.news(kind, found)
+        ids = await asyncio.gather(
             *(
                 self._inbox.append(
                     Arrival(
                         self.store, "read", kind.topic, one.read_at, b"{}", one.row.body
                     )
                 )
-                for one in found
+                for one in news
             )
         )
-        if found:
+        if news:
             self._arrived()
-        self._remember(found)
-        return Counter(one.drift for one in found)
+        self._handed_in |= {
+            sha256(one.row.body).digest(): id_
+            for one, id_ in zip(news, ids, strict=True)
+        }
+        events = {self._handed_in[sha256(one.row.body).digest()] for one in found}
+        self._let_go()
+        return HandedIn(Counter(one.drift for one in news), sorted(events))
 
-    def _remember(self, found: Sequence[Difference]) -> None:
-        self._handed_in |= {sha256(one.row.body).digest(): None for one in found}
+    def _let_go(self) -> None:
         while len(self._handed_in) > REMEMBERED:
             del self._handed_in[next(iter(self._handed_in))]
 
-    async def append_body(self, topic: str, read_at: str, body: bytes) -> None:
-        """Make one document that we put together ourselves durable."""
+    async def append_once(self, topic: str, read_at: str, body: bytes) -> None:
+        """Have one document that cannot be read put in quarantine, and that once."""
+        digest = sha256(body).digest()
+        if digest not in self._handed_in:
+            self._handed_in[digest] = await self.append_body(topic, read_at, body)
+            self._let_go()
+
+    async def append_body(self, topic: str, read_at: str, body: bytes) -> int:
+        """Make one document that we put together ourselves durable, as an event."""
         arrival = Arrival(self.store, "read", topic, read_at, b"{}", body)
-        await self._inbox.append(arrival)
+        event = await self._inbox.append(arrival)
         self._arrived()
+        return event

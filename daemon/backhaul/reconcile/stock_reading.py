@@ -105,6 +105,7 @@ class StockReader:
 
     async def _fold(self, moves: Sequence[Move]) -> None:
         look, store = self._repair.look, self._repair.store
+        moves = [move for move in moves if move.is_whole]
         keys = [(move.adjustment_id, move.variant_id) for move in moves]
         unknown: set[tuple[str, str]] = set()
         for start in range(0, len(keys), 500):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.drift import Drift
+from backhaul.reconcile.kinds import KINDS
 from backhaul.reconcile.walking import Walk, fetching
 from backhaul.reconcile.wanted import BACKFILL, FULL
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 PAGES_WAITING = 8
 """Pages that are fetched before the ones before them are worked on."""
-VERIFY_ROWS = 1_000
-"""Repaired rows that are looked at again in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,7 @@ class Step:
     kind: str
     read: int
     total: int | None
+    page: int = 0
     ended: bool = False
 
 
@@ -71,8 +71,6 @@ class SweepWork:
     watch: Callable[[Step], None] = lambda _: None
     _furthest: int = 0
     _waiting: deque[_Page] = field(default_factory=deque)
-    _repaired: list[Row] = field(default_factory=list)
-    _open: list[Row] = field(default_factory=list)
 
     async def run(self) -> Sweep:
         """Walk to the end, from where an earlier run was stopped."""
@@ -133,29 +131,32 @@ class SweepWork:
         found = page.found
         if self.grace_seconds:
             found = await self.repair.still(self.kind, found)
-        drift = await self.repair.append(self.kind, found)
+        handed_in = await self.repair.append(self.kind, found)
         shown = page.shown
         read = at.read + len(shown.rows)
         at = replace(at, page=shown.page, total=shown.total, read=read)
         seen = [row.id for row in shown.rows if row.id] if self.job == FULL else []
-        await self.sweeps.advance(at, seen, drift)
-        await self._verify([one.row for one in found])
-        self.watch(Step(self.repair.store, self.kind.name, read, shown.total))
+        events = handed_in.events if self.job == FULL else []
+        await self.sweeps.advance(at, seen, handed_in.drift, events)
+        step = Step(self.repair.store, self.kind.name, read, shown.total, shown.page)
+        self.watch(step)
         return at
 
-    async def _verify(self, rows: Sequence[Row], at_once: bool = False) -> None:
-        """Look whether what was handed in has arrived in the mirror."""
-        if self.job != FULL:
-            return
-        self._repaired += rows
-        if len(self._repaired) < VERIFY_ROWS and not at_once:
-            return
+    async def _not_taken(self, sweep: int) -> list[Row]:
+        """Return what was handed in, by whichever run of the walk, and not taken."""
         await self.repair.caught_up()
-        for start in range(0, len(self._repaired), 100):
-            part = self._repaired[start : start + 100]
-            left = await self.repair.differing(self.kind, part, "")
-            self._open += [one.row for one in left]
-        self._repaired.clear()
+        look, kind = self.repair.look, KINDS[self.kind.name]
+        left: dict[str | bytes, Row] = {}
+        after = 0
+        while some := await look.handed_in(sweep, after):
+            after = some[-1][0]
+            rows = [row for _, body in some for row in kind.rows(body, "")]
+            # Of an object that was handed in again what was read last counts.
+            last = {row.id or row.body: row for row in rows}
+            differing = await self.repair.differing(kind, list(last.values()), "")
+            left = {key: left[key] for key in left.keys() - last.keys()}
+            left |= {one.row.id or one.row.body: one.row for one in differing}
+        return list(left.values())
 
     async def _catch_head(self, at: Progress, walk: Walk) -> Progress:
         """Walk the newest pages again, for what came in after the walk began."""
@@ -177,10 +178,10 @@ class SweepWork:
     async def _conclude(self, at: Progress) -> Sweep:
         unrepaired = 0
         if self.job == FULL:
-            await self._verify([], at_once=True)
             drift, lost = await self.absence.ask(self.kind, at.sweep)
             await self.sweeps.advance(at, [], drift)
-            unrepaired = lost + await self.absence.settle(self.kind, self._open)
+            open_ = await self._not_taken(at.sweep)
+            unrepaired = lost + await self.absence.settle(self.kind, open_)
         ended = await self.sweeps.end(at.sweep, unrepaired)
         store = self.repair.store
         self.watch(Step(store, self.kind.name, ended.read, ended.read, ended=True))

@@ -3,8 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from loguru import logger
+
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from backhaul.core.clock import Clock
+    from backhaul.reconcile.sweeping import Step
+
+
+class GivenUp(BackhaulError):
+    """A walk on demand brought no new page for too long; what was read is kept."""
+
+
+@dataclass(slots=True)
+class Stuck:
+    """For how long a walk over one list has failed without a new page."""
+
+    clock: Clock
+    _page: int = 0
+    _since: float | None = None
+
+    def see(self, step: Step) -> None:
+        """Take note of a page; those that are read again at each try are none."""
+        if step.page > self._page:
+            self._page, self._since = step.page, None
+
+    def seconds(self) -> float:
+        """Return how long that is, from the first failure that this was asked at."""
+        now = self.clock.monotonic()
+        self._since = now if self._since is None else self._since
+        return now - self._since
 
 
 @dataclass(slots=True)
@@ -26,6 +57,10 @@ class Troubles:
             logger.bind(action="reconcile.failed", store=self.store).warning(
                 "store {}: {}; tried again until it works", self.store, said
             )
+
+    def given_up(self, reading: tuple[str, str]) -> None:
+        """Take note that a reading is not tried again."""
+        self._failing.pop(reading, None)
 
     def over(self, reading: tuple[str, str]) -> None:
         """Take note that a reading came through."""

@@ -63,8 +63,12 @@ class Sweeps(Protocol):
         progress: Progress,
         seen: Sequence[str],
         drift: Mapping[Drift, int],
+        events: Sequence[int] = (),
     ) -> None:
-        """Keep that the rows up to `progress.page` are durable, and which they were."""
+        """Keep that the rows up to `progress.page` are durable, and which they were.
+
+        `events` are those by which the walk handed rows in.
+        """
         ...
 
     async def end(self, sweep: int, unrepaired: int, note: str = "") -> Sweep:
@@ -91,6 +95,12 @@ class Look(Protocol):
         """Return the versions held of `product`, `order`, `customer` or `level`."""
         ...
 
+    async def forgets(
+        self, store: str, customer_id: str | None, address: bytes | None
+    ) -> bool:
+        """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
+        ...
+
     async def unseen(self, kind: str, store: str, sweep: int) -> list[tuple[str, str]]:
         """Return (id, product id or id) of what is held but was not seen in a walk."""
         ...
@@ -99,6 +109,13 @@ class Look(Protocol):
         self, kind: str, store: str, sweep: int, ids: Sequence[str]
     ) -> bool:
         """Tell whether a walk saw each of these."""
+        ...
+
+    async def handed_in(self, sweep: int, after: int) -> list[tuple[int, bytes]]:
+        """Return (event, body) of what an open walk handed in, beyond an event.
+
+        The oldest come first, some at a time; a body is empty where it was erased.
+        """
         ...
 
     async def count(self, kind: str, store: str) -> int:

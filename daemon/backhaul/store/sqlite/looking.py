@@ -10,6 +10,7 @@ from backhaul.core.fold import Version
 from backhaul.errors import Busy
 from backhaul.store.reconciling import Sweep
 from backhaul.store.sqlite.connections import Readers
+from backhaul.store.sqlite.mirror import FORGETS
 from backhaul.store.sqlite.sweeps import COLUMNS
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ _KEYS = {
 }
 """The mirror's table of each kind, its key, and the id to ask the platform for."""
 _VERSION = "updated_at, sequence, delivered, seen_at, digest, standing, confirmed_at"
+_HANDED_IN = """
+    SELECT h.event, coalesce(i.body, x'') FROM handed_in h
+    LEFT JOIN inbox i ON i.id = h.event
+    WHERE h.sweep = ? AND h.event > ? ORDER BY h.event LIMIT ?
+"""
+IDS_AT_ONCE = 1_000
+"""Ids in one query: SQLite takes so many values and no more."""
+BODIES_AT_ONCE = 100
 _ALIVE = {"product": " AND deleted_at IS NULL"}
 
 
@@ -49,6 +58,14 @@ class SqliteLook:
         self, kind: str, store: str, ids: Sequence[str]
     ) -> dict[str, Version]:
         """Return the versions held of `product`, `order`, `customer` or `level`."""
+        found: dict[str, Version] = {}
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            found |= await self._versions(kind, store, ids[start : start + IDS_AT_ONCE])
+        return found
+
+    async def _versions(
+        self, kind: str, store: str, ids: Sequence[str]
+    ) -> dict[str, Version]:
         table, key, _ = _KEYS[kind]
         query = (
             f"SELECT {key}, {_VERSION} FROM {table}"  # noqa: S608 - constants
@@ -56,6 +73,13 @@ class SqliteLook:
         )
         rows = await self._rows(query, (store, *ids))
         return {row[0]: Version(row[1], row[2], bool(row[3]), *row[4:]) for row in rows}
+
+    async def forgets(
+        self, store: str, customer_id: str | None, address: bytes | None
+    ) -> bool:
+        """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
+        ((found,),) = await self._rows(FORGETS, (store, customer_id, address))
+        return bool(found)
 
     async def unseen(self, kind: str, store: str, sweep: int) -> list[tuple[str, str]]:
         """Return (id, product id or id) of what is held but was not seen in a walk."""
@@ -78,6 +102,14 @@ class SqliteLook:
         )
         ((seen,),) = await self._rows(query, (store, kind, sweep, *ids))
         return bool(seen == len(set(ids)))
+
+    async def handed_in(self, sweep: int, after: int) -> list[tuple[int, bytes]]:
+        """Return (event, body) of what an open walk handed in, beyond an event.
+
+        The oldest come first, some at a time; a body is empty where it was erased.
+        """
+        rows = await self._rows(_HANDED_IN, (sweep, after, BODIES_AT_ONCE))
+        return [(row[0], bytes(row[1])) for row in rows]
 
     async def count(self, kind: str, store: str) -> int:
         """Return how many the mirror holds that are not deleted."""

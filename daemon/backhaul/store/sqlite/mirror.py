@@ -41,6 +41,10 @@ _CONFIRM = {
 _CONFIRM["level"] = (
     "UPDATE inventory_levels SET confirmed_at = ? WHERE store = ? AND variant_id = ?"
 )
+FORGETS = """
+    SELECT EXISTS (SELECT 1 FROM forgotten WHERE store = ? AND customer_id = ?)
+        OR EXISTS (SELECT 1 FROM forgotten_addresses WHERE digest = ?)
+"""
 _TOMBSTONE = "kind = ? AND store = ? AND id = ?"
 _HELD_TOMBSTONE = f"SELECT {_VERSION} FROM tombstones WHERE {_TOMBSTONE}"  # noqa: S608 - constants
 
@@ -358,11 +362,7 @@ class MirrorTransaction:
     ) -> bool:
         """Tell whether a person is to be forgotten, by id or digest of the e-mail."""
         (found,) = self._connection.execute(
-            """
-            SELECT EXISTS (SELECT 1 FROM forgotten WHERE store = ? AND customer_id = ?)
-                OR EXISTS (SELECT 1 FROM forgotten_addresses WHERE digest = ?)
-            """,
-            (store, customer_id, address),
+            FORGETS, (store, customer_id, address)
         ).fetchone()
         return bool(found)
 

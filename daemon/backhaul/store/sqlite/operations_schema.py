@@ -27,6 +27,17 @@ def add_alerts(db: Database) -> None:
     )
 
 
+def add_needs(db: Database) -> None:
+    """What is looked for each minute to alert a person, without reading all rows."""
+    db.execute(
+        "CREATE INDEX commands_doubled ON commands(seq)"
+        " WHERE instr(evidence, '\"doubled\"') > 0"
+    )
+    db.execute(
+        "CREATE INDEX job_runs_backup ON job_runs(started_at) WHERE job = 'backup'"
+    )
+
+
 def add_users(db: Database) -> None:
     """Who may use the dashboard; `secret` is an Argon2id hash."""
     db.execute(
@@ -50,3 +61,35 @@ def add_samples(db: Database) -> None:
             parked INTEGER NOT NULL) WITHOUT ROWID
         """
     )
+
+
+def add_handed_in(db: Database) -> None:
+    """What an open walk handed in: looked up at its end, however often it broke off."""
+    db.execute(
+        """
+        CREATE TABLE handed_in (
+            sweep INTEGER NOT NULL, event INTEGER NOT NULL,
+            PRIMARY KEY (sweep, event)) WITHOUT ROWID
+        """
+    )
+
+
+def add_alert_ways(db: Database) -> None:
+    """What each way to a person has told; a cause is `gone_at` until all told that."""
+    db.execute("ALTER TABLE alerts ADD COLUMN gone_at TEXT")
+    db.execute(
+        """
+        CREATE TABLE alerts_told (
+            way TEXT NOT NULL, key TEXT NOT NULL, at TEXT NOT NULL,
+            PRIMARY KEY (way, key)) WITHOUT ROWID
+        """
+    )
+    # It stood for many commands, which are causes of their own now: it is not over.
+    db.execute("DELETE FROM alerts WHERE key = 'parked more'")
+    # Until now a cause was told by every way or not at all; `told_at` is unused since.
+    for way in ("mail", "webhook"):
+        db.execute(
+            "INSERT INTO alerts_told (way, key, at)"
+            " SELECT ?, key, told_at FROM alerts WHERE told_at IS NOT NULL",
+            [way],
+        )

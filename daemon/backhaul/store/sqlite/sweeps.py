@@ -29,6 +29,7 @@ _SAW = """
     SELECT store, kind, ?2, id FROM sweeps WHERE id = ?1
     ON CONFLICT DO UPDATE SET sweep = excluded.sweep
 """
+_HANDED_IN = "INSERT OR IGNORE INTO handed_in (sweep, event) VALUES (?, ?)"
 _PENDING = "SELECT 1 FROM rereads WHERE store = ? AND kind = ? AND object_id = ?"
 
 
@@ -59,15 +60,25 @@ class SqliteSweeps:
         return await self._writer.urgent(unit)
 
     async def advance(
-        self, progress: Progress, seen: Sequence[str], drift: Mapping[Drift, int]
+        self,
+        progress: Progress,
+        seen: Sequence[str],
+        drift: Mapping[Drift, int],
+        events: Sequence[int] = (),
     ) -> None:
-        """Keep that the rows up to `progress.page` are durable, and which they were."""
+        """Keep that the rows up to `progress.page` are durable, and which they were.
+
+        `events` are those by which the walk handed rows in.
+        """
         found = [drift.get(kind, 0) for kind in Drift]
         at = (progress.page, progress.total, progress.read)
 
         def unit(connection: sqlite3.Connection) -> None:
             connection.execute(_ADVANCE, (*at, *found, progress.sweep))
             connection.executemany(_SAW, [(progress.sweep, id_) for id_ in seen])
+            connection.executemany(
+                _HANDED_IN, [(progress.sweep, id_) for id_ in events]
+            )
 
         await self._writer.urgent(unit)
 
@@ -80,6 +91,7 @@ class SqliteSweeps:
                 "UPDATE sweeps SET ended_at = ?, unrepaired = ?, note = ? WHERE id = ?",
                 (now, unrepaired, note, sweep),
             )
+            connection.execute("DELETE FROM handed_in WHERE sweep = ?", (sweep,))
             ended = Sweep(
                 *connection.execute(
                     f"SELECT {COLUMNS} FROM sweeps WHERE id = ?",  # noqa: S608 - constants
