@@ -227,7 +227,7 @@ class Daemon:
             self._instances,
             self.metrics,
             self._clock,
-            self._chance,
+            self._schedule,
         )
         verified = self.metrics.counts("webhook_verify_total")
         self._signers = Signers(store.webhook_secrets, self._clock, verified)
@@ -429,10 +429,11 @@ class Daemon:
             self._ask_connector,
         )
         changing = changes(parts)
-        self._operations.serve_people(admin_app, changing)
+        self._operations.serve_people(admin_app, changing, self._shops)
         own_app = admin_site.build(self.ready.is_set, self._status, changing, told)
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(Desk(reconcilers).routes())
+        self.served = {"public": public_app, "admin": admin_app, "control": own_app}
         served = [
             (
                 listening.Listener(public_app, limits.max_connections, arrivals),

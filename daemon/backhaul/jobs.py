@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
@@ -17,21 +16,18 @@ from backhaul.push.gates import JOBS
 from backhaul.store.job_runs import JobRun, Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from backhaul.core.clock import Clock
     from backhaul.push.dispatcher import Dispatcher
     from backhaul.schedule import Schedule
     from backhaul.settings import Job, Settings
-    from backhaul.store.job_runs import JobKey, JobRuns, JobState
+    from backhaul.store.job_runs import JobKey, JobRuns, JobState, Told
 
 LATE = timedelta(minutes=1)
 """A run that begins later than this makes up for what was missed."""
 AT_ONCE = "at once (push.eager)"
-
-Told: TypeAlias = Callable[[str, str], Awaitable[None]]
-"""Tells that the work is done which began by a moment, and what was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class Jobs:
         self._resting: set[JobKey] = set()
 
     def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
-        """Say what a job starts; return how to tell that it is done."""
+        """Say what a job starts; return how to tell that it is over."""
         self._works[name, store] = Work(lambda _: start())
         return partial(self._ended, (name, store))
 
@@ -77,16 +73,17 @@ class Jobs:
             self._works[name, store] = Work(
                 partial(dispatcher.open, kind), kind, partial(dispatcher.pause, kind)
             )
-            self._mind_quiet_hours((name, store))
+            self._mind_gate((name, store))
 
-    def _mind_quiet_hours(self, key: JobKey) -> None:
+    def _mind_gate(self, key: JobKey) -> None:
         """Keep the gate of a job that sends as its settings say."""
         name, store = key
-        if name not in JOBS or self._schedule is None:
+        if name not in JOBS:
             return
         job, gates = self._jobs[key], self._dispatchers[store].gates
+        gates.stand_open(JOBS[name], job.enabled)
         gates.quiet.pop(JOBS[name], None)
-        if job.quiet:
+        if job.quiet and self._schedule is not None:
             gates.quiet[JOBS[name]] = QuietHours(job.quiet, self._schedule.zone)
         self._dispatchers[store].wake()
 
@@ -122,7 +119,7 @@ class Jobs:
         changed = [key for key in self._works if planned[key] != self._jobs[key]]
         self._jobs = planned
         for key in changed:
-            self._mind_quiet_hours(key)
+            self._mind_gate(key)
             if self._schedule is not None:
                 self._schedule.remove(label(key))
             if key not in self._resting:
@@ -153,11 +150,14 @@ class Jobs:
         return let_out
 
     def _stands_open(self, key: JobKey) -> bool:
-        return key[0] in JOBS and self._eager and not self._jobs[key].quiet
+        job = self._jobs[key]
+        return key[0] in JOBS and self._eager and job.enabled and not job.quiet
 
-    async def _ended(self, key: JobKey, before: str, detail: str) -> None:
+    async def _ended(
+        self, key: JobKey, before: str, detail: str, *, failed: bool = False
+    ) -> None:
         try:
-            await self._runs.end(key, before, detail)
+            await self._runs.end(key, before, detail, failed=failed)
         except Busy as error:
             logger.bind(action="job.busy", job=label(key)).warning(
                 "the end of {} is not written down: {}", label(key), error
@@ -227,7 +227,7 @@ def label(key: JobKey) -> str:
 
 def words(key: JobKey, job: Job, *, eager: bool) -> str:
     """Return for a person when a job does its work."""
-    if not (eager and key[0] in JOBS):
+    if not (eager and job.enabled and key[0] in JOBS):
         return job.in_words()
     return f"{AT_ONCE}, {job.quiet_words()}" if job.quiet else AT_ONCE
 

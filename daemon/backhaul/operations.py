@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backhaul import jobs
 from backhaul.admin import dashboard
 from backhaul.admin.desk import Given
-from backhaul.alerting.causes import causes
+from backhaul.alerting.causes import BACKUP, causes
 from backhaul.alerting.watch import Watch
 from backhaul.observe.metrics import Reading
 from backhaul.upkeep.pulse import Pulse, readings
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from backhaul.changes import Change
     from backhaul.core.clock import Clock
     from backhaul.observe.metrics import Metrics
+    from backhaul.parts import Shop
+    from backhaul.schedule import Schedule
     from backhaul.settings import Settings
     from backhaul.store.alerting import Alert
     from backhaul.store.sqlite.database import SqliteStore
-
-MOST_PARKED = 100
 
 
 class Operations:
@@ -41,7 +42,7 @@ class Operations:
         instances: Callable[[], list[str]],
         metrics: Metrics,
         clock: Clock,
-        chance: Callable[[], float],
+        schedule: Schedule,
     ) -> None:
         self._settings = settings
         wanted = self._wanted = settings.alerts
@@ -52,10 +53,12 @@ class Operations:
         }
         self._users = store.users
         self._numbers = store.numbers
+        self._needs = store.needs
         self._status = status
         self._instances = instances
         self._metrics = metrics
         self._clock = clock
+        self._schedule = schedule
         self._sampler = Sampler(
             store.samples,
             lambda: self._numbers.read(self._instances()),
@@ -64,7 +67,7 @@ class Operations:
         )
         self._pulse = Pulse(store.marks, caught_up, metrics, clock)
         self._watch = Watch(
-            wanted, store.alerts, self.causes, clock, chance, socket.gethostname()
+            wanted, store.alerts, self.causes, clock, socket.gethostname()
         )
 
     def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
@@ -72,8 +75,15 @@ class Operations:
         loops = [self._pulse.beat, self._pulse.watch_loop, self._watch.run]
         return [*loops, self._sampler.run]
 
-    def serve_people(self, app: web.Application, changes: Mapping[str, Change]) -> None:
+    def serve_people(
+        self,
+        app: web.Application,
+        changes: Mapping[str, Change],
+        shops: Mapping[str, Shop],
+    ) -> None:
         """Put the dashboard on the admin application."""
+        guardians = {name: shop.guardian for name, shop in shops.items()}
+        deliveries = {n: kept.deliveries for n, kept in guardians.items() if kept}
         eager = self._settings.push.eager
         plans = {
             key: jobs.words(key, job, eager=eager)
@@ -88,6 +98,7 @@ class Operations:
             self._numbers,
             self._sampler,
             plans,
+            deliveries,
         )
         dashboard.install(app, given)
 
@@ -98,9 +109,14 @@ class Operations:
         return self._metrics.told([*(Reading(*each) for each in numbers), *live])
 
     async def causes(self) -> dict[str, Alert]:
-        """Return what needs a person now."""
-        numbers = await self._numbers.read(self._instances())
-        parked = await self._numbers.parked(MOST_PARKED)
-        now = self._clock.now().timestamp()
-        status = await self._status()
-        return causes(self._wanted, status, numbers, self._silence, parked, now)
+        """Return what needs a person now. May raise Busy."""
+        instances = [name for name in self._instances() if name in self._silence]
+        needs = await self._needs.read(instances)
+        return causes(
+            self._wanted,
+            await self._status(),
+            needs,
+            self._silence,
+            self._clock.now().timestamp(),
+            partial(self._schedule.missed_twice, BACKUP),
+        )

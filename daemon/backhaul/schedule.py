@@ -150,6 +150,13 @@ class Schedule:
         if self._scheduler.get_job(name) is not None:
             self._scheduler.remove_job(name)
 
+    def missed_twice(self, name: str, last: datetime) -> bool:
+        """Tell whether two runs of a job that is planned have passed since `last`."""
+        job = self._scheduler.get_job(name)
+        first = job and job.trigger.next(last)
+        second = first and job.trigger.next(first)
+        return second is not None and second < self._clock.now()
+
     def start(self) -> None:
         """Begin. Call from the running event loop."""
         self._scheduler.start()

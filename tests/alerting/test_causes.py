@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from backhaul.alerting.causes import Number, causes
+from backhaul.alerting.causes import causes
+from backhaul.core.clock import to_text
 from backhaul.settings.alerts import Alerts
+from backhaul.store.alerting import Backup, Needs
 
 NOW = 1_000_000.0
-WELL: dict[str, Any] = {"stores": {"main": {"stopped": {}}}, "connectors": {}}
+AT = "2026-03-01T12:00:00.000Z"
+LONG_AGO = to_text(datetime.fromtimestamp(NOW - 3_601, UTC))
+AN_HOUR_AGO = to_text(datetime.fromtimestamp(NOW - 3_599, UTC))
+WELL: dict[str, Any] = {
+    "stores": {"main": {"stopped": {}}},
+    "connectors": {},
+    "jobs": {"backup": None},
+}
 WANTED = Alerts.model_validate({"drift_rows": 3})
 SILENCE = {"courier": 3_600.0}
 
 
-def found(
-    status: dict[str, Any] = WELL,
-    numbers: list[Number] | None = None,
-    parked: list[dict[str, str]] | None = None,
-) -> list[str]:
-    return list(causes(WANTED, status, numbers or [], SILENCE, parked or [], NOW))
+NOTHING = Needs([], {}, {})
+
+
+def in_time(_: datetime) -> bool:
+    return False
+
+
+def found(status: dict[str, Any] = WELL, needs: Needs = NOTHING) -> list[str]:
+    return list(causes(WANTED, status, needs, SILENCE, NOW, in_time))
 
 
 def commands(number: int) -> list[dict[str, str]]:
@@ -32,36 +46,69 @@ def test_nothing_wrong_is_nothing_told() -> None:
     assert found() == []
 
 
-def test_parked_commands_are_told_one_by_one_up_to_a_few() -> None:
-    assert len(found(parked=commands(3))) == 3
-    assert found(parked=commands(50))[5:] == ["parked more"]
+def test_every_parked_command_is_a_cause_of_its_own() -> None:
+    """Or else one that newer ones push off the list would be told as over."""
+    keys = found(needs=replace(NOTHING, parked=commands(50)))
+    assert keys == [f"parked {command['id']}" for command in commands(50)]
 
 
 def test_a_closed_door_is_told_with_its_reason() -> None:
-    stopped = {"stores": {"main": {"stopped": {"everything": "401"}}}, "connectors": {}}
+    stopped = WELL | {"stores": {"main": {"stopped": {"everything": "401"}}}}
     assert found(stopped) == ["stopped main everything"]
-    (alert,) = causes(WANTED, stopped, [], {}, [], NOW).values()
+    (alert,) = causes(WANTED, stopped, NOTHING, {}, NOW, in_time).values()
     assert alert.says == "Nothing is sent to main: 401"
 
 
-@pytest.mark.parametrize(("rows", "told"), [(2.0, []), (3.0, ["drift main"])])
-def test_drift_is_told_from_the_number_that_was_set(
-    rows: float, told: list[str]
-) -> None:
-    assert found(numbers=[("unrepaired_rows", rows, ("main",))]) == told
+@pytest.mark.parametrize(("rows", "told"), [(2, []), (3, ["drift main"])])
+def test_drift_is_told_from_the_number_that_was_set(rows: int, told: list[str]) -> None:
+    assert found(needs=replace(NOTHING, unrepaired={"main": rows})) == told
 
 
 @pytest.mark.parametrize(
     ("ago", "told"), [(3_599.0, []), (3_600.0, ["silent courier"])]
 )
 def test_silence_is_told_of_a_connector_that_spoke(ago: float, told: list[str]) -> None:
-    last: list[Number] = [
-        ("last_record_timestamp_seconds", NOW - ago, ("courier",)),
-        ("last_record_timestamp_seconds", 0.0, ("other",)),
-    ]
-    assert found(numbers=last) == told
+    last = {"courier": NOW - ago, "other": 0.0}
+    assert found(needs=replace(NOTHING, last_records=last)) == told
 
 
 def test_a_connector_that_is_down_is_told() -> None:
-    down = {"stores": {}, "connectors": {"desk": {"up": False, "reason": "no share"}}}
+    down = WELL | {"connectors": {"desk": {"up": False, "reason": "no share"}}}
     assert found(down) == ["down desk"]
+
+
+def test_a_command_that_took_effect_twice_is_told_with_what_is_too_much() -> None:
+    (command,) = commands(1)
+    doubled = replace(NOTHING, doubled=[{**command, "others": "adj_2, adj_3"}])
+    (alert,) = causes(WANTED, WELL, doubled, {}, NOW, in_time).values()
+    assert alert.key == f"doubled {command['id']}"
+    assert alert.says.endswith("took effect more than once: adj_2, adj_3")
+
+
+def test_counts_that_are_set_no_more_are_told_of_stores_that_there_are() -> None:
+    stopped = {"main": "var_2 moved too", "gone": "old"}
+    assert found(needs=replace(NOTHING, counts_stopped=stopped)) == ["counts main"]
+
+
+BACKUPS = [
+    (Backup(None, AT, None), False, []),
+    (Backup("no space", AT, None), False, ["backup failed"]),
+    (Backup(None, AT, None), True, ["backup late"]),
+    (Backup(None, AT, LONG_AGO), True, ["backup late"]),
+    (Backup(None, AT, AN_HOUR_AGO), True, []),
+    (None, True, []),
+]
+
+
+@pytest.mark.parametrize(("backup", "late", "told"), BACKUPS, ids=repr)
+def test_a_backup_that_failed_or_is_old_is_told(
+    backup: Backup | None, late: bool, told: list[str]
+) -> None:
+    needs = replace(NOTHING, backup=backup)
+    assert list(causes(WANTED, WELL, needs, {}, NOW, lambda _: late)) == told
+
+
+def test_a_backup_that_a_person_has_switched_off_is_missed_by_nobody() -> None:
+    needs = replace(NOTHING, backup=Backup("no space", AT, None))
+    unplanned = WELL | {"jobs": {}}
+    assert not causes(WANTED, unplanned, needs, {}, NOW, lambda _: True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,22 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import ValidationError
+from sqlite_utils import Database
 from standardwebhooks import Webhook
 
+from backhaul.alerting.message import LISTED
 from backhaul.alerting.watch import Watch
 from backhaul.core.clock import SystemClock
+from backhaul.errors import Busy
 from backhaul.settings.alerts import Alerts
 from backhaul.store.alerting import Alert
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.migrations import migrations
+from backhaul.store.sqlite.needing import SqliteNeeds
 from support.clock import VirtualClock
-from support.databases import started_store
+from support.databases import rows, started_store
 from support.smtp_server import SmtpServer, open_smtp_server
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 PARKED = Alert("parked a1", "adjust of prod_1 (main) is parked: why", "show a1")
+AT = "2026-03-01T12:00:00.000Z"
 SILENT = Alert("silent courier", "courier has brought nothing", "look")
 
 
@@ -40,11 +49,13 @@ class Listener:
     url: str = ""
     answers: list[int] = field(default_factory=list)
     got: list[dict[str, Any]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
         Webhook(SECRET).verify(body, dict(request.headers))
         self.got.append(json.loads(body))
+        self.ids.append(request.headers["webhook-id"])
         return web.Response(status=self.answers.pop(0) if self.answers else 200)
 
 
@@ -65,9 +76,11 @@ class Scene:
     store: SqliteStore
     mails: SmtpServer
     hooks: Listener
+    clock: VirtualClock
     now: dict[str, Alert] = field(default_factory=dict)
+    unreadable: bool = False
 
-    def watch(self) -> Watch:
+    def watch(self, **settings: str | None) -> Watch:
         wanted = Alerts.model_validate(
             {
                 "mail_to": ["ops@shop.example", "boss@shop.example"],
@@ -75,15 +88,18 @@ class Scene:
                 "smtp_port": self.mails.port,
                 "webhook_url": self.hooks.url,
                 "webhook_secret": SECRET,
+                **settings,
             }
         )
 
         async def look() -> Mapping[str, Alert]:
+            if self.unreadable:
+                raise Busy("the database cannot be read")
             return self.now
 
         # Receivers refuse a signature that is minutes old.
         clock = SystemClock()
-        return Watch(wanted, self.store.alerts, look, clock, lambda: 0.5, "host-1")
+        return Watch(wanted, self.store.alerts, look, clock, "host-1")
 
     def ill(self, *alerts: Alert) -> None:
         self.now = {alert.key: alert for alert in alerts}
@@ -91,12 +107,13 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    clock = VirtualClock()
     async with (
-        started_store(tmp_path / "b.db", VirtualClock()) as store,
+        started_store(tmp_path / "b.db", clock) as store,
         open_smtp_server() as mails,
         listening() as hooks,
     ):
-        yield Scene(store, mails, hooks)
+        yield Scene(store, mails, hooks, clock)
 
 
 async def test_a_cause_is_told_once_and_its_end_once(scene: Scene) -> None:
@@ -128,6 +145,38 @@ async def test_causes_of_one_look_share_a_message(scene: Scene) -> None:
     assert re.search(r"Over:\r\n- adjust of prod_1", second.get_content())
 
 
+async def test_many_causes_of_a_kind_are_counted_in_one_message(scene: Scene) -> None:
+    many = [Alert(f"parked a{n}", f"command a{n} is parked", "show") for n in range(8)]
+    watch = scene.watch()
+    scene.ill(*many, SILENT)
+    await watch.tell()
+    scene.ill(SILENT)
+    await watch.tell()
+    begun, over = [mail.get_content() for mail in await scene.mails.until(2)]
+    assert begun.count("is parked") == over.count("is parked") == LISTED
+    more = "- and 3 more (parked)"
+    assert f"{more}\r\n  mend: backhaul commands list --state parked" in begun
+    assert SILENT.says in begun
+    assert more in over
+    assert [len(hook["data"]["over"]) for hook in scene.hooks.got] == [0, 8]
+
+
+async def test_what_cannot_be_read_is_not_over(
+    scene: Scene, logged: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    scene.ill(PARKED)
+    await scene.watch().tell()
+    with pytest.raises(Busy, match="cannot be read"):
+        await SqliteNeeds(tmp_path / "absent.db").read([])
+    scene.unreadable = True
+    running = asyncio.create_task(scene.watch(every="1ms").run())
+    await until(lambda: logged[-1]["action"] == "alert.busy", "it could not look")
+    running.cancel()
+    scene.unreadable = False
+    await scene.watch().tell()
+    assert len(scene.hooks.got) == 1
+
+
 async def test_a_restart_tells_nothing_again(scene: Scene) -> None:
     scene.ill(PARKED)
     await scene.watch().tell()
@@ -138,27 +187,96 @@ async def test_a_restart_tells_nothing_again(scene: Scene) -> None:
 async def test_what_did_not_get_through_is_told_again(
     scene: Scene, logged: list[dict[str, Any]]
 ) -> None:
-    watch = scene.watch()
     scene.ill(PARKED)
     scene.hooks.answers = [500, 302]
+    watch = scene.watch()
     for _ in range(4):
         await watch.tell()
     assert len(scene.hooks.got) == 3
-    actions = [line["action"] for line in logged]
-    assert actions == ["alert.failed", "alert.told"]
+    told = [(line["action"], line["way"]) for line in logged]
+    assert told == [
+        ("alert.told", "mail"),
+        ("alert.failed", "webhook"),
+        ("alert.told", "webhook"),
+    ]
 
 
-async def test_a_mail_server_that_refuses_keeps_the_alert(scene: Scene) -> None:
-    watch = scene.watch()
+async def test_a_webhook_that_refuses_sends_no_mail_again(scene: Scene) -> None:
+    scene.ill(PARKED)
+    scene.hooks.answers = [500, 500]
+    await scene.watch().tell()
+    await scene.watch().tell()
+    await scene.watch().tell()
+    assert len(scene.mails.messages) == 1
+    assert len(scene.hooks.got) == 3
+
+
+async def test_mail_that_is_refused_keeps_no_webhook_back(scene: Scene) -> None:
     scene.ill(PARKED)
     scene.mails.refusals = [b"550 no", b"550 no"]
-    await watch.tell()
+    await scene.watch().tell()
     assert scene.mails.messages == []
-    await watch.tell()
+    assert len(scene.hooks.got) == 1
+    await scene.watch().tell()
     assert len(await scene.mails.until(1)) == 1
+    assert len(scene.hooks.got) == 1
 
 
-async def test_what_was_over_before_anybody_was_told_is_forgotten(
+async def test_a_message_keeps_its_id_until_it_is_delivered(scene: Scene) -> None:
+    """So that a receiver whose answer was lost knows it again; no other has it."""
+    scene.hooks.answers = [500, 500, 200, 500]
+    scene.ill(PARKED)
+    for _ in range(3):
+        await scene.watch().tell()
+    for now in ((), (), (PARKED,), ()):
+        await scene.clock.advance(60)
+        scene.ill(*now)
+        await scene.watch().tell()
+    begun, over = scene.hooks.ids[0], scene.hooks.ids[3]
+    again, over_again = scene.hooks.ids[5:]
+    assert scene.hooks.ids[:5] == [begun, begun, begun, over, over]
+    assert len({begun, over, again, over_again}) == 4
+
+
+async def test_a_way_that_is_new_is_told_of_what_began_before(scene: Scene) -> None:
+    scene.ill(PARKED)
+    await scene.watch(webhook_url=None, webhook_secret=None).tell()
+    await scene.watch().tell()
+    assert len(scene.mails.messages) == len(scene.hooks.got) == 1
+    scene.ill()
+    await scene.watch(webhook_url=None, webhook_secret=None).tell()
+    await scene.watch().tell()
+    assert len(scene.hooks.got) == 1
+
+
+UNHEARD = ["a..b", f"{'a' * 64}.b", "a\0b", "1.2.3.4.5"]
+
+
+@pytest.mark.parametrize("host", UNHEARD, ids=repr)
+async def test_a_host_that_nobody_can_look_up_ends_nothing(
+    scene: Scene, logged: list[dict[str, Any]], host: str
+) -> None:
+    """Settings refuse such hosts, but what they let pass must end nothing either."""
+    scene.ill(PARKED)
+    watch = scene.watch()
+    watch._wanted = watch._wanted.model_copy(
+        update={"smtp_host": host, "webhook_url": f"http://{host}"}
+    )
+    await watch.tell()
+    failed = [line["way"] for line in logged if line["action"] == "alert.failed"]
+    assert failed == ["mail", "webhook"]
+    await scene.watch().tell()
+    assert len(scene.mails.messages) == len(scene.hooks.got) == 1
+
+
+@pytest.mark.parametrize("key", ["smtp_host", "webhook_url"])
+def test_settings_refuse_a_host_with_an_empty_part(key: str) -> None:
+    value = {"smtp_host": "mail..shop", "webhook_url": "https://hooks..shop"}[key]
+    with pytest.raises(ValidationError, match="address"):
+        Alerts.model_validate({key: value, "webhook_secret": SECRET})
+
+
+async def test_what_was_over_before_a_way_told_it_is_forgotten_there(
     scene: Scene,
 ) -> None:
     watch = scene.watch()
@@ -168,6 +286,25 @@ async def test_what_was_over_before_anybody_was_told_is_forgotten(
     scene.ill()
     await watch.tell()
     assert len(scene.hooks.got) == 1
+    assert len(scene.mails.messages) == 2
+    await watch.tell()
+    assert rows(scene.store.path, "SELECT * FROM alerts") == []
+
+
+async def test_what_was_told_before_ways_were_kept_apart_is_not_told_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "old.db"
+    with closing(connections.open_writer(path)) as connection:
+        migrations.apply(Database(connection), stop_before="m083_alert_ways")
+        connection.executemany(
+            "INSERT INTO alerts VALUES (?, '', '', ?, ?)",
+            [("parked a1", AT, AT), ("parked more", AT, AT), (SILENT.key, AT, None)],
+        )
+    async with started_store(path) as store:
+        causes = {PARKED.key: PARKED, SILENT.key: SILENT}
+        news = await store.alerts.compare(causes, ["mail", "webhook"])
+    assert [(one.begun, one.over) for one in news.values()] == [([SILENT], [])] * 2
 
 
 WRONG = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from loguru import logger
 
 from backhaul.cli.exits import run
 from backhaul.errors import (
@@ -108,15 +108,45 @@ def test_debug_adds_nothing_to_an_expected_error(
     assert capsys.readouterr().err == "disk full\n"
 
 
-@pytest.mark.parametrize(("level", "times"), [("TRACE", 1), ("DEBUG", 0)])
-def test_the_log_has_the_traceback_at_trace(level: str, times: int) -> None:
-    lines: list[str] = []
-    sink = logger.add(lines.append, level=level, format="{extra[action]}")
-    try:
-        run(raising(KeyError("x")), [])
-    finally:
-        logger.remove(sink)
-    assert "".join(lines).count("program.crashed") == times
+CRASHING = """
+from backhaul.cli.exits import run
+from backhaul.observe import logs
+from backhaul.observe.redaction import Redactor
+
+redactor = Redactor(["canary-known"])
+
+def command():
+    logs.configure("ERROR", "FORMAT", redactor=redactor)
+    {}["canary-known"]
+
+raise SystemExit(run(command, [], redactor))
+"""
+
+
+def crashed(format: str) -> str:
+    """Return what a program says whose log is set up, as the daemon's is."""
+    command = [sys.executable, "-c", CRASHING.replace("FORMAT", format)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (70, "")
+    assert "canary" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("a bug: KeyError at ")
+    return done.stderr
+
+
+def test_the_log_of_a_service_says_what_bug_ended_it() -> None:
+    """Nobody sits before it to try again with --debug."""
+    line = json.loads(crashed("json").splitlines()[0])
+    assert (line["action"], line["level"]) == ("program.crashed", "ERROR")
+    assert line["exception"].startswith("Traceback (most recent call last):\n")
+    assert line["exception"].endswith("KeyError: '[redacted]'\n")
+    assert ", in command\n" in line["exception"]
+
+
+def test_in_a_log_of_text_the_traceback_follows_its_line() -> None:
+    said = crashed("text").splitlines()
+    assert "program.crashed:" in said[0]
+    assert said[1] == "Traceback (most recent call last):"
+    assert said[-2] == "KeyError: '[redacted]'"
 
 
 def test_no_secret_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,7 @@ def test_actions_are_a_subject_and_what_became_of_it() -> None:
 
 
 def test_the_actions_are_found() -> None:
-    assert actions()["program.crashed"] == ["trace"]
+    assert actions()["program.crashed"] == ["error"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 from typer.main import get_command
 
 from backhaul.cli.root import app
@@ -36,6 +37,18 @@ def test_the_page_is_current() -> None:
 
 def test_every_exit_code_is_told() -> None:
     assert codes() <= set(CODES)
+
+
+def test_help_shows_every_word_that_is_written() -> None:
+    """Rich takes a word in brackets, such as a table of the settings, for a style."""
+    told = {
+        text
+        for _, command in leaves(get_command(app))
+        for each in (command, *command.params)
+        if (text := getattr(each, "help", None))
+    }
+    assert len(told) > 50
+    assert {text for text in told if Text.from_markup(text).plain != text} == set()
 
 
 def test_every_command_that_tells_something_tells_it_as_json() -> None:

@@ -76,6 +76,20 @@ async def test_an_interval_goes_on_where_the_last_program_ended(path: Path) -> N
         assert life.polled == []
 
 
+async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
+    """Not for the next start: what fails at once would then fail at every one."""
+    async with program(path, EACH_HOUR) as life:
+        told = life.jobs.does("backup", "", lambda: None)
+        await life.jobs.run("backup", None)
+        await told(to_text(life.clock.now()), "no space left", failed=True)
+        assert life.runs() == [("backup", "person", "failed", "no space left")]
+    async with started_store(path) as store:
+        states = await store.job_runs.know({("backup", ""): "every 1h"})
+        assert not states["backup", ""].interrupted
+    state = "SELECT outcome, detail FROM job_state WHERE job = 'backup'"
+    assert rows(path, state) == [("failed", "no space left")]
+
+
 async def test_what_was_cut_off_runs_again(path: Path) -> None:
     async with program(path, EACH_HOUR) as life:
         await life.jobs.run("reconcile_incremental", None)
@@ -246,6 +260,25 @@ async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
             await stage.arrive(2)
             await stage.pass_time(54 * 60)
             await stage.reaches(late, "applied")
+
+
+async def test_a_disabled_kind_does_not_leave_though_gates_are_eager(
+    path: Path,
+) -> None:
+    async with scene(path) as stage:
+        settings = settings_of({"push_cancellations": {"enabled": False}}, eager=True)
+        jobs = Jobs(settings, stage.store.job_runs, stage.clock)
+        jobs.sends("main", stage.dispatcher)
+        await jobs.load()
+        kept = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            sent = await stage.plan("fulfill", "ord_2")
+            stage.dispatcher.wake()
+            await stage.reaches(sent, "applied")
+            await stage.pass_time(3_600)
+            await stage.arrive(1)
+            await jobs.run("push_cancellations", "main")
+            await stage.reaches(kept, "applied")
 
 
 async def test_gates_that_let_out_nothing_are_worth_no_row(path: Path) -> None:

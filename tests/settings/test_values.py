@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.settings.jobs import check_cron
-from backhaul.settings.values import UNIT_SECONDS, check_base_url, parse_duration
+from backhaul.settings.values import (
+    UNIT_SECONDS,
+    check_base_url,
+    check_host,
+    parse_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +83,28 @@ def test_an_address_is_kept_without_its_last_slash(url: str, kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "ftp://a", "https://", "https://a:99999", "https://a b", "https://a#b"]
+    "url",
+    [
+        *("", "ftp://a", "https://", "https://a:99999", "https://a b", "https://a#b"),
+        *("https://a..b", "https://.a", f"https://{'a' * 64}.b", "https://\u00fc..a"),
+    ],
 )
 def test_an_address_that_cannot_be_called_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"address|must not hold"):
         check_base_url(url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["mail.shop.example", "127.0.0.1", "::1", "mail.", "a_b", "a" * 63, "m\u00fc.a"],
+)
+def test_a_host_is_kept(host: str) -> None:
+    assert check_host(host) == host
+
+
+@pytest.mark.parametrize(
+    "host", ["mail..shop", ".mail", "", "a" * 64, "a b", "a\0b", "smtp://a", "a/b"]
+)
+def test_what_is_no_host_is_refused(host: str) -> None:
+    with pytest.raises(ValueError, match="must be the name or address of a host"):
+        check_host(host)

@@ -146,7 +146,8 @@ async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
     backer = Backer(Plan(database, folder, 2), clock)
     told: list[str] = []
 
-    async def tell(_: str, said: str) -> None:
+    async def tell(_: str, said: str, *, failed: bool = False) -> None:
+        assert not failed
         told.append(said)
 
     backer.backed_up = tell
@@ -160,6 +161,46 @@ async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == ["backhaul-20260301T140000Z.db", "backhaul-20260301T150000Z.db"]
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+IN_THE_WAY = {
+    "the folder": ("", "cannot be made"),
+    "what is written": (".backhaul-20260301T120000Z.db.unfinished", "cannot be writ"),
+    "an old one": ("backhaul-20250101T000000Z.db", "cannot be removed"),
+}
+
+
+@pytest.mark.parametrize(("name", "said"), IN_THE_WAY.values(), ids=IN_THE_WAY)
+async def test_a_backup_that_fails_ends_nothing_and_is_tried_again(
+    database: Path, tmp_path: Path, name: str, said: str
+) -> None:
+    """A file where a folder is needed, and folders where files are."""
+    clock, folder = VirtualClock(), tmp_path / "backups"
+    blocked = folder / name
+    if name:
+        blocked.mkdir(parents=True)
+    else:
+        folder.touch()
+    backer = Backer(Plan(database, folder, 1), clock)
+    told: list[tuple[str, bool]] = []
+
+    async def tell(_: str, text: str, *, failed: bool = False) -> None:
+        told.append((text, failed))
+
+    backer.backed_up = tell
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(backer.run())
+        backer.wake()
+        await until(lambda: len(told) == 1, "it has failed")
+        blocked.rmdir() if name else folder.unlink()
+        backer.wake()
+        await until(lambda: len(told) == 2, "it is made")
+        running.cancel()
+    assert said in told[0][0]
+    assert str(folder) in told[0][0]
+    assert "[jobs.backup] folder" in told[0][0]
+    assert [failed for _, failed in told] == [True, False]
+    assert [path.name for path in folder.iterdir()] == ["backhaul-20260301T120000Z.db"]
 
 
 def older(path: Path) -> list[str]:

@@ -4,57 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul.core.clock import from_text
 from backhaul.store.alerting import Alert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from backhaul.settings.alerts import Alerts
+    from backhaul.store.alerting import Backup, Needs
 
-Number = tuple[str, float, tuple[str, ...]]
+BACKUP = "backup"
+"""The job that makes backups; it is not planned while a person pauses it."""
+BACKUP_SECONDS = 3_600.0
+"""A backup that has been made for longer hangs."""
 EVERYTHING = "everything"
 """What a door says that is closed to commands of all kinds."""
-_LISTED = 5
-"""Parked commands that are named one by one; of more, their number is told."""
 
 
 def causes(
     wanted: Alerts,
     status: Mapping[str, Any],
-    numbers: Sequence[Number],
+    needs: Needs,
     silence: Mapping[str, float],
-    parked: Sequence[Mapping[str, str]],
     now: float,
+    backups_missed: Callable[[datetime], bool],
 ) -> dict[str, Alert]:
-    """Return every cause by its key.
+    """Return every cause by its key, whose first word is its kind.
 
-    `numbers` are the database's (name, value, labels), `silence` the seconds that each
-    instance may bring nothing, `parked` the commands that wait for a person, `now` is
-    in seconds since 1970.
+    `silence` are the seconds that each instance may bring nothing, `now` is in seconds
+    since 1970; `backups_missed` tells whether two should have been made since a moment.
     """
     found = [
-        *_parked(parked),
+        *_parked(needs.parked),
         *_stopped(status),
-        *_unrepaired(numbers, wanted.drift_rows),
-        *_silent(numbers, silence, now),
+        *_unrepaired(needs.unrepaired, wanted.drift_rows),
+        *_silent(needs.last_records, silence, now),
         *_down(status),
+        *_doubled(needs.doubled),
+        *_counts_stopped(status, needs.counts_stopped),
+        *_backup(status, needs.backup, now, backups_missed),
     ]
     return {alert.key: alert for alert in found}
 
 
 def _parked(parked: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
-    for command in parked[:_LISTED]:
+    for command in parked:
         yield Alert(
             f"parked {command['id']}",
             f"{command['kind']} of {command['target']} ({command['store']}) is parked:"
             f" {command['reason']}",
             f"backhaul commands show {command['id'][:8]}",
-        )
-    if len(parked) > _LISTED:
-        yield Alert(
-            "parked more",
-            f"{len(parked)} commands are parked",
-            "backhaul commands list --state parked",
         )
 
 
@@ -69,25 +69,20 @@ def _stopped(status: Mapping[str, Any]) -> Iterator[Alert]:
             )
 
 
-def _unrepaired(numbers: Sequence[Number], most: int) -> Iterator[Alert]:
-    for name, value, labels in numbers:
-        if name == "unrepaired_rows" and value >= most:
+def _unrepaired(unrepaired: Mapping[str, int], most: int) -> Iterator[Alert]:
+    for store, rows in unrepaired.items():
+        if rows >= most:
             yield Alert(
-                f"drift {labels[0]}",
-                f"{value:.0f} rows of {labels[0]} differ from the platform and could"
-                " not be repaired",
+                f"drift {store}",
+                f"{rows} rows of {store} differ from the platform and could not be"
+                " repaired",
                 "backhaul reconcile --dry-run shows them",
             )
 
 
 def _silent(
-    numbers: Sequence[Number], silence: Mapping[str, float], now: float
+    last: Mapping[str, float], silence: Mapping[str, float], now: float
 ) -> Iterator[Alert]:
-    last = {
-        labels[0]: value
-        for name, value, labels in numbers
-        if name == "last_record_timestamp_seconds"
-    }
     for instance, seconds in silence.items():
         if instance in last and now - last[instance] >= seconds:
             yield Alert(
@@ -106,3 +101,53 @@ def _down(status: Mapping[str, Any]) -> Iterator[Alert]:
                 f"{name} cannot work: {instance['reason']}",
                 "backhaul status says why",
             )
+
+
+def _doubled(doubled: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
+    """These are never over: what is known of a command stays."""
+    for command in doubled:
+        yield Alert(
+            f"doubled {command['id']}",
+            f"{command['kind']} of {command['target']} ({command['store']}) took effect"
+            f" more than once: {command['others']}",
+            f"backhaul commands show {command['id'][:8]}; compensate by hand",
+        )
+
+
+def _counts_stopped(
+    status: Mapping[str, Any], stopped: Mapping[str, str]
+) -> Iterator[Alert]:
+    for store, reason in stopped.items():
+        if store in status["stores"]:
+            yield Alert(
+                f"counts {store}",
+                f"No count is set on {store} any more: {reason}",
+                f"once that is mended: backhaul targets resume {store}",
+            )
+
+
+def _backup(
+    status: Mapping[str, Any],
+    backup: Backup | None,
+    now: float,
+    missed: Callable[[datetime], bool],
+) -> Iterator[Alert]:
+    if backup is None or BACKUP not in status["jobs"]:
+        return
+    if backup.failed is not None:
+        yield Alert(
+            "backup failed",
+            f"The last backup failed: {backup.failed}",
+            "then: backhaul jobs run backup",
+        )
+    if not _is_made(backup, now) and missed(from_text(backup.last)):
+        yield Alert(
+            "backup late",
+            f"No backup was made since {backup.last}",
+            "backhaul jobs list; journalctl -u backhaul | grep backup",
+        )
+
+
+def _is_made(backup: Backup, now: float) -> bool:
+    since = backup.running_since
+    return since is not None and now - from_text(since).timestamp() < BACKUP_SECONDS

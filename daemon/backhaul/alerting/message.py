@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from backhaul.store.alerting import News
+    from collections.abc import Iterator, Sequence
+
+    from backhaul.store.alerting import Alert, News
+
+LISTED = 5
+"""Causes of one kind that are named one by one; of more, their number is told."""
+_WHERE = {"parked": "backhaul commands list --state parked"}
+"""What lists the causes of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +27,27 @@ class Message:
     news: News
 
 
-def compose(news: News, host: str, at: str, id_: str) -> Message:
+def compose(news: News, host: str, at: str) -> Message:
     """Write the message; what began comes first."""
-    lines = [f"- {one.says}\n  mend: {one.mend}" for one in news.begun]
+    lines = [line for says, mend in _listed(news.begun) for line in (says, mend)]
     if news.over:
         lines += ["", "Over:"] if lines else []
-        lines += [f"- {one.says}" for one in news.over]
+        lines += [says for says, _ in _listed(news.over)]
     text = "\n".join([*lines, "", f"Backhaul on {host}, {at}", ""])
-    return Message(id_, at, f"[backhaul] {_subject(news)}", text, news)
+    return Message(news.id, at, f"[backhaul] {_subject(news)}", text, news)
+
+
+def _listed(alerts: Sequence[Alert]) -> Iterator[tuple[str, str]]:
+    """Yield what is said of each, and how to mend it, kind by kind."""
+    kinds: dict[str, list[Alert]] = {}
+    for one in alerts:
+        kinds.setdefault(one.key.partition(" ")[0], []).append(one)
+    for kind, those in kinds.items():
+        for one in those[:LISTED]:
+            yield f"- {one.says}", f"  mend: {one.mend}"
+        if (more := len(those) - LISTED) > 0:
+            where = _WHERE.get(kind, "backhaul status")
+            yield f"- and {more} more ({kind})", f"  mend: {where}"
 
 
 def _subject(news: News) -> str:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Watch:
     """Tells of each cause once when it begins, and once when it is over.
 
-    A message that does not get through by every way is sent again at the next look, by
-    every way: twice is better than not at all.
+    Each way tells by itself: what does not get through is sent again by that way alone,
+    at the next look, with the id it had.
     """
 
     def __init__(
@@ -33,16 +33,15 @@ class Watch:
         alerts: Alerts,
         look: Callable[[], Awaitable[Mapping[str, Alert]]],
         clock: Clock,
-        chance: Callable[[], float],
         host: str,
     ) -> None:
         self._wanted = wanted
         self._alerts = alerts
         self._look = look
         self._clock = clock
-        self._chance = chance
+        self._ways = ways.of(wanted)
         self._host = host
-        self._mute = False
+        self._mute: set[str] = set()
 
     async def run(self) -> None:
         """Look for ever. Cancel to stop."""
@@ -55,33 +54,32 @@ class Watch:
 
     async def tell(self) -> None:
         """Look once, and tell what is news. May raise Busy."""
-        news = await self._alerts.compare(await self._look())
-        if not news:
-            return
+        found = await self._alerts.compare(await self._look(), self._ways)
+        for way, news in found.items():
+            if news:
+                await self._tell(way, news)
+
+    async def _tell(self, way: str, news: News) -> None:
+        message = compose(news, self._host, to_text(self._clock.now()))
         try:
-            await self._send(news)
+            await self._ways[way](self._wanted, message)
         except NotTold as error:
-            self._told_in_vain(error)
+            self._told_in_vain(way, error)
             return
-        await self._alerts.told(news)
-        self._mute = False
-        for alert in news.begun:
-            logger.bind(action="alert.told", alert=alert.key).info("{}", alert.says)
-        for alert in news.over:
-            logger.bind(action="alert.over", alert=alert.key).info("{}", alert.says)
+        await self._alerts.told(way, news)
+        self._mute.discard(way)
+        _log(way, news)
 
-    async def _send(self, news: News) -> None:
-        at = to_text(self._clock.now())
-        id_ = f"alert-{at}-{int(self._chance() * 2**48):012x}"
-        message = compose(news, self._host, at, id_)
-        if self._wanted.mail_to:
-            await ways.mail(self._wanted, message)
-        if self._wanted.webhook_url:
-            await ways.post(self._wanted, message)
-
-    def _told_in_vain(self, error: NotTold) -> None:
-        if not self._mute:
-            logger.bind(action="alert.failed").error(
+    def _told_in_vain(self, way: str, error: NotTold) -> None:
+        if way not in self._mute:
+            logger.bind(action="alert.failed", way=way).error(
                 "nobody could be told of what needs a person: {}", error
             )
-        self._mute = True
+        self._mute.add(way)
+
+
+def _log(way: str, news: News) -> None:
+    for one in news.begun:
+        logger.bind(action="alert.told", alert=one.key, way=way).info("{}", one.says)
+    for one in news.over:
+        logger.bind(action="alert.over", alert=one.key, way=way).info("{}", one.says)

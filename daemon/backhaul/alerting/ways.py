@@ -15,11 +15,18 @@ from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeAlias
+
     from backhaul.alerting.message import Message
     from backhaul.settings.alerts import Alerts
 
+    Way: TypeAlias = Callable[[Alerts, Message], Awaitable[None]]
+
 PATIENCE_SECONDS = 20.0
 PREFIX = "whsec_"
+UNREACHABLE = (OSError, ValueError)
+"""A server that does not answer (TimeoutError too), or a host that is none."""
 
 
 class NotTold(BackhaulError):
@@ -47,9 +54,16 @@ async def mail(wanted: Alerts, message: Message) -> None:
             password=password.get_secret_value() if password else None,
             timeout=PATIENCE_SECONDS,
         )
-    except (aiosmtplib.SMTPException, OSError) as error:
+    except (aiosmtplib.SMTPException, *UNREACHABLE) as error:
         server = f"{wanted.smtp_host}:{wanted.smtp_port}"
-        raise NotTold(f"mail by {server}: {error}") from None
+        raise NotTold(f"mail by {server}: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    """Return what to tell; a server may repeat a login that it refuses."""
+    if isinstance(error, aiosmtplib.SMTPAuthenticationError):
+        return f"it refuses the login, {error.code}: check smtp_user and smtp_password"
+    return str(error)
 
 
 async def post(wanted: Alerts, message: Message) -> None:
@@ -79,7 +93,7 @@ async def post(wanted: Alerts, message: Message) -> None:
         ):
             if not 200 <= answer.status < 300:
                 raise NotTold(f"webhook {wanted.webhook_url}: {answer.status}")
-    except (aiohttp.ClientError, TimeoutError) as error:
+    except (aiohttp.ClientError, *UNREACHABLE) as error:
         told = f"{type(error).__name__} {error}".rstrip()
         raise NotTold(f"webhook {wanted.webhook_url}: {told}") from None
 
@@ -107,3 +121,16 @@ def _key(secret: str) -> bytes:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except ValueError:
         return secret.encode()
+
+
+def of(wanted: Alerts) -> Mapping[str, Way]:
+    """Return the ways that are set, by the names under which it is kept what they told.
+
+    Each raises NotTold.
+    """
+    found: dict[str, Way] = {}
+    if wanted.mail_to:
+        found["mail"] = mail
+    if wanted.webhook_url:
+        found["webhook"] = post
+    return found

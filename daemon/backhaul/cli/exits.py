@@ -34,8 +34,9 @@ def run(
 ) -> int:
     """Call `command`, say on stderr why it failed, and return the exit code.
 
-    `--debug` among `arguments` adds the traceback of an unexpected exception; so does
-    the log at level TRACE. `redact` is the log's redactor, which knows the secrets.
+    `--debug` among `arguments` adds the traceback of an unexpected exception; the log,
+    where one was set up, has it anyway. `redact` is the log's redactor, which knows the
+    secrets.
     """
     redact = redact or Redactor()
     _drop_default_sink()
@@ -89,8 +90,8 @@ def _in_words(error: Exception) -> Exception:
 def _say(error: Exception, redact: Redactor, debug: bool) -> None:
     told = lines(error)
     if exit_code(error) == BUG:
-        logger.bind(action="program.crashed").opt(exception=error).trace(
-            "Unexpected exception"
+        logger.bind(action="program.crashed").opt(exception=error).error(
+            "a bug ends the program: {}", type(error).__name__
         )
         if debug:
             told = [*"".join(traceback.format_exception(error)).splitlines(), *told]

@@ -28,7 +28,8 @@ class Gates:
 
     Commands planned up to that moment may leave, so that retries never wait for the
     next opening and nothing has to be closed. Eager gates stand open for all, but in
-    quiet hours. A paused gate lets out only what a person opens it for.
+    quiet hours and where their job is disabled. A paused gate lets out only what a
+    person opens it for.
     """
 
     def __init__(self, eager: bool, clock: Clock) -> None:
@@ -37,7 +38,12 @@ class Gates:
         self._opened: dict[str, str] = {}
         self._paused: dict[str, str] = {}
         self._opened_in_pause: set[str] = set()
+        self._shut: set[str] = set()
         self.quiet: dict[str, QuietHours] = {}
+
+    def stand_open(self, kind: str, enabled: bool) -> None:
+        """Let an eager gate stand open, or not: its job is disabled."""
+        (self._shut.discard if enabled else self._shut.add)(kind)
 
     def open(self, kind: str, at: str) -> None:
         """Let out what is planned by then."""
@@ -64,12 +70,13 @@ class Gates:
     def _until(self, kind: str) -> str:
         """Return up to when what is planned may leave; "" where nothing may."""
         paused = self._paused.get(kind)
-        if self._eager and paused is None and not self._is_quiet(kind):
+        if self._eager and paused is None and not self._is_shut(kind):
             return _ALWAYS
         opened = self._opened.get(kind, "")
         passes = paused is None or kind in self._opened_in_pause or opened > paused
         return opened if passes else ""
 
-    def _is_quiet(self, kind: str) -> bool:
+    def _is_shut(self, kind: str) -> bool:
         quiet = self.quiet.get(kind)
-        return quiet is not None and quiet.holds(self._clock.now())
+        is_quiet = quiet is not None and quiet.holds(self._clock.now())
+        return is_quiet or kind in self._shut

@@ -8,6 +8,7 @@ from backhaul.settings.section import Section
 from backhaul.settings.values import (
     BaseUrl,
     Duration,
+    Host,
     Port,
     Secret,
     Text,
@@ -26,7 +27,7 @@ class Alerts(Section):
     mail_from: Address | None = Field(
         default=None, description="Sender of the mail; needed with `mail_to`."
     )
-    smtp_host: Text = Field(default="127.0.0.1", description="Mail server to send by.")
+    smtp_host: Host = Field(default="127.0.0.1", description="Mail server to send by.")
     smtp_port: Port = Field(
         default=25, description="Its port; 587 and 465 are usual with a login."
     )

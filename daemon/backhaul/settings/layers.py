@@ -90,7 +90,7 @@ def _typed(path: Path, text: str) -> object:
     if structured and (is_list(info) if info else path[0] == "connectors"):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     if info and is_list(info):
         return [part.strip() for part in text.split(",")]
@@ -108,7 +108,7 @@ def file_layer(path: File) -> Layer:
         raise ConfigurationError([Finding(name, "", problem)]) from None
     except UnicodeDecodeError:
         raise ConfigurationError([Finding(name, "", "is not UTF-8 text")]) from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number too long
         raise ConfigurationError([_syntax_finding(name, str(error))]) from None
     return Layer(name, values, _lines(name, text))
 

@@ -94,6 +94,7 @@ def check_base_url(value: str) -> str:
     try:
         url = urlsplit(value)
         well_formed = bool(url.hostname) and url.port != 0
+        (url.hostname or "").encode("idna")
     except ValueError:
         raise ValueError("is not an address") from None
     if url.scheme not in {"http", "https"} or not well_formed:
@@ -103,6 +104,19 @@ def check_base_url(value: str) -> str:
     if url.query or url.fragment or re.search(r"\s", value):
         raise ValueError("must not hold a query, a fragment or blanks")
     return value.rstrip("/")
+
+
+def check_host(value: str) -> str:
+    """Return a host's name or IP address, as it can be looked up."""
+    try:
+        value.encode("idna")
+    except UnicodeError:
+        well_formed = False
+    else:
+        well_formed = re.fullmatch(r"[^\s/@\x00-\x1f]+", value) is not None
+    if not well_formed:
+        raise ValueError('must be the name or address of a host such as "a.example"')
+    return value
 
 
 def check_database_url(value: str) -> str:
@@ -159,6 +173,7 @@ Seconds: TypeAlias = Annotated[
 ]
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Host: TypeAlias = Annotated[str, AfterValidator(check_host)]
 BaseUrl: TypeAlias = Annotated[str, AfterValidator(check_base_url)]
 DatabaseUrl: TypeAlias = Annotated[str, AfterValidator(check_database_url)]
 Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,23 +19,65 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
+class Backup:
+    """Where backups stand.
+
+    `failed` says why the last one that ended did, or is None; `last` is when the last
+    one that succeeded began, or since when it is waited for; `running_since` when the
+    one began that is being made.
+    """
+
+    failed: str | None
+    last: str
+    running_since: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the tables say that may need a person.
+
+    `parked` are the commands that wait for one, the oldest first (id, store, kind,
+    target, reason); `unrepaired` the rows of each store that the last full walks could
+    not repair; `last_records` when an instance last brought something, in seconds since
+    1970; `doubled` the commands that took effect more than once, with the adjustments
+    that are too many (`others`); `counts_stopped` why a store's counts are not set.
+    """
+
+    parked: Sequence[Mapping[str, str]]
+    unrepaired: Mapping[str, int]
+    last_records: Mapping[str, float]
+    doubled: Sequence[Mapping[str, str]] = ()
+    counts_stopped: Mapping[str, str] = field(default_factory=dict)
+    backup: Backup | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class News:
-    """What nobody was told yet: causes that began, and told ones that are over."""
+    """What a way did not tell yet: causes that began, and told ones that are over.
+
+    `id` is the same as long as the news are, through restarts, and no others have it.
+    """
 
     begun: Sequence[Alert]
     over: Sequence[Alert]
+    id: str
 
     def __bool__(self) -> bool:
         return bool(self.begun or self.over)
 
 
 class Alerts(Protocol):
-    """Remembers, through restarts, what was told."""
+    """Remembers, through restarts, what each way to a person has told."""
 
-    async def compare(self, now: Mapping[str, Alert]) -> News:
-        """Keep what is wrong now; return what is news. May raise Busy."""
+    async def compare(
+        self, now: Mapping[str, Alert], ways: Collection[str]
+    ) -> Mapping[str, News]:
+        """Keep what is wrong now; return what is news for each way. May raise Busy.
+
+        A way that is new is told of all; what one that is gone told is forgotten.
+        """
         ...
 
-    async def told(self, news: News) -> None:
-        """Keep that a person was told. May raise Busy."""
+    async def told(self, way: str, news: News) -> None:
+        """Keep that a person was told by a way. May raise Busy."""
         ...

@@ -47,6 +47,14 @@ class JobState:
     interrupted: bool
 
 
+class Told(Protocol):
+    """Tells that the work is over which began by a moment, and what came of it."""
+
+    async def __call__(
+        self, before: str, detail: str, /, *, failed: bool = False
+    ) -> None: ...
+
+
 class JobRuns(Protocol):
     """The runs of scheduled jobs. All verbs may raise Busy."""
 
@@ -65,8 +73,8 @@ class JobRuns(Protocol):
         """
         ...
 
-    async def end(self, key: JobKey, before: str, detail: str) -> None:
-        """End the runs begun by then."""
+    async def end(self, key: JobKey, before: str, detail: str, *, failed: bool) -> None:
+        """End the runs begun by then. One that failed is not owed."""
         ...
 
     async def pause(self, keys: Collection[JobKey]) -> str:

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.clock import in_a_name, to_text
-from backhaul.errors import BackhaulError
+from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store.sqlite import copies
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.job_runs import Told
 
 PATTERN = "backhaul-*.db"
+MEND = "let the daemon write there, or let [jobs.backup] folder name another place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +34,13 @@ class Plan:
 
 
 class Backer:
-    """Backs up whenever it is woken; `backed_up` is told when one is made."""
+    """Backs up whenever it is woken; `backed_up` is told how it went."""
 
     def __init__(self, plan: Plan, clock: Clock) -> None:
         self._plan = plan
         self._clock = clock
         self._wake = asyncio.Event()
-        self.backed_up: Callable[[str, str], Awaitable[None]] | None = None
+        self.backed_up: Told | None = None
 
     def wake(self) -> None:
         """Make a backup; called by the scheduled job."""
@@ -50,32 +52,41 @@ class Backer:
             await self._wake.wait()
             self._wake.clear()
             began = to_text(self._clock.now())
-            said = await self._back_up()
-            if self.backed_up is not None and said:
-                await self.backed_up(began, said)
+            said, failed = await self._back_up()
+            if self.backed_up is not None:
+                await self.backed_up(began, said, failed=failed)
 
-    async def _back_up(self) -> str:
-        """Return what was made; empty where it failed."""
+    async def _back_up(self) -> tuple[str, bool]:
+        """Return what was made, or why it failed, and whether it did."""
         ended = threading.Event()
         name = f"backhaul-{in_a_name(self._clock.now())}.db"
         target = self._plan.folder / name
         try:
             size = await asyncio.to_thread(_make, self._plan, target, ended.is_set)
         except BackhaulError as error:
-            logger.bind(action="backup.failed").error("no backup was made: {}", error)
-            return ""
+            said = str(error) if isinstance(error, CorruptData) else f"{error}; {MEND}"
+            logger.bind(action="backup.failed").error("the backup failed: {}", said)
+            return said, True
         finally:
             ended.set()
         logger.bind(action="backup.done").info("{} has {} bytes", target, size)
-        return f"{target.name}, {size} bytes"
+        return f"{target.name}, {size} bytes", False
 
 
 def _make(plan: Plan, target: Path, ended: Callable[[], bool]) -> int:
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BackhaulError(f"{plan.folder}: {error.strerror}") from None
+        raise BackhaulError(f"{plan.folder}: cannot be made: {_why(error)}") from None
     size = copies.copy(plan.database, target, ended)
-    for old in sorted(plan.folder.glob(PATTERN))[: -plan.keep]:
-        old.unlink(missing_ok=True)
+    try:
+        for old in sorted(plan.folder.glob(PATTERN))[: -plan.keep]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        why = f"an older backup cannot be removed: {_why(error)}"
+        raise BackhaulError(f"{target} was made, but {why}") from None
     return size
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

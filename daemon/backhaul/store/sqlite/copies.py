@@ -44,8 +44,8 @@ def copy(source: Path, target: Path, ended: Callable[[], bool] = never) -> int:
     Raises CorruptData, BackhaulError where it cannot be written, and Ended.
     """
     unfinished = target.with_name(f".{target.name}.unfinished")
-    unfinished.unlink(missing_ok=True)
     try:
+        unfinished.unlink(missing_ok=True)
         _require_room(source, target)
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _fill(source, unfinished, ended)

@@ -15,6 +15,7 @@ from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.job_runs import SqliteJobRuns
 from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
+from backhaul.store.sqlite.needing import SqliteNeeds
 from backhaul.store.sqlite.numbers import Numbers
 from backhaul.store.sqlite.quarantining import SqliteQuarantine
 from backhaul.store.sqlite.records import SqliteRecords
@@ -71,6 +72,7 @@ class SqliteStore:
         self.sweeps = SqliteSweeps(self._writer, clock)
         self.look = SqliteLook(path)
         self.numbers = Numbers(path, clock)
+        self.needs = SqliteNeeds(path)
         self.users = SqliteUsers(path, self._writer, clock)
         self.samples = SqliteSamples(path, self._writer)
 
@@ -96,5 +98,6 @@ class SqliteStore:
         await self._writer.stop()
         self.look.close()
         self.numbers.close()
+        self.needs.close()
         self.users.close()
         self.samples.close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = timedelta(minutes=1)
 """So often the run of a gate is written down that lets out nothing."""
-RUNNING, DONE, INTERRUPTED = "running", "done", "interrupted"
+RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 _KNOW = """
     INSERT INTO job_state (job, store, plan, since) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT DO UPDATE SET plan = ?3, since = ?4 WHERE plan != ?3
@@ -88,8 +88,9 @@ class SqliteJobRuns:
 
         return await self._writer.urgent(unit)
 
-    async def end(self, key: JobKey, before: str, detail: str) -> None:
-        """End the runs begun by then."""
+    async def end(self, key: JobKey, before: str, detail: str, *, failed: bool) -> None:
+        """End the runs begun by then. One that failed is not owed."""
+        outcome = FAILED if failed else DONE
         now = to_text(self._clock.now())
 
         def unit(connection: sqlite3.Connection) -> None:
@@ -97,7 +98,7 @@ class SqliteJobRuns:
                 connection.execute(
                     f"UPDATE {table} SET ended_at = ?, outcome = ?, detail = ?"  # noqa: S608 - constants
                     " WHERE job = ? AND store = ? AND outcome = ? AND started_at <= ?",
-                    (now, DONE, detail, *key, RUNNING, before),
+                    (now, outcome, detail, *key, RUNNING, before),
                 )
 
         await self._writer.background(unit)

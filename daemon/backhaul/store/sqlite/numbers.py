@@ -74,12 +74,6 @@ _LAST_RECORD = """
 """
 
 
-_PARKED = """
-    SELECT id, store, kind, target, reason FROM commands WHERE state = 'parked'
-    ORDER BY seq DESC LIMIT ?
-"""
-
-
 class Numbers:
     """Reads in a thread, on a connection beside the writer's."""
 
@@ -108,24 +102,16 @@ class Numbers:
         except sqlite3.Error:
             return []
 
-    async def parked(self, most: int) -> list[dict[str, str]]:
-        """Return the newest commands that wait for a person; none if unreadable."""
-        return await asyncio.to_thread(self._parked, most)
-
-    def _parked(self, most: int) -> list[dict[str, str]]:
-        try:
-            with self._readers.lend() as connection:
-                return [dict(row) for row in connection.execute(_PARKED, (most,))]
-        except sqlite3.Error:
-            return []
-
     def _read(self, instances: Sequence[str]) -> list[Number]:
         try:
             with self._readers.lend() as connection:
                 return [
                     *_asked(connection, to_text(self._clock.now()), _QUERIES),
                     *_equal_since(connection),
-                    *_last_records(connection, instances),
+                    *(
+                        ("last_record_timestamp_seconds", at, (instance,))
+                        for instance, at in last_records(connection, instances).items()
+                    ),
                     *_sizes(self._path),
                 ]
         except sqlite3.Error:
@@ -154,14 +140,20 @@ def _equal_since(connection: sqlite3.Connection) -> list[Number]:
     ]
 
 
-def _last_records(
-    connection: sqlite3.Connection, instances: Sequence[str]
-) -> list[Number]:
-    return [
-        ("last_record_timestamp_seconds", float(at), (instance,))
+def unrepaired(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the rows of each store that the last full walks could not repair."""
+    return dict(connection.execute(_QUERIES["unrepaired_rows"]).fetchall())
+
+
+def last_records(
+    connection: sqlite3.Connection, instances: Iterable[str]
+) -> dict[str, float]:
+    """Return when each instance last brought something, in seconds since 1970."""
+    return {
+        instance: float(at)
         for instance in instances
         for (at,) in connection.execute(_LAST_RECORD, (instance,))
-    ]
+    }
 
 
 def _sizes(path: Path) -> list[Number]:

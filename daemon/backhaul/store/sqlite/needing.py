@@ -1,0 +1,95 @@
+"""What the tables say that may need a person, read beside the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING
+
+from backhaul.errors import Busy
+from backhaul.store.alerting import Backup, Needs
+from backhaul.store.sqlite.connections import Readers
+from backhaul.store.sqlite.corrections import STOPPED
+from backhaul.store.sqlite.job_runs import FAILED
+from backhaul.store.sqlite.numbers import last_records, unrepaired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_PARKED = """
+    SELECT id, store, kind, target, reason FROM commands WHERE state = 'parked'
+    ORDER BY seq
+"""
+# What is no JSON is damaged, and parked for that.
+_DOUBLED = """
+    SELECT id, store, kind, target, (
+        SELECT group_concat(value, ', ') FROM json_each(
+            iif(json_valid(evidence), evidence, '{}'), '$.doubled')) AS others
+    FROM commands WHERE instr(evidence, '"doubled"') > 0 AND others IS NOT NULL
+    ORDER BY seq
+"""
+# Of a database that was restored: its commands are known by their tags only.
+_ADOPTED = """
+    SELECT command_id AS id, store, 'adjust' AS kind, 'unknown goods' AS target,
+        group_concat(adjustment_id, ', ') AS others
+    FROM adopted WHERE command_id NOT IN (SELECT id FROM commands)
+    GROUP BY command_id, store HAVING count(*) > 1
+"""
+_TWICE = (_DOUBLED, _ADOPTED)
+_AT_STOPPED = (len(STOPPED) + 1, f"{STOPPED}*")
+_COUNTS_STOPPED = "SELECT substr(name, ?), value FROM marks WHERE name GLOB ?"
+_BACKUP = """
+    SELECT outcome, detail FROM job_runs
+    WHERE job = 'backup' AND outcome IN ('done', 'failed')
+    ORDER BY started_at DESC LIMIT 1
+"""
+_BACKED_UP = """
+    SELECT max(since, coalesce((SELECT max(started_at) FROM job_runs
+            WHERE job = 'backup' AND outcome = 'done'), '')) AS last,
+        iif(outcome = 'running', started_at, NULL) AS running_since
+    FROM job_state WHERE job = 'backup'
+"""
+
+
+class SqliteNeeds:
+    """Reads in a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._readers = Readers(path)
+
+    def close(self) -> None:
+        """Close what is idle."""
+        self._readers.close()
+
+    async def read(self, instances: Iterable[str]) -> Needs:
+        """Return all of it. Raises Busy: what cannot be read is not over."""
+        return await asyncio.to_thread(self._read, tuple(instances))
+
+    def _read(self, instances: tuple[str, ...]) -> Needs:
+        try:
+            with self._readers.lend() as connection:
+                return _found(connection, instances)
+        except sqlite3.Error as error:
+            raise Busy(f"what needs a person cannot be read: {error}") from None
+
+
+def _found(connection: sqlite3.Connection, instances: tuple[str, ...]) -> Needs:
+    return Needs(
+        [dict(row) for row in connection.execute(_PARKED)],
+        unrepaired(connection),
+        last_records(connection, instances),
+        [dict(row) for query in _TWICE for row in connection.execute(query)],
+        dict(connection.execute(_COUNTS_STOPPED, _AT_STOPPED).fetchall()),
+        _backup(connection),
+    )
+
+
+def _backup(connection: sqlite3.Connection) -> Backup | None:
+    """Return None before the job is known."""
+    stands = connection.execute(_BACKED_UP).fetchone()
+    if stands is None:
+        return None
+    ended = connection.execute(_BACKUP).fetchone()
+    failed = ended["detail"] if ended and ended["outcome"] == FAILED else None
+    return Backup(failed, stands["last"], stands["running_since"])

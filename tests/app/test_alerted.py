@@ -1,0 +1,95 @@
+"""A running daemon tells a person what ails it, goes on, and tells when it is over."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from backhaul.core.clock import to_text
+from support.clock import START
+from support.daemon import connected
+from support.databases import rows, write
+from support.reference_shop import Shop, open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+ALERTED = """
+[jobs.backup]
+every = "1d"
+folder = "{folder}/backups"
+[alerts]
+every = "20ms"
+webhook_url = "{url}"
+webhook_secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+"""
+
+
+@asynccontextmanager
+async def person() -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
+    """Listen as the person does who is told."""
+    heard: list[dict[str, Any]] = []
+
+    async def take(request: web.Request) -> web.Response:
+        heard.append((await request.json())["data"])
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/", take)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/")), heard
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "shop") as opened:
+        yield opened
+
+
+def told(heard: list[dict[str, Any]], what: str) -> list[str]:
+    return [one["key"] for data in heard for one in data[what]]
+
+
+async def test_backups_that_fail_are_told_until_one_is_made(
+    shop: Shop, tmp_path: Path
+) -> None:
+    """A file stands where their folder should be."""
+    blocked = tmp_path / "backups"
+    blocked.touch()
+    async with person() as (url, heard):
+        more = ALERTED.format(folder=tmp_path, url=url)
+        async with connected(shop, more) as (office, daemon):
+            await daemon._jobs.run("backup", None)
+            await until(lambda: "backup failed" in told(heard, "begun"), "told")
+            query = "SELECT outcome FROM job_state WHERE job = 'backup'"
+            assert rows(office.database, query) == [("failed",)]
+            blocked.unlink()
+            await daemon._jobs.run("backup", None)
+            await until(lambda: "backup failed" in told(heard, "over"), "over")
+            assert [path.suffix for path in blocked.iterdir()] == [".db"]
+            old = "UPDATE job_state SET since = ?1 WHERE job = 'backup'"
+            write(office.database, old, to_text(START))
+            old = "UPDATE job_runs SET started_at = ?1 WHERE job = 'backup'"
+            write(office.database, old, to_text(START))
+            await until(lambda: "backup late" in told(heard, "begun"), "it is late")
+    assert told(heard, "begun").count("backup failed") == 1
+
+
+async def test_counts_that_are_stopped_are_told_until_a_person_resumes(
+    shop: Shop, tmp_path: Path
+) -> None:
+    async with person() as (url, heard):
+        more = ALERTED.format(folder=tmp_path, url=url)
+        async with connected(shop, more) as (office, _):
+            mark = "INSERT INTO marks VALUES ('targets:stopped:main', 'two moved')"
+            write(office.database, mark)
+            await until(lambda: "counts main" in told(heard, "begun"), "told")
+            write(office.database, "DELETE FROM marks WHERE name LIKE 'targets:%'")
+            await until(lambda: "counts main" in told(heard, "over"), "over")
+    assert told(heard, "begun").count("counts main") == 1

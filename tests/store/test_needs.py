@@ -1,0 +1,107 @@
+"""What needs a person is read from the tables, all of it, and in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import to_text
+from backhaul.store.alerting import Backup
+from backhaul.store.job_runs import JobRun, Trigger
+from support.clock import START, VirtualClock
+from support.databases import started_store, write
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+BACKUP = ("backup", "")
+COMMAND = """
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+        instance, created_at, due_at, reason, evidence)
+    VALUES (?, 'main', 'adjust', 'prod_1', 'product:prod_1', ?, '{}', '', 'courier',
+        '', '', 'why', ?)
+"""
+MANY = 150
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def store(
+    tmp_path_factory: pytest.TempPathFactory, clock: VirtualClock
+) -> AsyncIterator[SqliteStore]:
+    path = tmp_path_factory.mktemp("needs") / "b.db"
+    async with started_store(path, clock) as started:
+        yield started
+
+
+async def test_every_parked_command_is_found_the_oldest_first(
+    store: SqliteStore,
+) -> None:
+    for number in range(MANY):
+        write(store.path, COMMAND, f"c{number:03}", "parked", None)
+    write(store.path, COMMAND, "done", "applied", None)
+    parked = (await store.needs.read([])).parked
+    assert [command["id"] for command in parked] == [f"c{n:03}" for n in range(MANY)]
+    assert parked[0]["reason"] == "why"
+
+
+async def test_effects_too_many_are_found_by_command(store: SqliteStore) -> None:
+    write(store.path, COMMAND, "c1", "applied", '{"doubled": ["adj_2", "adj_3"]}')
+    write(store.path, COMMAND, "c2", "applied", '{"note": "\\"doubled\\""}')
+    write(store.path, COMMAND, "c3", "parked", 'damaged "doubled" [')
+    write(store.path, COMMAND, "c4", "applied", '{"doubled": []}')
+    adopted = "INSERT INTO adopted VALUES ('main', ?, ?, '{}', '')"
+    for adjustment, command in (("a1", "old"), ("a2", "old"), ("a3", "once")):
+        write(store.path, adopted, adjustment, command)
+    doubled = (await store.needs.read([])).doubled
+    found = [(command["id"], command["others"]) for command in doubled]
+    assert found == [("c1", "adj_2, adj_3"), ("old", "a1, a2")]
+
+
+async def test_counts_are_stopped_until_they_are_resumed(store: SqliteStore) -> None:
+    await store.targets.stop("main", "var_2 moved too")
+    stopped = (await store.needs.read([])).counts_stopped
+    assert stopped == {"main": "var_2 moved too"}
+    await store.targets.stop("main", None)
+    assert (await store.needs.read([])).counts_stopped == {}
+
+
+async def backed_up(store: SqliteStore, clock: VirtualClock, *, failed: bool) -> str:
+    """Let an hour pass and a backup be made; return when it began."""
+    await clock.advance(3_600)
+    at = to_text(clock.now())
+    await store.job_runs.begin(JobRun(BACKUP, Trigger.SCHEDULE, at, at))
+    await store.job_runs.end(BACKUP, at, "said", failed=failed)
+    return at
+
+
+async def test_backups_stand_where_the_last_ones_ended(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    assert (await store.needs.read([])).backup is None
+    await store.job_runs.know({BACKUP: "every 1d"})
+    since = to_text(START)
+    assert (await store.needs.read([])).backup == Backup(None, since, None)
+    made = await backed_up(store, clock, failed=False)
+    assert (await store.needs.read([])).backup == Backup(None, made, None)
+    await backed_up(store, clock, failed=True)
+    assert (await store.needs.read([])).backup == Backup("said", made, None)
+
+
+async def test_a_backup_that_is_being_made_makes_up_for_nothing_yet(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """Or else the one that failed would be over, and fail anew, at each try."""
+    await store.job_runs.know({BACKUP: "every 1d"})
+    await backed_up(store, clock, failed=True)
+    at = to_text(clock.now())
+    await store.job_runs.begin(JobRun(BACKUP, Trigger.PERSON, at, at))
+    backup = (await store.needs.read([])).backup
+    assert backup == Backup("said", to_text(START), at)
