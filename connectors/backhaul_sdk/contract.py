@@ -177,7 +177,10 @@ class Connector(Generic[SettingsT]):
         return Rejected(f"{type(self).__name__} takes no changes")
 
     async def lookup(self, change: Change) -> LookedUp:
-        """Tell whether the system has a change whose `push` was uncertain."""
+        """Tell whether the system has a change whose `push` was uncertain.
+
+        Raise where it cannot be asked now: it is asked again until it can be.
+        """
         return Unknown("this system cannot be asked")
 
     async def report(self, rejections: Sequence[Rejection]) -> None:

@@ -25,6 +25,9 @@ class Spec:
     `settings` validates `[connectors.NAME]` without the keys that are the host's:
     `type, store, enabled, every, dry_run, topics, begin`. `secret_fields` are never
     shown or logged.
+
+    `takes_once` says that the other side takes a `Change.id` once, however often it
+    comes: what may have arrived is handed over again, and `lookup` is not asked.
     """
 
     name: str
@@ -34,3 +37,4 @@ class Spec:
     settings: type[BaseModel]
     secret_fields: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
+    takes_once: bool = False

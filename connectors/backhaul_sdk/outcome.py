@@ -33,7 +33,10 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """It may have arrived: the host asks `lookup` before anything is sent again."""
+    """It may have arrived: the host asks `lookup` before anything is sent again.
+
+    To one that takes an id once (`Spec.takes_once`) it is sent again without.
+    """
 
     reason: str
 

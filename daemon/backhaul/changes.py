@@ -17,7 +17,7 @@ from backhaul.admin import accounts
 from backhaul.admin.passwords import Passwords
 from backhaul.connect.mending import mended
 from backhaul.core.clock import from_text
-from backhaul.core.lifecycle import Cause, State
+from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.shop import requests
 from backhaul.store.deciding import Decision, require
@@ -143,14 +143,6 @@ async def _refold(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {**await parts.refolder.refold(msgspec.convert(asked, Selection))}
 
 
-_DELIVERY_VERBS = {
-    "resend": Cause.PERSON_RESENDS,
-    "applied": Cause.PERSON_CONFIRMS,
-    "drop": Cause.PERSON_DROPS,
-    "park": Cause.PERSON_PARKS,
-}
-
-
 async def _run_connector(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Ask the connector `name` for its records now."""
     return {"records": await parts.ask_connector(asked["name"])}
@@ -158,9 +150,9 @@ async def _run_connector(parts: Parts, asked: Mapping[str, Any]) -> Answer:
 
 async def _settle_delivery(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Do `verb` to `delivery`, as `who` says for `reason`; returns its new state."""
-    reason = f"{asked['verb']} by {asked['who']}: {asked['reason']}"
-    cause = _DELIVERY_VERBS[asked["verb"]]
-    done = await parts.store.deliveries.decide(asked["delivery"], cause, reason)
+    done = await parts.store.deliveries.decide(
+        asked["delivery"], asked["verb"], asked["who"], asked["reason"]
+    )
     parts.decided()
     return done
 

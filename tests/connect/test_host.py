@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loguru import logger
 
+from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 from backhaul_sdk import (
     Bad,
@@ -159,7 +160,15 @@ async def test_why_it_is_down_can_be_asked(store: SqliteStore) -> None:
     host = host_of(desk, store, clock=VirtualClock())
     async with running(host):
         await until(lambda: not host.state()["up"], "it is down")
-    assert host.state() == {"up": False, "reason": "ValueError: no such share"}
+    asked = {"up": False, "reason": "ValueError: no such share", "worked_at": None}
+    assert host.state() == asked
+
+
+async def test_when_it_last_worked_can_be_asked(store: SqliteStore) -> None:
+    clock = VirtualClock()
+    host, began = host_of(Desk(), store, clock=clock), to_text(clock.now())
+    async with running(host):
+        await until(lambda: host.state()["worked_at"] == began, "it has worked")
 
 
 async def test_a_batch_is_acknowledged_after_its_commit_only(

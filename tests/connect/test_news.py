@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.store.deliveries import Subscriber
+from backhaul.store.sqlite.deliveries import PASSED_OVER
+from backhaul_sdk.contract import TOPICS
 from support import payloads
 from support.databases import take, write
 from support.news import Books, deliver, owed, sink_of
@@ -16,6 +19,15 @@ if TYPE_CHECKING:
     from support.clock import VirtualClock
 
 LATE = instant(300)
+CANCELLED = instant(302)
+COMMANDS = f"""
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+                          instance, created_at, due_at, effect_id)
+    VALUES ('c1', 'main', 'fulfill', 'ord_9', 'order:ord_9', 'applied', '{{}}', '',
+            'own', '', '', 'shp_1'),
+           ('c2', 'main', 'cancel', 'ord_8', 'order:ord_8', 'applied', '{{}}', '',
+            'own', '', '', 'ord_8@{CANCELLED}')
+"""  # noqa: S608 - constants
 
 
 def placed(id_: str, number: int, at: int = 300, **members: Any) -> bytes:
@@ -151,6 +163,68 @@ async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
     assert own.heard() == [("order.placed", "ord_9")]
     assert other.heard() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]
     assert ("order.updated", "ord_9", "superseded") in owed(store)
+
+
+async def test_a_customers_cancellation_is_told_whatever_else_its_event_shows(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """The news of one's own parcel was late: the cancellation is first to show it."""
+    own, other = Books("own"), Books("other")
+    sinks = [sink_of(books, store, clock) for books in (own, other)]
+    for sink in sinks:
+        await sink.subscribe()
+    await take(store, placed("ord_9", 9), placed("ord_8", 8))
+    for sink in sinks:
+        await deliver(sink)
+    write(store.path, COMMANDS)
+    cancelled = {"cancellation": {"cancelledAt": CANCELLED, "reason": "OTHER"}}
+    parcel = payloads.shipment("shp_1")
+    await take(
+        store,
+        updated("ord_9", 9, 302, shipments=[parcel], **cancelled),
+        updated("ord_8", 8, 302, **cancelled),
+    )
+    for sink in sinks:
+        await deliver(sink)
+    assert ("order.cancelled", "ord_9") in own.heard()
+    assert ("order.cancelled", "ord_8") not in own.heard(), "it cancelled that itself"
+    assert ("order.cancelled", "ord_8") in other.heard()
+
+
+async def test_a_sale_behind_ones_own_step_is_told(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """Also where it is folded between following the feed and handing over."""
+    books = Books("own")
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+
+    async def moves(at: int, stock: int, by: int) -> None:
+        change = payloads.stock_change(at=at, stock=stock, adjustment=by)
+        await take(store, envelope("inventory/level_update", change))
+
+    await moves(300, 10, -2)
+    write(store.path, "UPDATE changes SET instance = 'own' WHERE kind = 'level'")
+    own = Subscriber(instance="own", store="main", topics=frozenset(TOPICS))
+    assert not await store.deliveries.follow(own, 1.0)
+    await moves(301, 7, -3)
+    assert await store.deliveries.claim(own) is None
+    await deliver(sink)
+    assert [change.document["stock"] for change in books.told] == [7]
+
+
+async def test_news_that_are_none_any_more_are_passed_over(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """More of them than go into one transaction."""
+    books = Books()
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    for at in range(2 * PASSED_OVER + 1):
+        change = payloads.stock_change(at=300 + at, stock=10 + at, adjustment=1)
+        await take(store, envelope("inventory/level_update", change))
+    await deliver(sink)
+    assert [change.document["stock"] for change in books.told] == [10 + at]
 
 
 async def test_stock_is_told_for_each_variant_that_differs(

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from loguru import logger
 
-from backhaul.core.lifecycle import Cause
 from backhaul.errors import BackhaulError
-from backhaul_sdk import Absent, Applied, Found, NotSent, Rejected, Uncertain, Unknown
+from backhaul_sdk import (
+    Absent,
+    Applied,
+    CheckFailed,
+    Found,
+    NotSent,
+    Rejected,
+    Uncertain,
+    Unknown,
+)
 from support import payloads
 from support.databases import rows, take, write
-from support.news import Books, Mute, deliver, owed, sink_of
+from support.news import Books, Mute, Receiver, deliver, owed, sink_of
 from support.payloads import envelope, instant
 from support.waiting import until
 
@@ -117,6 +125,20 @@ async def test_what_is_found_is_not_sent_again(
     assert rows(store.path, "SELECT reference FROM deliveries WHERE state='applied'")
 
 
+async def test_what_is_in_doubt_waits_for_a_system_that_is_away_for_long(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("no answer")]
+    books.finds += [CheckFailed("it cannot be reached")] * 20 + [Found("r7")]
+    while len(books.looked) < 21:
+        await deliver(sink)
+        await clock.advance(60)
+    assert owed(store)[-1] == (*PLACED, "applied")
+    assert books.heard() == [PLACED]
+
+
 async def test_what_cannot_be_told_is_parked_with_all_that_follows(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
@@ -149,12 +171,77 @@ async def test_a_system_that_cannot_be_asked_is_not_asked(
     )
 
 
+async def test_one_that_takes_an_id_once_is_told_until_it_answers(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    receiver = Receiver()
+    sink = await begun(store, clock, receiver)
+    receiver.says += [Uncertain("no answer"), ValueError("a bug"), NotSent("closed")]
+    for _ in range(60):
+        await deliver(sink)
+        await clock.advance(1)
+    assert receiver.heard() == [PLACED]
+    assert len(receiver.came) == 4
+    assert len(set(receiver.came)) == 1
+    assert owed(store)[-1] == (*PLACED, "applied")
+
+
+async def test_one_that_never_answers_is_told_less_and_less(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    receiver = Receiver()
+    sink = await begun(store, clock, receiver)
+    receiver.says += [Uncertain("no answer")] * 100
+    for _ in range(600):
+        await deliver(sink)
+        await clock.advance(1)
+    assert 6 <= len(receiver.came) <= 12
+    assert sink.state() == {"up": False, "reason": "no answer"}
+    assert reason(store) == "no answer"
+
+
+async def test_what_fails_by_itself_keeps_no_other_news_waiting(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    class Choosy(Receiver):
+        async def push(self, change: Any) -> Any:
+            if change.object_id == "ord_9":
+                return Uncertain("answered 500")
+            return await super().push(change)
+
+    choosy = Choosy()
+    sink = await begun(store, clock, choosy)
+    for number in range(20):
+        await take(store, order(300, f"ord_{100 + number}", 100 + number))
+        await deliver(sink)
+        await clock.advance(3)
+    assert len(choosy.told) >= 18
+    assert (*PLACED, "planned") in owed(store)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+async def test_dying_amid_a_message_that_is_taken_once_sends_it_again(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    receiver = Receiver()
+    sink = await begun(store, clock, receiver)
+    receiver.says += [Killed()]
+    with pytest.raises(Killed):
+        await deliver(sink)
+    again = Receiver()
+    sink = sink_of(again, store, clock, topics=ORDERS)
+    await sink.subscribe()
+    await deliver(sink)
+    assert again.came == receiver.came
+    assert owed(store)[-1] == (*PLACED, "applied")
+
+
 async def test_dying_while_handing_over_leaves_a_doubt(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
-    class Killed(BaseException):
-        """The process is gone."""
-
     books = Books()
     sink = await begun(store, clock, books)
     books.says += [Killed()]
@@ -235,11 +322,51 @@ async def test_a_person_settles_what_is_parked(
     books.says += [Uncertain("no answer")]
     await deliver(sink)
     ((seq,),) = rows(store.path, "SELECT seq FROM deliveries WHERE state = 'parked'")
-    await store.deliveries.decide(seq, Cause.PERSON_RESENDS, "resend by me: lost")
+    await store.deliveries.decide(seq, "resend", "kim", "lost")
     await deliver(sink)
     assert books.heard() == [PLACED]
     with pytest.raises(BackhaulError, match="is applied; that cannot be done"):
-        await store.deliveries.decide(seq, Cause.PERSON_RESENDS, "again")
+        await store.deliveries.decide(seq, "resend", "kim", "again")
+    query = "SELECT who, action, detail FROM audit"
+    assert rows(store.path, query) == [
+        ("kim", "deliveries resend", f"delivery {seq}: lost")
+    ]
+
+
+async def test_what_a_person_decides_meanwhile_stays(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    class Slow(Books):
+        async def lookup(self, change: Any) -> Any:
+            query = "SELECT seq FROM deliveries WHERE state = 'uncertain'"
+            ((seq,),) = rows(store.path, query)
+            await store.deliveries.decide(seq, "park", "kim", "i look myself")
+            return Unknown("cannot tell")
+
+    books = Slow()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("no answer")]
+    await deliver(sink)
+    assert owed(store)[-1] == (*PLACED, "parked")
+
+
+async def test_one_that_cannot_be_looked_up_lets_others_pass(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    class Strange(Books):
+        async def lookup(self, change: Any) -> Any:
+            raise ValueError("a strange answer")
+
+    books = Strange()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("no answer")]
+    await deliver(sink)
+    await take(store, order(300, "ord_8", 8))
+    for _ in range(60):
+        await clock.advance(10)
+        await deliver(sink)
+    assert ("order.placed", "ord_8") in books.heard()
+    assert (*PLACED, "uncertain") in owed(store)
 
 
 async def test_it_ends_once_what_is_under_way_is_marked(

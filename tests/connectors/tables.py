@@ -54,6 +54,7 @@ class Tables(ABC):
 
     moment_type = "timestamp"
     document_type = "text"
+    key_type = "text"
     at = "timestamp '2020-01-01' + x * interval '1 second'"
 
     def __init__(self) -> None:
@@ -83,12 +84,12 @@ class Tables(ABC):
             f"units integer, taken_at {self.moment_type})"
         )
         self.run(
-            "CREATE TABLE news (change_id text PRIMARY KEY, topic text, "
+            f"CREATE TABLE news (change_id {self.key_type} PRIMARY KEY, topic text, "
             f"document {self.document_type}, at text)"
         )
         self.run(
-            "CREATE TABLE orders (order_id text PRIMARY KEY, change_id text, "
-            "status text, total numeric, sku text)"
+            f"CREATE TABLE orders (order_id {self.key_type} PRIMARY KEY, "
+            "change_id text, status text, total numeric, sku text)"
         )
 
     def connector(self, **options: Any) -> Sql:
@@ -108,7 +109,7 @@ class Tables(ABC):
         self.write(
             "shipments (id, order_no, carrier, tracking_number, changed_at)",
             f"x, 'A-' || x, 'BlueDart', 'BD' || x, {self.at}",
-            "(id) DO NOTHING",
+            "CONFLICT (id) DO NOTHING",
             range(first, first + number),
         )
 
@@ -117,7 +118,7 @@ class Tables(ABC):
         self.write(
             "movements (number, sku, units, taken_at)",
             "x, 'LS-' || x, -2, NULL",
-            "(number) DO UPDATE SET taken_at = NULL",
+            "CONFLICT (number) DO UPDATE SET taken_at = NULL",
             range(first, first + number),
         )
 
@@ -126,7 +127,7 @@ class Tables(ABC):
         many = f"SELECT {numbers[0]} UNION ALL SELECT x + 1 FROM n"  # noqa: S608
         many = f"WITH RECURSIVE n(x) AS ({many} WHERE x < {numbers[-1]})"
         rows = f"{many} SELECT {values} FROM n WHERE true"  # noqa: S608
-        self.run(f"INSERT INTO {into} {rows} ON CONFLICT {conflict}")
+        self.run(f"INSERT INTO {into} {rows} ON {conflict}")
 
     def content(self) -> list[list[tuple[Any, ...]]]:
         """Return every row of every table."""

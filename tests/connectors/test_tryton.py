@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from proteus import Model, config
 from pydantic import ValidationError
 
+from backhaul.demo.tryton_server import DATABASE, USER
 from backhaul_connectors.tryton import Tryton
 from backhaul_connectors.tryton.settings import Settings
 from backhaul_sdk import (
@@ -32,7 +31,7 @@ from backhaul_sdk.testing import (
 )
 from connectors.examples import documented
 from support.tcp_relay import tcp_relay
-from support.tryton import DATABASE, PASSWORD, TABLES, USER, tryton
+from support.tryton import PASSWORD, TABLES, common_folder, tryton
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -46,9 +45,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrytonServer]:
-    common = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # its folder is one of several in a run's
-        common = common.parent
+    common = common_folder(tmp_path_factory)
     with tryton(tmp_path_factory.mktemp("tryton"), common) as running:
         yield running
 
@@ -88,15 +85,8 @@ async def connect(server: TrytonServer) -> AsyncIterator[Callable[..., Tryton]]:
 
 def ship(server: TrytonServer, reference: str, tracking: str) -> None:
     """Do in Tryton what a warehouse does with a confirmed sale."""
-    address = f"http://{USER}:{PASSWORD}@127.0.0.1:{server.port}/{DATABASE}/rpc/"
-    session = config.set_xmlrpc(address)
-    sales = Model.get("sale.sale", config=session)
-    (sale,) = sales.find([("reference", "=", reference)])
-    (shipment,) = sale.shipments
-    shipment.reference = tracking
-    shipment.save()
-    for step in ("assign_force", "pick", "pack", "do"):
-        shipment.click(step)
+    with server.house() as house:
+        house.ship(reference, tracking)
 
 
 async def pull(connector: Tryton, host: MemoryHost) -> MemoryHost:
@@ -123,6 +113,30 @@ async def test_stock_is_read_as_of_now(connect: Callable[..., Tryton]) -> None:
     before = len(host.records)
     await pull(connect(), host)
     assert len(host.records) == before, "it is read again when that is due"
+
+
+async def test_what_is_picked_is_in_the_house_until_it_leaves(
+    connect: Callable[..., Tryton], server: TrytonServer
+) -> None:
+    change = sample_change(1)
+    connector = connect(sale_state="confirmed")
+    await connector.push(change)
+    await asyncio.to_thread(pick, server, change.object_id)
+    assert await in_stock(connector) == 10_000
+    await asyncio.to_thread(ship, server, change.object_id, "BD123")
+    assert await in_stock(connect()) == 10_000 - 2
+
+
+def pick(server: TrytonServer, reference: str) -> None:
+    with server.house() as house:
+        assert house.pick(reference).state == "picked"
+
+
+async def in_stock(connector: Tryton) -> int:
+    host = await pull(connector, MemoryHost())
+    levels = [each for each in host.records.values() if isinstance(each, StockLevel)]
+    (quantity,) = (each.quantity for each in levels if each.sku == "LS-S")
+    return quantity
 
 
 @pytest.mark.parametrize(

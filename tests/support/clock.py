@@ -7,6 +7,8 @@ import heapq
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from backhaul.core.clock import SystemClock
+
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 YIELDS = 20
 """Turns of the loop that what was woken gets to go to sleep again."""
@@ -100,3 +102,22 @@ class LeapingClock(VirtualClock):
         due = self._seconds + max(seconds, 0.0)
         await settle_down()
         self._seconds = max(self._seconds, due)
+
+
+class HastyClock:
+    """The machine's clocks, on which time passes so many times as fast."""
+
+    def __init__(self, times: float) -> None:
+        self._times = times
+        self._clock = SystemClock()
+        self._start = self._clock.now()
+        self._began = self._clock.monotonic()
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return (self._clock.monotonic() - self._began) * self._times
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds / self._times)

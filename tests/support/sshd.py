@@ -15,6 +15,7 @@ from time import monotonic, sleep
 
 import asyncssh
 
+from support.processes import family_of
 from support.requirements import require
 
 START_SECONDS = 20
@@ -88,16 +89,6 @@ class Sshd:
 
     def _configuration(self) -> Path:
         return self.folder / "sshd_config"
-
-
-def family_of(process: int) -> list[int]:
-    """Return a process and all below it; each session of sshd is one of its own."""
-    children = Path(f"/proc/{process}/task/{process}/children")
-    try:
-        found = map(int, children.read_text("ascii").split())
-    except FileNotFoundError:
-        return [process]
-    return [process, *(each for child in found for each in family_of(child))]
 
 
 def accepts(port: int) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_connectors.file_drop.exporting import content_of, file_name
 from backhaul_connectors.file_drop.naming import EXPORTED, unfinished_name
-from backhaul_sdk import Absent, Applied, Found, NotSent, Uncertain, Unknown
+from backhaul_sdk import Absent, Applied, CheckFailed, Found, NotSent, Uncertain
 
 if TYPE_CHECKING:
     from backhaul_connectors.file_drop.place import Place
@@ -47,5 +47,5 @@ class Outbox:
                 return Absent()
             is_out = await self._place.exists(EXPORTED, name)
         except self._place.failures as error:
-            return Unknown(f"the folder cannot be read: {error}")
+            raise CheckFailed(f"the folder cannot be read: {error}") from None
         return Found(name) if is_out else Absent()

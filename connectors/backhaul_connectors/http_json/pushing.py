@@ -10,7 +10,6 @@ from backhaul_connectors.http_json.parsing import Unusable, find
 from backhaul_sdk import (
     Absent,
     Applied,
-    CheckFailed,
     Found,
     NotSent,
     Rejected,
@@ -60,7 +59,7 @@ def _applied(settings: Push, answer: Answer) -> Pushed:
 
 
 async def lookup(system: System, base: str, settings: Push, change: Change) -> LookedUp:
-    """Ask the system whether it has a change."""
+    """Ask the system whether it has a change. Raises CheckFailed while it is away."""
     if settings.lookup_path is None:
         return Unknown("no lookup_path is set")
     try:
@@ -68,7 +67,7 @@ async def lookup(system: System, base: str, settings: Push, change: Change) -> L
         if answer.status == 404:
             return _absent(answer)
         found = find(settings.lookup_reference, answer.json())
-    except (CheckFailed, Unusable) as error:
+    except (NotJson, Unusable) as error:
         return Unknown(str(error))
     if found is None or found in ([], {}, ""):
         return Absent()

@@ -15,7 +15,7 @@ from backhaul_connectors.sql.manifest import SPEC
 from backhaul_connectors.sql.reading import Reader
 from backhaul_connectors.sql.settings import zone
 from backhaul_connectors.sql.writing import Writer
-from backhaul_sdk import Batch, CheckFailed, Connector, Uncertain, Unknown
+from backhaul_sdk import Batch, CheckFailed, Connector, Uncertain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -86,10 +86,8 @@ class Sql(Connector["Settings"]):
     async def lookup(self, change: Change) -> LookedUp:
         try:
             return await self._database.run(partial(self._writer.lookup, change=change))
-        except CheckFailed as error:
-            return Unknown(str(error))
         except SQLAlchemyError as error:
-            return Unknown(words(error))
+            raise CheckFailed(words(error)) from None
 
     async def _problems(self, looking: Database) -> AsyncGenerator[str]:
         for reader in self._readers:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from backhaul_sdk import Change, LookedUp, Pushed
 
 LOCK_SECONDS = 10
+CHECK_FAILED = (3819, 4025)
+"""How MySQL and MariaDB say that a CHECK refuses a row; PyMySQL has no class for it."""
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,6})?)Z")
 
 
@@ -205,7 +207,8 @@ def _classified(error: DBAPIError) -> Pushed:
     """Sort a failure before the commit. An answer means that nothing was written."""
     if error.connection_invalidated:
         return Uncertain(f"the connection broke: {words(error)}")
-    if isinstance(error, DataError | IntegrityError):
+    number = error.orig.args[0] if error.orig and error.orig.args else None
+    if number in CHECK_FAILED or isinstance(error, DataError | IntegrityError):
         return Rejected(words(error))
     return NotSent(words(error))
 

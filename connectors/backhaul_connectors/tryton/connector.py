@@ -20,7 +20,6 @@ from backhaul_sdk import (
     NotSent,
     Rejected,
     Uncertain,
-    Unknown,
 )
 
 if TYPE_CHECKING:
@@ -105,10 +104,7 @@ class Tryton(Connector["Settings"]):
 
     async def lookup(self, change: Change) -> LookedUp:
         await asyncio.sleep(max(self._at_rest_from - self._clock(), 0.0))
-        try:
-            sale = await self._orders.find(change.object_id)
-        except CheckFailed as error:
-            return Unknown(str(error))
+        sale = await self._orders.find(change.object_id)
         if sale is None:
             return Absent()
         if change.topic == "order.cancelled":

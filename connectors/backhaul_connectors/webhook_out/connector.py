@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_connectors.webhook_out.manifest import SPEC
 from backhaul_connectors.webhook_out.signing import signatures
-from backhaul_sdk import Connector, NotSent, Rejected, Uncertain, Unknown
+from backhaul_sdk import Connector, NotSent, Rejected, Uncertain
 from backhaul_sdk.calls import Caller, NeverSent, NoAnswer, outcome_of
 from backhaul_sdk.clock import seconds_since_1970
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul_connectors.webhook_out.settings import Settings
-    from backhaul_sdk import Change, LookedUp, Pushed
+    from backhaul_sdk import Change, Pushed
     from backhaul_sdk.calls import Answer
 
 
@@ -69,18 +69,11 @@ class WebhookOut(Connector["Settings"]):
             return Uncertain(str(error))
         return _outcome(answer)
 
-    async def lookup(self, change: Change) -> LookedUp:
-        return Unknown("a receiver of webhooks cannot be asked what it took")
-
 
 def _outcome(answer: Answer) -> Pushed:
-    """Classify the answer: only 2xx takes a message, whatever failed on the way."""
-    said = outcome_of(answer)
-    if isinstance(said, Rejected) and answer.status == 410:
+    if answer.status == 410:
         return Rejected("the receiver wants no more messages (410)")
-    if isinstance(said, Uncertain) and answer.status >= 500:
-        return NotSent(f"the receiver took nothing: {answer.words()}")
-    return said
+    return outcome_of(answer)
 
 
 def _message_id(change_id: str) -> str:

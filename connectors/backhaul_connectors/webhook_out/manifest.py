@@ -12,4 +12,6 @@ SPEC = Spec(
     settings=Settings,
     secret_fields=frozenset({"secrets"}),
     topics=frozenset(TOPICS),
+    # The specification asks so of every receiver.
+    takes_once=True,
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
+from backhaul.core.clock import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,7 @@ class Health:
         self, instance: str, side: str, clock: Clock, chance: Callable[[], float]
     ) -> None:
         self.reason: str | None = None
+        self.worked_at: str | None = None
         self._label = f"{instance}{side}"
         self._log = logger.bind(instance=instance)
         self._clock = clock
@@ -59,6 +61,7 @@ class Health:
     def rose(self) -> None:
         """Note that it works; it is said once that has lasted."""
         self.reason, self._failures = None, 0
+        self.worked_at = to_text(self._clock.now())
         if not self._told:
             return
         now = self._clock.monotonic()

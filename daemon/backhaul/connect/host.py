@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WORDS = {
     "accepted": "on its way to the store",
     "waiting": "kept: {}; it is tried again",
-    "duplicate": "known already",
+    "duplicate": "{}",
     "conflict": "{}",
     "quarantined": "{}",
 }
@@ -66,8 +66,13 @@ class Host:
         self._log = logger.bind(instance=connector.instance)
 
     def state(self) -> dict[str, object]:
-        """Return whether the instance works, and if not, why."""
-        return {"up": self._health.up, "reason": self._health.reason}
+        """Return whether the instance works, if not why, and when it last did."""
+        health = self._health
+        return {
+            "up": health.up,
+            "reason": health.reason,
+            "worked_at": health.worked_at,
+        }
 
     async def listen(self) -> Sequence[Route]:
         """Open the connector and return the HTTP routes it wants served.

@@ -39,11 +39,12 @@ def mended(
         )
     record = {**known["record"], **{name: _value(fields[name]) for name in fields}}
     try:
-        msgspec.convert(record, type_, strict=False)
+        plain = msgspec.to_builtins(msgspec.convert(record, type_, strict=False))
+        return msgspec.json.encode({"kind": known["kind"], "record": plain})
     except msgspec.ValidationError as error:
         raise BackhaulError(f"that is no {known['kind']}: {error}") from None
-    plain = msgspec.to_builtins(msgspec.convert(record, type_, strict=False))
-    return msgspec.json.encode({"kind": known["kind"], "record": plain})
+    except UnicodeEncodeError:
+        raise BackhaulError("a field holds characters that are no text") from None
 
 
 def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,8 +56,8 @@ def _value(text: str) -> object:
     if text.startswith(("[", "{")):
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            raise BackhaulError(f"{text!r} is no JSON: {error}") from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise BackhaulError(f"{text[:40]!r} is no JSON: {error}") from None
     return text
 
 

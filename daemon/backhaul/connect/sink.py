@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from loguru import logger
 
 from backhaul.connect.guarding import ConnectorFailed, guarded
+from backhaul.connect.health import BASE_SECONDS, CAP_SECONDS
+from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.errors import Busy
@@ -102,7 +104,7 @@ class Sink:
         if self._dry_run or self._clock.monotonic() < self._rests_until:
             return more
         if doubtful := await self._deliveries.doubtful(self._subscriber.instance):
-            await self._look_up(doubtful)
+            await self._clear_up(doubtful)
             return True
         if not await self._ready():
             return more
@@ -148,20 +150,40 @@ class Sink:
         if isinstance(said, Rejected):
             self.health.rose()
             return Mark(cause=Cause.REFUSED, reason=_text(said.reason) or "refused")
-        failures = delivery.failures + 1
         if isinstance(said, NotSent):
             reason = _text(said.reason) or "not sent"
-            wait = self._leave_alone(reason, said.retry_after_seconds)
-            due_at = self._in(wait)
-            return Mark(
-                cause=Cause.NOT_SENT, reason=reason, due_at=due_at, failures=failures
-            )
+            return self._later(delivery, reason, said.retry_after_seconds)
         doubt = _text(said.reason) if isinstance(said, Uncertain) else None
         reason = doubt or f"push returned {type(said).__name__}"
+        if self._connector.spec.takes_once:
+            return self._later(delivery, reason)
         if type(self._connector).lookup is Connector.lookup:
             reason = f"{reason}; this system cannot be asked whether it arrived"
             return Mark(cause=Cause.UNDECIDABLE, reason=reason)
+        failures = delivery.failures + 1
         return Mark(cause=Cause.UNKNOWN, reason=reason, failures=failures)
+
+    def _later(
+        self, delivery: Outgoing, reason: str, wanted: float | None = None
+    ) -> Mark:
+        """Hand it over again; it did not arrive, or arriving twice does no harm."""
+        wait, failures = self._leave_alone(reason, wanted), delivery.failures + 1
+        if wanted is None:
+            wait += _alone_seconds(failures)
+        return Mark(
+            cause=Cause.NOT_SENT,
+            reason=reason,
+            due_at=self._in(wait),
+            failures=failures,
+        )
+
+    async def _clear_up(self, delivery: Outgoing) -> None:
+        """Find out what became of one in doubt, where that matters."""
+        if self._connector.spec.takes_once:
+            mark = Mark(cause=Cause.PROVED_ABSENT, reason="an id is taken once")
+            await self._mark(delivery, mark)
+        else:
+            await self._look_up(delivery)
 
     async def _look_up(self, delivery: Outgoing) -> None:
         try:
@@ -170,9 +192,15 @@ class Sink:
                 said: object = await guarded(self._connector.lookup(_change(delivery)))
         except (ConnectorFailed, TimeoutError, Busy) as error:
             reason = str(error) or f"no answer within {PUSH_SECONDS:.0f} s"
-            wait = self._leave_alone(reason)
-            due_at, looks = self._in(wait), delivery.looks
-            mark = Mark(cause=Cause.UNKNOWN, reason=reason, due_at=due_at, looks=looks)
+            failures = delivery.failures + 1
+            wait = self._leave_alone(reason) + _alone_seconds(failures)
+            mark = Mark(
+                cause=Cause.UNKNOWN,
+                reason=reason,
+                due_at=self._in(wait),
+                failures=failures,
+                looks=delivery.looks,
+            )
         else:
             mark = self._judge_look(delivery, said)
         await self._mark(delivery, mark)
@@ -200,7 +228,9 @@ class Sink:
         """Write down what became of it, however long the database refuses."""
         while True:
             try:
-                await self._deliveries.mark(self._subscriber.instance, delivery, mark)
+                instance = self._subscriber.instance
+                if not await self._deliveries.mark(instance, delivery, mark):
+                    return  # a person has decided meanwhile, and was told
                 break
             except Busy as error:
                 self._log.bind(action="delivery.busy").warning("{}", error)
@@ -222,6 +252,13 @@ class Sink:
 
     def _in(self, seconds: float) -> str:
         return to_text(self._clock.now() + timedelta(seconds=seconds))
+
+
+def _alone_seconds(failures: int) -> float:
+    """Return for how long one that fails again and again lets news of others pass."""
+    return delay_seconds(
+        failures, base_seconds=BASE_SECONDS, cap_seconds=CAP_SECONDS, chance=1.0
+    )
 
 
 _TOLD = {

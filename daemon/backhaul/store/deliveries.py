@@ -77,10 +77,15 @@ class Deliveries(Protocol):
         """Return the next in doubt that is due."""
         ...
 
-    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> None:
-        """Move a delivery on, durably."""
+    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> bool:
+        """Move a delivery on, durably; False where a person has decided meanwhile."""
         ...
 
-    async def decide(self, seq: int, cause: Cause, reason: str) -> dict[str, Any]:
-        """Move a delivery by hand; return it. Raises BackhaulError."""
+    async def decide(
+        self, seq: int, verb: str, who: str, reason: str
+    ) -> dict[str, Any]:
+        """Move a delivery as a person says: resend, applied, drop or park; return it.
+
+        Raises BackhaulError where that cannot be done to it.
+        """
         ...

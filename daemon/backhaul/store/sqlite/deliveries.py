@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.clock import to_text
+from backhaul.core.identity import cancellation
 from backhaul.core.lifecycle import Cause, State, move
 from backhaul.errors import BackhaulError
 from backhaul.store.deliveries import Outgoing
@@ -55,6 +56,28 @@ _LEVEL = """
     WHERE l.store = ?2 AND l.variant_id = ?3
 """
 _INTERRUPTED = "the program stopped while this was being handed over"
+_UNDER_WAY = frozenset({State.SENDING, State.UNCERTAIN})
+_VERBS = {
+    "resend": Cause.PERSON_RESENDS,
+    "applied": Cause.PERSON_CONFIRMS,
+    "drop": Cause.PERSON_DROPS,
+    "park": Cause.PERSON_PARKS,
+}
+PASSED_OVER = 50
+"""How many that are no news any more are passed over in one transaction."""
+# Rows of the feed that are not deliveries yet count: they may tell of another level.
+_FOLLOWS = """
+    SELECT 1 FROM deliveries d JOIN deliveries o ON o.instance = d.instance
+      AND o.object_id = d.object_id AND o.seq > d.seq AND o.state = 'planned'
+    WHERE d.seq = :seq
+    UNION ALL
+    SELECT 1 FROM subscribers s JOIN changes c ON c.id > s."cursor"
+    WHERE s.instance = :instance AND c.store = :store
+      AND c.kind IN ('level', 'product') AND c.object_id = :product
+"""
+_CANCELLED_BY = """
+    SELECT instance FROM commands WHERE store = ? AND effect_id = ?
+"""
 _SETTLED = frozenset({State.APPLIED, State.REJECTED, State.SUPERSEDED})
 
 
@@ -102,17 +125,14 @@ class SqliteDeliveries:
     async def claim(self, subscriber: Subscriber) -> Outgoing | None:
         """Move the next that may leave to `sending`, durably, and return it."""
 
-        def unit(connection: sqlite3.Connection) -> Outgoing | None:
-            now = to_text(self._clock.now())
-            values = {"instance": subscriber.instance, "now": now}
-            while row := connection.execute(_NEXT, values).fetchone():
-                *columns, cause, _ = row
-                found = _claimed(connection, subscriber.instance, columns, cause, now)
-                if found is not None:
-                    return found
-            return None
+        def unit(connection: sqlite3.Connection) -> tuple[Outgoing | None, bool]:
+            return _claim(connection, subscriber.instance, to_text(self._clock.now()))
 
-        return await self._writer.urgent(unit)
+        # What is no news any more is passed over a few at a time: others write too.
+        claimed, is_more = await self._writer.urgent(unit)
+        while claimed is None and is_more:
+            claimed, is_more = await self._writer.background(unit)
+        return claimed
 
     async def doubtful(self, instance: str) -> Outgoing | None:
         """Return the next in doubt that is due."""
@@ -128,11 +148,13 @@ class SqliteDeliveries:
 
         return await self._writer.urgent(unit)
 
-    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> None:
-        """Move a delivery on, durably."""
+    async def mark(self, instance: str, delivery: Outgoing, mark: Mark) -> bool:
+        """Move a delivery on, durably; False where a person has decided meanwhile."""
 
-        def unit(connection: sqlite3.Connection) -> None:
+        def unit(connection: sqlite3.Connection) -> bool:
             now = to_text(self._clock.now())
+            if _state(connection, delivery.seq) not in _UNDER_WAY:
+                return False
             _move(connection, delivery.seq, mark.cause, mark.reason, now)
             if mark.cause is Cause.CONFIRMED and delivery.topic == "stock.changed":
                 _told(connection, instance, delivery.store, delivery.document)
@@ -147,15 +169,23 @@ class SqliteDeliveries:
                     delivery.seq,
                 ),
             )
+            return True
 
-        await self._writer.urgent(unit)
+        return await self._writer.urgent(unit)
 
-    async def decide(self, seq: int, cause: Cause, reason: str) -> dict[str, Any]:
-        """Move a delivery by hand; return it. Raises BackhaulError."""
+    async def decide(
+        self, seq: int, verb: str, who: str, reason: str
+    ) -> dict[str, Any]:
+        """Move a delivery as a person says; return it. Raises BackhaulError."""
 
         def unit(connection: sqlite3.Connection) -> dict[str, Any]:
             now = to_text(self._clock.now())
-            state = _move(connection, seq, cause, reason, now)
+            said = f"{verb} by {who}: {reason}"
+            state = _move(connection, seq, _VERBS[verb], said, now)
+            connection.execute(
+                "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
+                (now, who, f"deliveries {verb}", f"delivery {seq}: {reason}"),
+            )
             connection.execute(
                 "UPDATE deliveries SET due_at = ?, failures = 0, looks = 0"
                 " WHERE seq = ?",
@@ -164,6 +194,22 @@ class SqliteDeliveries:
             return {"delivery": seq, "state": state}
 
         return await self._writer.urgent(unit)
+
+
+def _claim(
+    connection: sqlite3.Connection, instance: str, now: str
+) -> tuple[Outgoing | None, bool]:
+    """Begin the next delivery, and tell whether there may be more."""
+    values = {"instance": instance, "now": now}
+    for _ in range(PASSED_OVER):
+        row = connection.execute(_NEXT, values).fetchone()
+        if row is None:
+            return None, False
+        *columns, cause, _ = row
+        found = _claimed(connection, instance, columns, cause, now)
+        if found is not None:
+            return found, True
+    return None, True
 
 
 def _claimed(
@@ -176,10 +222,13 @@ def _claimed(
     """Begin a delivery, unless there is nothing to be told any more."""
     seq, _, store, topic, object_id, *_ = columns
     document = _document(connection, instance, topic, store, object_id)
-    if cause == instance and topic != "order.placed":
+    if _is_own(connection, instance, cause, store, topic, object_id):
         _move(connection, seq, Cause.REPLACED, "its own command caused this", now)
-        if topic == "stock.changed" and document and not _follows(connection, seq):
-            _told(connection, instance, store, document)
+        if topic == "stock.changed" and document:
+            place = {"seq": seq, "instance": instance, "store": store}
+            place["product"] = document["productId"]
+            if not connection.execute(_FOLLOWS, place).fetchone():
+                _told(connection, instance, store, document)
     elif document is None:
         _move(connection, seq, Cause.REPLACED, "it is gone, or told already", now)
     else:
@@ -206,16 +255,32 @@ def _outgoing(columns: Sequence[Any], document: dict[str, Any]) -> Outgoing:
     )
 
 
-def _follows(connection: sqlite3.Connection, seq: int) -> bool:
-    """Tell whether a later change of the same object is still to be told."""
-    return bool(
-        connection.execute(
-            "SELECT 1 FROM deliveries d JOIN deliveries o ON o.instance = d.instance"
-            " AND o.object_id = d.object_id AND o.seq > d.seq AND o.state = 'planned'"
-            " WHERE d.seq = ?",
-            (seq,),
-        ).fetchone()
-    )
+def _is_own(
+    connection: sqlite3.Connection,
+    instance: str,
+    cause: str | None,
+    store: str,
+    topic: str,
+    order: str,
+) -> bool:
+    """Tell whether a delivery would tell an instance what it asked for itself.
+
+    An event may show one's own parcel and a customer's cancellation at once, so who
+    cancelled is told by the cancellation alone.
+    """
+    if topic == "order.cancelled":
+        return _canceller(connection, store, order) == instance
+    return cause == instance and topic != "order.placed"
+
+
+def _canceller(connection: sqlite3.Connection, store: str, order: str) -> str | None:
+    (at,) = connection.execute(
+        "SELECT max(cancelled_at) FROM orders WHERE store = ? AND id = ?",
+        (store, order),
+    ).fetchone()
+    effect = (store, cancellation(order, at)) if at else (store, "")
+    row = connection.execute(_CANCELLED_BY, effect).fetchone()
+    return row[0] if row else None
 
 
 def _told(
@@ -268,10 +333,7 @@ def _level(
     }
 
 
-def _move(
-    connection: sqlite3.Connection, seq: int, cause: Cause, reason: str, now: str
-) -> State:
-    """Move a delivery through the table of moves; return where it stands then."""
+def _state(connection: sqlite3.Connection, seq: int) -> State:
     row = connection.execute(
         "SELECT state FROM deliveries WHERE seq = ?", (seq,)
     ).fetchone()
@@ -279,11 +341,19 @@ def _move(
         raise BackhaulError(
             f"there is no delivery {seq}; see: backhaul connectors deliveries"
         )
+    return State(row[0])
+
+
+def _move(
+    connection: sqlite3.Connection, seq: int, cause: Cause, reason: str, now: str
+) -> State:
+    """Move a delivery through the table of moves; return where it stands then."""
+    before = _state(connection, seq)
     try:
-        state = move(State(row[0]), cause)
+        state = move(before, cause)
     except ValueError:
         raise BackhaulError(
-            f"delivery {seq} is {row[0]}; that cannot be done to it"
+            f"delivery {seq} is {before}; that cannot be done to it"
         ) from None
     connection.execute(
         "UPDATE deliveries SET state = ?, reason = ?, settled_at = ? WHERE seq = ?",

@@ -1,0 +1,151 @@
+"""The SQL connector keeps the connectors' contract on a MariaDB server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_sdk.testing import Failure, PullContract, PushContract
+from connectors.sql_benches import FollowedAcross, OutboxAcross, Written
+from connectors.tables import Tables
+from support.loop_guard import on_purpose
+from support.mariadb import mariadb
+from support.postgres import USER
+from support.tcp_relay import tcp_relay
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from backhaul_sdk.testing import Bench, SinkBench
+    from support.mariadb import MariaDb
+    from support.tcp_relay import Relay
+
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.faults,
+    pytest.mark.long,
+    pytest.mark.timeout(300),
+]
+
+
+class MariaTables(Tables):
+    """A database of a server; reached through `port`, which may be a relay's."""
+
+    moment_type = "datetime(6) NULL"
+    key_type = "varchar(200)"
+    at = "timestamp '2020-01-01 00:00:00' + interval x second"
+
+    def __init__(self, server: MariaDb) -> None:
+        super().__init__()
+        self.server = server
+        self.port = server.port
+        self.name = server.new_schema()
+        self.make()
+
+    def url(self) -> str:
+        return f"mariadb://{USER}@127.0.0.1:{self.port}/{self.name}"
+
+    def run(self, statement: str) -> None:
+        self._ask(statement)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self._ask(query)
+
+    def write(self, into: str, values: str, conflict: str, numbers: range) -> None:
+        new = "id = shipments.id" if "NOTHING" in conflict else "taken_at = NULL"
+        super().write(into, values, f"DUPLICATE KEY UPDATE {new}", numbers)
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with on_purpose(), self.server.connect(self.name) as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+
+class WrittenToMaria(Written):
+    """A server behind a relay, which breaks the line at the worst moments."""
+
+    failures = (
+        Failure.REFUSES,
+        Failure.BUSY,
+        Failure.BREAKS,
+        Failure.LOSES_ANSWER,
+    )
+    tables: MariaTables
+
+    def __init__(self, tables: MariaTables, relay: Relay) -> None:
+        super().__init__(tables)
+        self.relay = relay
+        relay.counted = b"INSERT INTO"
+
+    def tries(self) -> int:
+        return self.relay.seen
+
+    async def fail(self, failure: Failure) -> None:
+        if failure is Failure.REFUSES:
+            # What was written before is not looked at: only what comes is refused.
+            self.tables.run(
+                "SET STATEMENT check_constraint_checks = 0 FOR "
+                "ALTER TABLE news ADD CONSTRAINT closed CHECK (topic = '')"
+            )
+        elif failure is Failure.BUSY:
+            self.blocking = self.tables.server.connect(self.tables.name)
+            self.blocking.cursor().execute("LOCK TABLES news WRITE")
+        elif failure is Failure.BREAKS:
+            self.relay.cut_before = b"INSERT INTO"
+        else:
+            # A query of its own: connecting says AUTOCOMMIT.
+            self.relay.cut_after = b"\x03COMMIT"
+
+    async def mend(self) -> None:
+        self.relay.cut_before = self.relay.cut_after = None
+        if self.blocking is not None:
+            self.blocking.close()
+            self.blocking = None
+        self.tables.run("ALTER TABLE news DROP CONSTRAINT IF EXISTS closed")
+
+    async def unplug(self) -> None:
+        await self.relay.down()
+
+    async def plug_in(self) -> None:
+        await self.relay.up()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[MariaDb]:
+    with mariadb() as running:
+        yield running
+
+
+@pytest.fixture
+async def relay(server: MariaDb) -> AsyncIterator[Relay]:
+    async with tcp_relay(server.port) as running:
+        yield running
+
+
+@pytest.fixture
+async def tables(server: MariaDb, relay: Relay) -> AsyncIterator[MariaTables]:
+    made = MariaTables(server)
+    made.port = relay.port
+    yield made
+    await made.close()
+
+
+class TestReading(PullContract):
+    """By when a row changed, and by whether it was taken."""
+
+    @pytest.fixture(params=[FollowedAcross, OutboxAcross])
+    def bench(
+        self, tables: MariaTables, relay: Relay, request: pytest.FixtureRequest
+    ) -> Bench:
+        made: Bench = request.param(tables, relay)
+        return made
+
+
+class TestWriting(PushContract):
+    """Into a table with a row for each change."""
+
+    @pytest.fixture
+    def bench(self, tables: MariaTables, relay: Relay) -> SinkBench:
+        return WrittenToMaria(tables, relay)

@@ -1,0 +1,219 @@
+"""Back offices as processes that are killed, each with what has arrived there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from backhaul_connectors.courier import Courier
+from backhaul_connectors.courier.settings import Settings as CourierSettings
+from backhaul_connectors.file_drop import FileDrop
+from backhaul_connectors.file_drop.settings import Settings as FileSettings
+from backhaul_connectors.http_json import HttpJson
+from backhaul_connectors.http_json.settings import Settings as HttpSettings
+from backhaul_connectors.webhook_out import WebhookOut
+from backhaul_connectors.webhook_out.settings import Settings as WebhookSettings
+from connectors import backoffice
+from connectors.tables import NEWS, ORDERS, PostgresTables
+from faults.office import SECRET, TOKEN
+from support.databases import rows
+from support.postgres import postgres
+from support.sshd import Sshd, accepts, free_port
+from support.waiting import await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from backhaul_sdk import Connector
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+class Office(ABC):
+    """The other side of a connector; it runs from the beginning."""
+
+    repeats = False
+    """Whether it may hear the same twice, and takes an id once."""
+    names = "id"
+    """The member of a delivery by which it tells what came."""
+    orders_a_life = 10
+    busy_seconds = 0.05
+    """Within such a time after an order it dies: about as long as one takes."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Run it, and wait until it answers."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+
+    @abstractmethod
+    def connector(self) -> Connector[Any]:
+        """Return a connector to it."""
+
+    @abstractmethod
+    def came(self) -> list[str]:
+        """Return what came, as often as it did; only while it runs."""
+
+    def close(self) -> None:
+        """Leave nothing of it behind."""
+        self.kill()
+
+
+class WebOffice(Office):
+    """The program `faults.office`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "office.db"
+        self._port = free_port()
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "faults.office", str(self._port)]
+        self._server = subprocess.Popen([*command, str(self._file)], cwd=TESTS)
+        await_true(lambda: accepts(self._port), "the office listens")
+
+    def kill(self) -> None:
+        self._server.kill()
+        self._server.wait()
+
+    def came(self) -> list[str]:
+        return [id_ for (id_,) in rows(self._file, "SELECT id FROM came")]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def network(self) -> dict[str, Any]:
+        return {"allow": ["127.0.0.1"], "ports": [self._port], "allow_http": True}
+
+
+class Webhooks(WebOffice):
+    """A receiver of webhooks."""
+
+    repeats = True
+
+    def connector(self) -> Connector[Any]:
+        told: dict[str, Any] = {"url": f"{self.url}/news", "secrets": [SECRET]}
+        told["network"] = self.network
+        return WebhookOut("office", WebhookSettings.model_validate(told))
+
+
+class Rest(WebOffice):
+    """Takes orders over HTTP, and can be asked for them."""
+
+    does: ClassVar[Mapping[str, Any]] = {"pushes": {"order.placed": backoffice.ORDERS}}
+
+    def connector(self) -> Connector[Any]:
+        told = {"base_url": self.url, "auth": "bearer", "token": TOKEN, **self.does}
+        told |= {"network": self.network}
+        return HttpJson("office", HttpSettings.model_validate(told))
+
+
+class Shipments(Rest):
+    """Lists what it has shipped, and names where the next page begins."""
+
+    _own: ClassVar[Mapping[str, Any]] = {
+        "kind": "fulfillment",
+        "path": "/shipments",
+        "items": "data",
+        "key": "id",
+        "fields": {"order": "order", "tracking_number": "parcel.number"},
+        "paging": "cursor",
+        "page_parameter": "after",
+        "next": "next",
+        "keep_cursor": True,
+    }
+    does: ClassVar[Mapping[str, Any]] = {"lists": {"shipments": _own}}
+
+
+class Parcels(WebOffice):
+    """A courier that can be asked."""
+
+    def connector(self) -> Connector[Any]:
+        told: dict[str, Any] = {"vendor": "sendcloud", "api_url": self.url}
+        told |= {"api_key": "key", "api_secret": "other", "network": self.network}
+        return Courier("office", CourierSettings.model_validate(told))
+
+
+class Database(Office):
+    """A PostgreSQL server with two tables that an order is written to."""
+
+    def __init__(self, _: Path) -> None:
+        self._made = postgres()
+        self._server = self._made.__enter__()
+        self._tables = PostgresTables(self._server)
+        self._tables.run("CREATE TABLE came (id text)")
+        self._when("orders", "INSERT INTO came (id) VALUES (new.change_id);")
+        # Between the two tables it dawdles: there it dies.
+        self._when("news", "PERFORM pg_sleep(0.01);")
+
+    def start(self) -> None:
+        self._server.start()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def connector(self) -> Connector[Any]:
+        return self._tables.connector(write=[ORDERS, NEWS])
+
+    def came(self) -> list[str]:
+        both = "SELECT id, change_id FROM came FULL JOIN news ON id = change_id"
+        found = self._tables.rows(both)
+        assert all(one == other for one, other in found), "half an order"
+        return [one for one, _ in found]
+
+    def close(self) -> None:
+        self._made.__exit__(None, None, None)
+
+    def _when(self, table: str, happens: str) -> None:
+        """Have something happen before each write to a table."""
+        self._tables.run(
+            f"CREATE FUNCTION before_{table}() RETURNS trigger LANGUAGE plpgsql "
+            f"AS $$ BEGIN {happens} RETURN new; END $$"
+        )
+        self._tables.run(
+            f"CREATE TRIGGER happens BEFORE INSERT OR UPDATE ON {table} "
+            f"FOR EACH ROW EXECUTE FUNCTION before_{table}()"
+        )
+
+
+class Folder(Office):
+    """A folder behind sshd, out of which an ERP takes what it finds."""
+
+    orders_a_life = 3
+    busy_seconds = 0.3
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "drop"
+        self._outbox = self._folder / "outbox"
+        self._outbox.mkdir(parents=True)
+        self._taken: list[str] = []
+        self._server = Sshd(folder)
+        self.start()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def connector(self) -> Connector[Any]:
+        told = {"path": self._folder, "exports": "outbox", "export_format": "jsonl"}
+        settings = FileSettings.model_validate({**told, **self._server.settings()})
+        return FileDrop("office", settings)
+
+    def came(self) -> list[str]:
+        self._taken += self._take()
+        return self._taken
+
+    def _take(self) -> Iterator[str]:
+        for path in sorted(self._outbox.glob("[!.]*.jsonl")):
+            yield json.loads(path.read_text())["id"]
+            path.unlink()

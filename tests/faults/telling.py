@@ -1,0 +1,106 @@
+"""Tells an office of orders while it is killed again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul.core.clock import SystemClock
+from faults.trials import chances
+from support import payloads
+from support.clock import HastyClock
+from support.databases import rows, started_store, take
+from support.news import sink_of
+from support.payloads import envelope
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.database import SqliteStore
+    from faults.offices import Office
+
+CLOCK = SystemClock()
+STEP_SECONDS = 0.005
+HASTE = 600.0
+"""A second away is ten minutes: longer than what is in doubt is looked at."""
+PATIENCE_SECONDS = 900.0
+TOPICS = frozenset({"order.placed"})
+OWED = "SELECT {} FROM deliveries WHERE topic = 'order.placed'"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the office was owed, and what came there, in both cases as it names it."""
+
+    owed: Sequence[str]
+    came: Sequence[str]
+
+    @property
+    def again(self) -> int:
+        """How often something came that had come before."""
+        return len(self.came) - len(set(self.came))
+
+
+async def tell_amid_kills(office: Office, database: Path, kills: int) -> Told:
+    """Kill the office amid orders; return once all orders are told."""
+    moments, clock = chances(), HastyClock(HASTE)
+    async with started_store(database, clock) as store, carried(office, store, clock):
+        for life in range(kills):
+            await take(store, *orders(life, office.orders_a_life))
+            some = len(office.came()) + moments.randrange(office.orders_a_life)
+            await until_some(office, some)
+            await CLOCK.sleep(moments.uniform(0, office.busy_seconds))
+            await asyncio.to_thread(office.kill)
+            await asyncio.to_thread(office.start)
+        states = OWED.format("DISTINCT state")
+        done = [("applied",)]
+        await until(lambda: rows(database, states) == done, "told", PATIENCE_SECONDS)
+        owed = rows(database, OWED.format(office.names))
+    return Told([name for (name,) in owed], office.came())
+
+
+async def until_some(office: Office, number: int) -> None:
+    """Wait until so many orders have come."""
+    what = f"{number} orders came"
+    await until(lambda: len(office.came()) >= number, what, PATIENCE_SECONDS)
+
+
+@asynccontextmanager
+async def carried(
+    office: Office, store: SqliteStore, clock: Clock
+) -> AsyncIterator[None]:
+    """Carry orders to the office for as long as this lasts."""
+    connector = office.connector()
+    sink = sink_of(connector, store, clock, topics=TOPICS, begin="all")
+    await sink.subscribe()
+
+    async def carry() -> None:
+        while True:
+            if not await sink.step():
+                await CLOCK.sleep(STEP_SECONDS)
+
+    carrying = asyncio.ensure_future(carry())
+    try:
+        yield
+    finally:
+        carrying.cancel()
+        await asyncio.wait([carrying])
+        await connector.close()
+        if not carrying.cancelled():
+            carrying.result()
+
+
+def orders(life: int, number: int) -> list[bytes]:
+    """Return deliveries of so many new orders."""
+    return [
+        envelope(
+            "orders/create",
+            payloads.order(f"ord_{n}", n % 3_000, number=n, currency="EUR"),
+        )
+        for n in range(life * number, (life + 1) * number)
+    ]

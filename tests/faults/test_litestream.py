@@ -1,0 +1,74 @@
+"""The recipe of the how-to: copied while webhooks come, restored, and fenced."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.daemon import daemon_process, in_process
+from support.databases import rows
+from support.delivering import Load
+from support.litestream import replicating
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/back-up-and-restore.md"
+BODIES = "SELECT id, body FROM inbox ORDER BY id"
+ANSWERS = 1_000
+
+
+def recipe(**words: str) -> str:
+    """Return the page's litestream.yml, with its bucket and database replaced."""
+    (text,) = re.findall(r"```yaml\n(snapshot:.*?)```", PAGE.read_text(), re.DOTALL)
+    for old, new in {
+        "/var/lib/backhaul/backhaul.db": words["database"],
+        "s3://backups/backhaul": words["url"],
+    }.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return str(text)
+
+
+@pytest.mark.faults
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_what_litestream_copied_is_restored_behind_the_fence(
+    office: Office, platform: ReferenceProcess, tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path / 'replica'}"
+    with daemon_process(office) as daemon:
+        told = recipe(database=str(office.database), url=url)
+        with replicating(told, office.database, tmp_path) as litestream:
+            statuses = await delivered(office, platform.store().id)
+            assert daemon.terminate(60) == 0
+    assert statuses == {200}
+    out = tmp_path / "restored.db"
+    litestream.restore(out)
+    assert len(rows(out, BODIES)) > ANSWERS
+    assert rows(out, BODIES) == rows(office.database, BODIES)
+    drill = in_process("restore", out, "--drill", config=office.config)
+    assert drill.code == 0, drill.err
+    done = in_process("restore", out, config=office.config)
+    assert (done.code, "nothing is sent until" in done.out) == (0, True), done.err
+    with daemon_process(office):
+        stopped = in_process("status", config=office.config).out
+        assert "everything waits: the database was restored" in stopped
+
+
+async def delivered(office: Office, store: str) -> set[int]:
+    """Deliver webhooks for a while; return the statuses of all answers."""
+    public = (office.live() or {})["public_url"]
+    load = Load(int(public.rpartition(":")[2]), office.webhook_secret, store, 100)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(load.run())
+        await until(lambda: load.has_more_than(ANSWERS), "it receives", 120)
+        load.going = False
+        await until(load.is_answered, "all are answered", 60)
+    return {task.result()[0] for task in load.sent}

@@ -1,0 +1,36 @@
+"""Restarts under 500 webhooks a second, behind a socket that somebody keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults.trials import tell
+from support.restarting import restarted
+
+if TYPE_CHECKING:
+    from support.daemon import Office
+    from support.reference import ReferenceProcess
+
+PER_SECOND = 500
+RESTARTS = 5
+
+
+@pytest.mark.faults
+@pytest.mark.long
+@pytest.mark.timed
+@pytest.mark.timeout(900)
+async def test_restarts_under_five_hundred_a_second_lose_and_refuse_nothing(
+    office: Office, platform: ReferenceProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = platform.store().id
+    found = await restarted(
+        office, store, times=RESTARTS, per_second=PER_SECOND, each=3_000
+    )
+    sent = found.statuses.total()
+    missing = len(found.lost) + sent - found.statuses[200]
+    more = f"webhooks, {found.per_second:.0f} a second through {RESTARTS} restarts"
+    tell(capsys, missing, sent, f"{more}, away {found.longest_away_seconds:.1f} s")
+    assert set(found.statuses) == {200}
+    assert found.lost == set()
