@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -12,7 +13,10 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from backhaul.demo import tryton_server
+from backhaul.errors import BackhaulError
 from support.databases import rows
+from support.tryton import bare_database, common_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,16 +24,21 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.programs
 
+Demo = subprocess.Popen[str]
 STOP_SECONDS = 5.0
+WRONG = ("lost", "doubled", "unexpected", "differing", "parked")
 ROW = re.compile(r"^ *(\S.*?) {2,}(\S.*?) *$", re.MULTILINE)
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments: str, cache: Path | None = None) -> Iterator[Demo]:
     """Start a demo; it is killed if the test leaves it running."""
-    command = [sys.executable, "-m", "backhaul", "demo", *arguments]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "backhaul", "demo", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | ({"XDG_CACHE_HOME": str(cache)} if cache else {}),
     )
     with process:
         try:
@@ -63,8 +72,7 @@ def test_once_balances(tmp_path: Path) -> None:
         output, errors = demo.communicate(timeout=50)
     assert (demo.returncode, errors) == (0, "")
     ledger = dict(ROW.findall(output))
-    wrong = ["lost", "doubled", "unexpected", "differing", "parked"]
-    assert [ledger[name] for name in wrong] == ["0"] * 5
+    assert [ledger[name] for name in WRONG] == ["0"] * 5
     assert ledger["orders"] == "40"
     assert int(ledger["commands"]) > 30
     assert ledger["placed to mirrored"].endswith(" of 40")
@@ -80,6 +88,32 @@ def test_once_balances(tmp_path: Path) -> None:
         ("scanner handheld-2", "fulfill"),
         ("scanner packing-station", "fulfill"),
     }
+
+
+@pytest.mark.timeout(900)
+def test_a_tryton_feeds_the_same_store_as_the_others(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kept, cache = tmp_path / "kept", common_folder(tmp_path_factory)
+    bare_database(cache)
+    arguments = ["--once", "--orders", "24", "--with-tryton", "--keep", str(kept)]
+    with running(*arguments, cache=cache) as demo:
+        output, errors = demo.communicate(timeout=600)
+    assert (demo.returncode, errors) == (0, "")
+    ledger = dict(ROW.findall(output))
+    assert [ledger[name] for name in WRONG] == ["0"] * 5
+    brought = sources(kept)
+    assert {("tryton", "fulfill"), ("tryton", "target")} <= brought
+    names = {name.partition(" ")[0] for name, _ in brought}
+    assert names == {"courier", "erp", "scanner", "tryton"}
+
+
+def test_without_tryton_it_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tryton_server, "PACKAGES", ("no-such-package",))
+    with pytest.raises(BackhaulError, match=r"pip install 'trytond-sale.*' 'proteus"):
+        tryton_server.keep_database(pytest.fail)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

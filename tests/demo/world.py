@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from backhaul.demo.books import Row
     from backhaul.demo.erp import Told
+    from backhaul.demo.sales import TrytonBooks
 
 T0, T1, T2 = (f"2026-03-31T10:00:0{second}.000Z" for second in range(3))
 SHIPPED, CANCELLED, OPEN = "ord_1", "ord_2", "ord_3"
@@ -30,10 +31,18 @@ class World:
     causes: list[Cause]
     placements: list[Placement]
     told: Told | None = None
+    tryton: TrytonBooks | None = None
 
     def ledger(self) -> Ledger:
         books = Books(**self.tables)
-        return draw_up(self.state, books, self.causes, self.placements, self.told)
+        return draw_up(
+            self.state,
+            books,
+            self.causes,
+            self.placements,
+            self.told,
+            self.tryton,
+        )
 
     def order(self, order_id: str) -> dict[str, Any]:
         """Return the store's order."""

@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backhaul.demo.tryton_house import House
+from backhaul.demo.tryton_server import DATABASE, kept_in, make_database
 from support.loop_guard import on_purpose
 from support.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-USER = "admin"
-DATABASE = "erp"
+    import pytest
+
 # What the tests add, children first.
 TABLES = ("stock_move", "stock_shipment_out", "sale_line", "sale_sale")
 PASSWORD = "tryton-password-0123456789"
@@ -93,17 +95,15 @@ class TrytonServer:
             *(f"DELETE FROM {name}" for name in tables),  # noqa: S608 - our own names
         )
 
-    def run(
-        self, *words: str | Path, environment: dict[str, str] | None = None
-    ) -> None:
-        """Run a program to its end."""
-        done = subprocess.run(
-            words,
-            env={**os.environ, **(environment or {})},
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
+    @contextmanager
+    def house(self) -> Iterator[House]:
+        """Log in as the people who work in it."""
+        with on_purpose():
+            house = House(self.url, PASSWORD)
+        try:
+            yield house
+        finally:
+            house.close()
 
     def _listens(self) -> bool:
         try:
@@ -111,6 +111,13 @@ class TrytonServer:
                 return True
         except OSError:
             return False
+
+
+def common_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all workers of a run have in common."""
+    own = factory.getbasetemp()
+    # A worker's folder is one of several in the run's.
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @contextmanager
@@ -127,7 +134,7 @@ def tryton(folder: Path, common: Path) -> Iterator[TrytonServer]:
     with (common / "tryton.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
-            _furnish(server)
+            _furnish(server, common)
             shutil.copy(server.file, made)
     shutil.copy(made, server.file)
     server.start()
@@ -137,14 +144,20 @@ def tryton(folder: Path, common: Path) -> Iterator[TrytonServer]:
         server.kill()
 
 
-def _furnish(server: TrytonServer) -> None:
+def _furnish(server: TrytonServer, common: Path) -> None:
     """Make the database, which takes a while."""
-    secret = server.folder / "password"
-    secret.write_text(PASSWORD)
-    server.file.touch()
-    server.run(
-        *(PROGRAMS / "trytond-admin", "-c", server.config, "-d", DATABASE),
-        *("--all", "-u", "sale", "--activate-dependencies", "--email", "a@b.example"),
-        environment={"TRYTONPASSFILE": str(secret)},
-    )
-    server.run(sys.executable, SETUP, server.config, DATABASE)
+    bare = bare_database(common)
+    shutil.copyfile(bare / server.file.name, server.file)
+    command = [sys.executable, str(SETUP), str(server.config), DATABASE]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def bare_database(cache: Path) -> Path:
+    """Return a folder with a database without goods, as a demo keeps it in a cache."""
+    folder = kept_in(cache)
+    with (cache / "tryton-bare.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            make_database(folder, PASSWORD)
+    return folder

@@ -43,7 +43,7 @@ class Cursor:
             written, shipment, product, counted = json.loads(text or "")
             datetime.fromisoformat(written or "2000-01-01")
             return cls(str(written), int(shipment), int(product), float(counted))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError, RecursionError):
             return cls()
 
 
@@ -96,7 +96,7 @@ class Reader:
 
     async def stock(self, cursor: Cursor) -> Page:
         """Return the next levels, as of the moment they are asked for."""
-        place = await self._storage()
+        places = await self._house()
         as_of, size = self._server.now, self._settings.batch_rows
         rows = await self._server.call(
             "model.product.product.search_read",
@@ -106,7 +106,7 @@ class Reader:
                 ["id", ">", cursor.product],
             ],
             *(0, size, [["id", "ASC"]], ["code", "quantity"]),
-            locations=[place],
+            locations=places,
             with_childs=True,
         )
         more = len(rows) == size
@@ -115,19 +115,18 @@ class Reader:
         behind = replace(cursor, product=product, counted=counted)
         return Page([_level(row, as_of) for row in rows], behind, more)
 
-    async def _storage(self) -> int:
-        """Return the location where goods are stored."""
+    async def _house(self) -> list[int]:
+        """Return the locations where goods are until they leave: stored, or picked."""
         name = self._settings.warehouse
         named: list[Any] = [["type", "=", "warehouse"]]
         if name:
             named.append(["OR", [["code", "=", name]], [["name", "=", name]]])
         found = await self._server.call(
             "model.stock.location.search_read",
-            *(named, 0, 2, None, ["name", "storage_location"]),
+            *(named, 0, 2, None, ["storage_location", "output_location"]),
         )
         if len(found) == 1:
-            location: int = found[0]["storage_location"]
-            return location
+            return [found[0]["storage_location"], found[0]["output_location"]]
         if name:
             raise CheckFailed(f"there is no one warehouse called {name!r}")
         raise CheckFailed("there is not exactly one warehouse: set warehouse")

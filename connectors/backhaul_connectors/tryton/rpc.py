@@ -40,7 +40,11 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._base = settings.url.rstrip("/")
-        self._caller = Caller(settings.network, answer_seconds=settings.answer_seconds)
+        self._caller = Caller(
+            settings.network,
+            answer_seconds=settings.answer_seconds,
+            secrets=[settings.password.get_secret_value()],
+        )
         self._session: str | None = None
         self._context: dict[str, Any] = {}
         self._numbers = count()

@@ -81,6 +81,23 @@ def read_progress(database: Path) -> Progress:
         return Progress(*connection.execute(_PROGRESS).fetchone())
 
 
+def counted_since(database: Path, instance: str, at: str) -> int:
+    """Return of how many articles a back office has told anew since all was done.
+
+    That is what the store knows of, and what the back office did itself until `at`.
+    """
+    values = {"causes": f"record {instance} %", "at": at}
+    with closing(open_reader(database)) as connection:
+        return int(connection.execute(_COUNTED, values).fetchone()[0])
+
+
+def records_from(database: Path, instance: str, locator: str) -> int:
+    """Return how many records a back office handed in; `locator` is a LIKE pattern."""
+    values = {"instance": instance, "locator": locator}
+    with closing(open_reader(database)) as connection:
+        return int(connection.execute(_RECORDS, values).fetchone()[0])
+
+
 def recent_latency_seconds(database: Path) -> float | None:
     """Return the median time from placed to mirrored of the last orders."""
     with closing(open_reader(database)) as connection:
@@ -143,6 +160,18 @@ _PROGRESS = """
              + (SELECT count(*) FROM subscribers
                  WHERE "cursor" < (SELECT coalesce(max(id), 0) FROM changes)),
            (SELECT coalesce(max(id), 0) FROM inbox)
+"""
+_RECORDS = """
+    SELECT count(*) FROM records WHERE instance = :instance AND locator LIKE :locator
+"""
+_COUNTED = """
+    WITH moved AS (
+      SELECT max(at) AS at FROM (SELECT :at AS at UNION ALL SELECT at FROM stock_ledger
+        UNION ALL SELECT placed_at FROM orders UNION ALL SELECT cancelled_at FROM orders
+        UNION ALL SELECT shipped_at FROM shipments))
+    SELECT count(DISTINCT payload ->> 'variant_id') FROM commands, moved
+    WHERE kind = 'target' AND state = 'applied' AND cause LIKE :causes
+      AND payload ->> 'as_of' > moved.at
 """
 _RECENT = """
     SELECT (julianday(min(e.folded_at)) - julianday(o.placed_at)) * 86400

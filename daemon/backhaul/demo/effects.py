@@ -200,7 +200,7 @@ def _misheard(cause: Cause, payload: Row) -> str:
 
 
 _SAID: Mapping[str, Callable[[Cause], Row]] = {
-    "fulfill": lambda cause: {"tracking_company": cause.tracking_company},
+    "fulfill": lambda cause: {"tracking_company": cause.tracking_company or None},
     "cancel": lambda cause: {"restock": cause.restock},
     "adjust": lambda cause: {"delta": cause.delta},
 }

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 STORE = "demo"
-SCANNER, COURIER, ERP = "scanner", "courier", "erp"
+SCANNER, COURIER, ERP, TRYTON = "scanner", "courier", "erp", "tryton"
+KEPT_BY_TRYTON = 3
+"""Articles that are in Tryton's house, as many as a cart holds."""
 DEVICES = ("handheld-1", "handheld-2")
 STATION = "packing-station"
 """It sends lines over TCP, and is known by its address."""
@@ -92,12 +94,22 @@ class Home:
         return tokens
 
     def write_config(
-        self, ports: Ports, base_url: str, *, with_erp: bool = False
+        self,
+        ports: Ports,
+        base_url: str,
+        *,
+        with_erp: bool = False,
+        tryton: int | None = None,
     ) -> None:
-        """Write the daemon's configuration; it holds no secret itself."""
-        template = _CONFIG + _ERP if with_erp else _CONFIG
-        text = template.format(**self._values(ports, base_url))
-        self.config.write_text(text, encoding="utf-8")
+        """Write the daemon's configuration; it holds no secret itself.
+
+        `tryton` is the port of a Tryton server.
+        """
+        template = _CONFIG
+        template += _ERP if with_erp else ""
+        template += "" if tryton is None else _TRYTON
+        values = self._values(ports, base_url) | {"tryton": tryton}
+        self.config.write_text(template.format(**values), encoding="utf-8")
 
     def _values(self, ports: Ports, base_url: str) -> dict[str, object]:
         texts = {
@@ -108,6 +120,7 @@ class Home:
             "webhook_secrets": self.secret("webhook_secrets"),
             "tokens": self.secret("scanner_tokens"),
             "erp": f"sqlite:///{self.erp}",
+            "tryton_password": self.secret("tryton_password"),
         }
         quoted = {
             name: json.dumps(str(text), ensure_ascii=False)
@@ -125,10 +138,15 @@ def free_ports() -> Ports:
     """Choose five ports that nobody listens on."""
     chosen: set[int] = set()
     while len(chosen) < 5:
-        port = FIRST_PORT + secrets.randbelow(PORTS)
-        if _is_free(port):
-            chosen.add(port)
+        chosen.add(free_port())
     return Ports(*chosen)
+
+
+def free_port() -> int:
+    """Choose a port that nobody listens on."""
+    while not _is_free(port := FIRST_PORT + secrets.randbelow(PORTS)):
+        pass
+    return port
 
 
 def _is_free(port: int) -> bool:
@@ -202,4 +220,21 @@ columns = {{{{ number = "number", status = "status" }}}}
 news = ["order.placed", "order.cancelled"]
 table = "shop_news"
 columns = {{{{ topic = "@topic", order_id = "@object" }}}}
+"""
+_TRYTON = f"""
+# Its people work all the time, so it is read more often than a merchant would.
+[connectors.{TRYTON}]
+type = "tryton"
+every = "500ms"
+url = "http://{HOST}:{{tryton}}"
+database = "erp"
+user = "admin"
+password_file = {{tryton_password}}
+customer = "SHOP"
+stock_seconds = 5
+lag_seconds = 1
+settle_seconds = 2
+network = {{{{ allow = ["{HOST}"], ports = [{{tryton}}], allow_http = true }}}}
+counts = {{{{ quantity_means = "on_hand" }}}}
+begin = "all"
 """

@@ -21,7 +21,8 @@ from backhaul.demo.effects import (
 )
 from backhaul.demo.findings import Finding, Kind
 from backhaul.demo.mirrored import check_mirror
-from backhaul.demo.told import check_told
+from backhaul.demo.sales import check_tryton
+from backhaul.demo.told import check_deliveries, check_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from backhaul.demo.causes import Cause, Placement
     from backhaul.demo.erp import Told
     from backhaul.demo.mirrored import State
+    from backhaul.demo.sales import TrytonBooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,11 @@ def draw_up(
     causes: Sequence[Cause],
     placements: Sequence[Placement] | None = None,
     told: Told | None = None,
+    tryton: TrytonBooks | None = None,
 ) -> Ledger:
     """Compare. `placements` are the orders that shoppers were told of, if known.
 
-    `told` is what an ERP was told of, if there is one.
+    `told` is what an ERP was told of, `tryton` what Tryton holds, if there are such.
     """
     store = StoreBooks(state)
     found = chain(
@@ -88,9 +91,11 @@ def draw_up(
         check_counts(state, books, causes),
         check_strays(store, books),
         _check_set_aside(books),
+        check_deliveries(books),
         _check_stock(state, store),
         [] if placements is None else _check_placements(store, placements),
-        [] if told is None else check_told(store.orders, told, books),
+        [] if told is None else check_told(store.orders, told),
+        [] if tryton is None else check_tryton(state, books, tryton),
     )
     return Ledger(
         orders=len(store.orders),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,15 @@ import httpx
 
 from backhaul.core.envelope import TOPICS
 from backhaul.demo.erp import Erp
-from backhaul.demo.home import HOST, STORE, Home, Ports, free_ports
+from backhaul.demo.home import HOST, STORE, Home, Ports, free_port, free_ports
 from backhaul.demo.programs import Program, ProgramFailed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.demo.tryton_staff import TrytonStaff
 
 RETRY_SCHEDULE = "0,0.2,1,5,30"
 """Seconds before each try of a webhook: a demo has no 27 hours."""
@@ -60,6 +61,13 @@ class Pair:
     access: Access
     device_tokens: Mapping[str, str]
     erp: Erp | None = None
+    tryton: TrytonStaff | None = None
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """All that run beside each other."""
+        more = [self.tryton.program] if self.tryton else []
+        return (self.reference, self.daemon, *more)
 
     @property
     def public_url(self) -> str:
@@ -90,8 +98,11 @@ async def open_pair(
     retry_schedule: str = RETRY_SCHEDULE,
     ports: Ports | None = None,
     with_erp: bool = False,
+    tryton_database: Path | None = None,
 ) -> AsyncIterator[Pair]:
     """Run both in a new folder; at the end stop the daemon first.
+
+    `tryton_database` is the folder of a database to run a Tryton server on, too.
 
     Raises ProgramFailed with the last words of the one that does not start.
     """
@@ -102,15 +113,21 @@ async def open_pair(
         erp.set_up()
     reference = _reference(home, ports, clock, limits, retry_schedule)
     daemon = _daemon(home, ports, clock)
-    try:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(reference.stop)
         await reference.start()
         access = Access.read(home)
-        tokens = await _introduce(home, ports, access, with_erp)
+        tryton = None
+        if tryton_database is not None:
+            # What it imports need not be installed.
+            from backhaul.demo.tryton_staff import open_tryton
+
+            opened = open_tryton(home, free_port(), tryton_database, clock)
+            tryton = await stack.enter_async_context(opened)
+        stack.push_async_callback(daemon.stop)
+        tokens = await _introduce(home, ports, access, erp, tryton)
         await daemon.start()
-        yield Pair(home, ports, reference, daemon, access, tokens, erp)
-    finally:
-        await daemon.stop()
-        await reference.stop()
+        yield Pair(home, ports, reference, daemon, access, tokens, erp, tryton)
 
 
 def _reference(
@@ -147,13 +164,22 @@ def _daemon(home: Home, ports: Ports, clock: Clock) -> Program:
 
 
 async def _introduce(
-    home: Home, ports: Ports, access: Access, with_erp: bool
+    home: Home,
+    ports: Ports,
+    access: Access,
+    erp: Erp | None,
+    tryton: TrytonStaff | None,
 ) -> dict[str, str]:
     """Subscribe the daemon to the store, and write all it needs to know."""
     address = f"http://{HOST}:{ports.public}/webhooks/{STORE}"
     home.keep_secret("api_key", [access.api_key])
     home.keep_secret("webhook_secrets", [await _subscribe(access, address)])
-    home.write_config(ports, access.public_url, with_erp=with_erp)
+    home.write_config(
+        ports,
+        access.public_url,
+        with_erp=erp is not None,
+        tryton=tryton.server.port if tryton else None,
+    )
     return home.make_device_tokens()
 
 

@@ -32,6 +32,8 @@ T = TypeVar("T")
 OK, FAILED, INTERRUPTED = 0, 1, 130
 QUIET_SECONDS = 90.0
 """Longest wait for both sides; the last retry of a webhook takes 36 s."""
+TRYTON_SECONDS = 600.0
+"""The same beside a Tryton, which takes a good while for each order."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -49,10 +51,12 @@ class Result:
 
 async def conclude(pair: Pair, floor: ShopFloor, clock: Clock) -> Result:
     """Wait until both sides are quiet, and hold them against each other."""
-    state, busy = await until_quiet(pair, clock, QUIET_SECONDS)
+    patience = TRYTON_SECONDS if pair.tryton else QUIET_SECONDS
+    state, busy = await until_quiet(pair, clock, patience)
     books = read_books(pair.home.database, STORE, SCANNER)
     told = pair.erp.told() if pair.erp else None
-    ledger = draw_up(state, books, floor.causes, floor.placements, told)
+    tryton = await pair.tryton.books() if pair.tryton else None
+    ledger = draw_up(state, books, floor.causes, floor.placements, told, tryton)
     return Result(ledger, tuple(busy))
 
 
@@ -63,9 +67,18 @@ def floor_for(pair: Pair, pace: Pace, seed: int, clock: Clock) -> ShopFloor:
 
 
 async def run_once(
-    screen: Screen, clock: Clock, *, orders: int, keep: Path | None, seed: int
+    screen: Screen,
+    clock: Clock,
+    *,
+    orders: int,
+    keep: Path | None,
+    seed: int,
+    tryton: Path | None = None,
 ) -> int:
-    """Play once and print the ledger. Returns the exit code."""
+    """Play once and print the ledger. Returns the exit code.
+
+    `tryton` is the folder with the database for a Tryton, which then works beside.
+    """
 
     async def play(pair: Pair) -> Result:
         floor = floor_for(pair, at_once(orders), seed, clock)
@@ -76,7 +89,7 @@ async def run_once(
 
     screen.say("starting a store and the daemon")
     with _folder(keep) as (folder, kept):
-        result = await _with_pair(play, folder, clock, limits=False)
+        result = await _with_pair(play, folder, clock, tryton, limits=False)
         if result is None:
             return INTERRUPTED
         screen.show(result.ledger)
@@ -90,7 +103,12 @@ async def run_once(
 
 
 async def run_live(
-    screen: Screen, clock: Clock, *, keep: Path | None, seed: int
+    screen: Screen,
+    clock: Clock,
+    *,
+    keep: Path | None,
+    seed: int,
+    tryton: Path | None = None,
 ) -> int:
     """Play until Ctrl-C or SIGTERM. Returns the exit code."""
 
@@ -102,20 +120,27 @@ async def run_live(
 
     screen.say("starting a store and the daemon")
     with _folder(keep) as (folder, _):
-        await _with_pair(play, folder, clock, limits=True)
+        await _with_pair(play, folder, clock, tryton, limits=True)
     screen.say("both programs are stopped")
     return OK
 
 
 async def _with_pair(
-    play: Callable[[Pair], Awaitable[T]], folder: Path, clock: Clock, *, limits: bool
+    play: Callable[[Pair], Awaitable[T]],
+    folder: Path,
+    clock: Clock,
+    tryton: Path | None,
+    *,
+    limits: bool,
 ) -> T | None:
-    """Run both programs while `play` plays. None when a signal ended it."""
+    """Run the programs while `play` plays. None when a signal ended it."""
 
     async def work() -> T:
         async with (
-            open_pair(folder, clock, limits=limits, with_erp=True) as pair,
-            beside(pair.reference.watch(), pair.daemon.watch()),
+            open_pair(
+                folder, clock, limits=limits, with_erp=True, tryton_database=tryton
+            ) as pair,
+            beside(*(program.watch() for program in pair.programs)),
         ):
             return await play(pair)
 

@@ -37,13 +37,14 @@ async def until_quiet(
             # In the order in which work moves on, or it could slip past a look.
             files = len(list(pair.home.drop.glob("*.csv")))
             entered = pair.erp.untaken() if pair.erp else 0
+            done = pair.tryton.untold(pair.home.database) if pair.tryton else 0
             progress = read_progress(pair.home.database)
             state = await pair.server_state()
         except (httpx.HTTPError, sqlite3.Error):
             if last:
                 raise
         else:
-            busy = list(_busy(files, entered, progress, state))
+            busy = list(_busy(files, entered, done, progress, state))
             now = (progress, state["sequence"])
             if last or (not busy and now == before):
                 return state, busy
@@ -51,11 +52,14 @@ async def until_quiet(
         await clock.sleep(LOOK_SECONDS)
 
 
-def _busy(files: int, entered: int, progress: Progress, state: State) -> Iterator[str]:
+def _busy(
+    files: int, entered: int, done: int, progress: Progress, state: State
+) -> Iterator[str]:
     """Yield what still moves, in words."""
     counts = {
         "files in the drop folder": files,
         "rows that the ERP entered": entered,
+        "shipments and levels that Tryton has to tell": done,
         "events to fold": progress.to_fold,
         "records that wait for their order or article": progress.waiting_records,
         "commands neither settled nor parked": progress.open_commands,

@@ -91,12 +91,14 @@ class Screen:
 def _places(pair: Pair) -> Figures:
     backhaul = _command()
     config = pair.home.config
+    tryton = pair.tryton
     return [
         ("the store (reference server)", pair.access.public_url),
         ("its control side", pair.access.control_url),
         ("the daemon receives at", pair.public_url),
         ("its admin side", pair.admin_url),
         ("CSV files are taken from", str(pair.home.drop)),
+        *([("Tryton is at", f"{tryton.server.url} (user admin)")] if tryton else []),
         ("try", f"{backhaul} why order 1001 --config {config}"),
         ("", f"{backhaul} status --config {config}"),
         ("", f"{backhaul} commands list --config {config}"),

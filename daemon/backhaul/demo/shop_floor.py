@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul.demo import paperwork
+from backhaul.demo.home import KEPT_BY_TRYTON
 from backhaul.demo.paperwork import Clerk
 from backhaul.demo.scanners import Handheld
 from backhaul.demo.shoppers import SoldOut, Storefront, fill_cart
@@ -27,6 +28,9 @@ SCAN, COURIER, HOUSE = "scan", "courier", "house"
 CANCEL, LEAVE = "cancel", "leave"
 FATES = {SCAN: 45, COURIER: 20, HOUSE: 15, CANCEL: 12, LEAVE: 8}
 """What becomes of an order, out of a hundred."""
+SHIPPED = (SCAN, COURIER, HOUSE)
+TRYTON_SHARE = 0.3
+"""How much of the shop's trade is in what Tryton keeps, where there is one."""
 ORDERS_PER_COUNT = 10
 COUNTED_BY_ERP = 2
 """Articles whose stock the ERP counts; the keeper leaves those alone."""
@@ -80,21 +84,30 @@ class ShopFloor:
         wanted = itertools.count() if pace.orders is None else range(pace.orders)
         self._wanted = iter(wanted)
         self._articles: Sequence[Article] = ()
+        self._of_tryton: Sequence[Article] = ()
         self._counted = 0
 
     async def play(self) -> None:
         """Work until every order is placed and everything is said, or for ever."""
         async with self._equipment() as (storefront, devices):
             self._articles = await storefront.articles()
+            if self._pair.tryton is not None:
+                await self._pair.tryton.move_in([each.sku for each in self._articles])
+                self._of_tryton = self._articles[-KEPT_BY_TRYTON:]
+                self._articles = self._articles[:-KEPT_BY_TRYTON]
             async with asyncio.TaskGroup() as group:
                 staff = [group.create_task(self._pack(each)) for each in devices]
                 for clerk in self._clerks:
                     work = clerk.work(self._pace.paper_seconds, self._clock)
                     staff.append(group.create_task(work))
+                if self._pair.tryton is not None:
+                    staff.append(group.create_task(self._pair.tryton.work()))
                 await self._sell(storefront)
                 await self._packed.join()
                 for clerk in self._clerks:
                     clerk.hand_in()
+                if self._pair.tryton is not None:
+                    await self._pair.tryton.finish()
                 for task in staff:
                     task.cancel()
 
@@ -136,16 +149,24 @@ class ShopFloor:
         attempt = 0
         while True:
             attempt += 1
-            cart = fill_cart(self._rng, self._articles, self._customers)
+            cart = fill_cart(self._rng, self._shelf(), self._customers)
             try:
                 return await storefront.place(cart, f"shopper-{number}-{attempt}")
             except SoldOut:
                 self._count()
                 await self._pause(self._pace.shopper_pause)
 
+    def _shelf(self) -> Sequence[Article]:
+        """Choose where a shopper looks: an order is shipped from one place."""
+        if self._of_tryton and self._rng.random() < TRYTON_SHARE:
+            return self._of_tryton
+        return self._articles
+
     def _hand_over(self, order: Placement) -> None:
         (fate,) = self._rng.choices(list(FATES), weights=list(FATES.values()))
-        if fate == SCAN:
+        if fate in SHIPPED and self._is_of_tryton(order):
+            self._ship_in_tryton(order)
+        elif fate == SCAN:
             self._packed.put_nowait(order)
         elif fate == HOUSE and self._pair.erp is not None:
             self.causes.append(self._pair.erp.ship(order))
@@ -156,6 +177,20 @@ class ShopFloor:
         if len(self.placements) % ORDERS_PER_COUNT == 0:
             self._count()
             self._count_in_erp()
+            self._receive_in_tryton()
+
+    def _is_of_tryton(self, order: Placement) -> bool:
+        return any(each.variant_id in order.lines for each in self._of_tryton)
+
+    def _ship_in_tryton(self, order: Placement) -> None:
+        if self._pair.tryton is not None:
+            self._pair.tryton.ship(order, self.causes.append)
+
+    def _receive_in_tryton(self) -> None:
+        """Have new goods come in: nobody tells the store but the next reading."""
+        if self._pair.tryton is not None:
+            article = self._rng.choice(self._of_tryton)
+            self._pair.tryton.receive(article.sku, self._rng.choice((6, 12)))
 
     def _count(self) -> None:
         """Correct an article's stock: mostly new goods, now and then a unit less."""
