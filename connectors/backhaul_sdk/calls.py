@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from backhaul_sdk.contract import CheckFailed
 from backhaul_sdk.outcome import Applied, NotSent, Pushed, Rejected, Uncertain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from aiohttp.abc import AbstractResolver
     from yarl import URL
@@ -40,6 +40,8 @@ MOST_DEPTH = 64
 CHUNK_BYTES = 65_536
 LONGEST_WAIT_SECONDS = 86_400.0
 SAID_CHARACTERS = 300
+SHORTEST_SECRET = 4
+REDACTED = b"[redacted]"
 
 
 class CallFailed(CheckFailed):
@@ -100,7 +102,9 @@ class Caller:
     """Calls what its network settings allow. `open` it in a running loop.
 
     Without `keep_alive` every request has a connection of its own, so that none is
-    lost on a connection that the other side is closing.
+    lost on a connection that the other side is closing. A refusal that repeats one of
+    `secrets`, or what was shown in `Authorization`, is handed on without it: its words
+    go to people, and into databases.
     """
 
     def __init__(
@@ -111,9 +115,11 @@ class Caller:
         connect_seconds: float = 10.0,
         most_bytes: int = MOST_BYTES,
         keep_alive: bool = False,
+        secrets: Iterable[str] = (),
         resolver: AbstractResolver | None = None,
     ) -> None:
         self._guard = Guard(network, resolver)
+        self._secrets = tuple(secrets)
         self._answer_seconds = answer_seconds
         self._connect_seconds = connect_seconds
         self._most_bytes = most_bytes
@@ -173,7 +179,11 @@ class Caller:
         ) as response:
             content = await self._content(response)
             named = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, named, content)
+            answer = Answer(response.status, named, content)
+            if answer.is_success:
+                return answer
+            shown = headers.get("Authorization", "").partition(" ")[2]
+            return replace(answer, body=_without((*self._secrets, shown), content))
 
     async def _content(self, response: ClientResponse) -> bytes:
         content = bytearray()
@@ -185,6 +195,14 @@ class Caller:
                 limit = f"{self._most_bytes} bytes"
                 raise NoAnswer(f"the answer of {host} is longer than {limit}")
         return bytes(content)
+
+
+def _without(secrets: Iterable[str], body: bytes) -> bytes:
+    for secret in secrets:
+        if len(secret) >= SHORTEST_SECRET:
+            for spelled in (secret, json.dumps(secret)[1:-1]):
+                body = body.replace(spelled.encode(), REDACTED)
+    return body
 
 
 def read_json(body: bytes) -> Any:

@@ -53,6 +53,8 @@ async def test_the_token_of_another_session_is_none(office: Office) -> None:
         {"Sec-Fetch-Site": "none"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Origin": "https://[::1", "Host": "[::1"},
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
     ],
 )
@@ -89,3 +91,45 @@ async def test_our_own_files_may_be_kept_and_no_others_are_given(
     assert (kept.status, "immutable" in kept.headers["Cache-Control"]) == (200, True)
     for name in ("htmx.LICENSE", "..%2Fsite.py", "nothing.css"):
         assert (await browser.get(f"/assets/{name}")).status == 404
+
+
+URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+UNREADABLE = [
+    (f"{URLENCODED}; charset=nonsense", b"name=vera"),
+    (f"{URLENCODED}; charset=utf-16", b"name=vera"),
+    (URLENCODED, b"name=\xff&password=\xfe"),
+    (URLENCODED, b"&".join([b"a=1"] * 5_000)),
+    (MULTIPART, b"--x\r\n"),
+    (f"{MULTIPART}; boundary={'x' * 200}", b"--x\r\n"),
+    (f"{MULTIPART}; boundary=x", b"no boundary at all"),
+    (f"{MULTIPART}; boundary=x", b"--x\r\n\r\nnameless\r\n--x--\r\n"),
+    (f"{MULTIPART}; boundary=x", b"--x\r\n" + b"A: b\r\n" * 5_000),
+    (
+        f"{MULTIPART}; boundary=x",
+        b'--x\r\nContent-Disposition: form-data; name="name"\r\n'
+        b"Content-Transfer-Encoding: nonsense\r\n\r\nvera\r\n--x--\r\n",
+    ),
+    (
+        f"{MULTIPART}; boundary=x",
+        b'--x\r\nContent-Disposition: form-data; name="name"\r\n'
+        b"Content-Type: text/plain; charset=nonsense\r\n\r\nvera\r\n--x--\r\n",
+    ),
+    (
+        f"{MULTIPART}; boundary=x",
+        b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n\xff\r\n--x--\r\n',
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), UNREADABLE, ids=range(len(UNREADABLE)))
+async def test_a_form_that_cannot_be_read_is_refused_and_breaks_nothing(
+    office: Office, kind: str, body: bytes
+) -> None:
+    browser = await office.browser("otto")
+    headers = browser.own() | {"Content-Type": kind}
+    for path in ("/login", PAUSE, "/first", "/quarantine/1/edit"):
+        answer = await browser.client.post(
+            path, data=body, headers=headers, allow_redirects=False
+        )
+        assert answer.status in {400, 413}, (path, await answer.text())
+    assert (await browser.get("/")).status == 200

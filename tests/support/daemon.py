@@ -185,7 +185,7 @@ class DaemonProcess:
     """`backhaul run` as a process of its own; its log is kept with the session's.
 
     `environ` is added to this process's environment; `wrapped` is a command that
-    becomes the daemon, as `nice` would.
+    becomes the daemon, as `nice` would; `handed` are files of ours that it inherits.
     """
 
     def __init__(
@@ -193,6 +193,7 @@ class DaemonProcess:
         office: Office,
         environ: Mapping[str, str] | None = None,
         wrapped: Sequence[str] = (),
+        handed: Sequence[int] = (),
     ) -> None:
         self.office = office
         self.log = session.new_log("daemon")
@@ -205,17 +206,18 @@ class DaemonProcess:
                 stderr=log,
                 cwd=office.folder,
                 env=os.environ | dict(environ or {}),
+                pass_fds=handed,
             )
 
     @on_purpose()
-    def await_ready(self) -> dict[str, Any]:
+    def await_ready(self, seconds: float = 30) -> dict[str, Any]:
         """Return what it says of itself once it is ready."""
 
         def look() -> dict[str, Any] | None:
             assert self.process.poll() is None, self.log.read_text()[-2_000:]
             return self.office.live()
 
-        found = await_true(look, "the daemon is ready", 30)
+        found = await_true(look, "the daemon is ready", seconds)
         assert found is not None
         return found
 
@@ -255,7 +257,9 @@ def office_of(reference: ReferenceProcess, more: str = "") -> Iterator[Office]:
 
 @contextmanager
 def connected_process(
-    reference: ReferenceProcess, more: str = ""
+    reference: ReferenceProcess,
+    more: str = "",
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[DaemonProcess]:
     """Run the daemon as the receiver of the demo store's webhooks."""
     hook = reference.v1(
@@ -264,7 +268,7 @@ def connected_process(
     with office_of(reference, more) as office:
         office.webhook_secret = hook["secret"]
         office.write()
-        with daemon_process(office) as started:
+        with daemon_process(office, environ) as started:
             live = office.live() or {}
             address = {"address": f"{live['public_url']}/webhooks/main"}
             answer = reference.v1("PUT", f"/webhooks/{hook['id']}", address)

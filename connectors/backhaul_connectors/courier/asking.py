@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOOKING_BACK_SECONDS = 30 * 86_400
 OVERLAP_SECONDS = 3_600
 MOST_SEEN = 5_000
+_TOO_MUCH = (OverflowError, RecursionError)
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Seen:
             found = json.loads(text or "{}")
             words = {str(k): str(v) for k, v in found["words"].items()}
             return cls(float(found["asked_at"]), words)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, *_TOO_MUCH):
             return cls()
 
 
@@ -151,8 +152,13 @@ def _next(listing: Listing, url: URL, document: Any) -> URL | None:
     found = find(listing.next, document)
     if not isinstance(found, str) or not found:
         return None
-    following = url.update_query({listing.cursor: found}) if listing.cursor else None
-    following = following or url.join(URL(found))
+    try:
+        if listing.cursor:
+            following = url.update_query({listing.cursor: found})
+        else:
+            following = url.join(URL(found))
+    except ValueError:
+        raise CheckFailed(f"{url.host} leads on to what is no address") from None
     if following == url:
         raise CheckFailed(f"{url.host} says that a page follows itself")
     return following

@@ -51,7 +51,9 @@ class Courier(Connector["Settings"]):
         super().__init__(instance, settings)
         self._clock = clock
         self._now = now
-        self._caller = Caller(settings.network, keep_alive=True)
+        keys = settings.api_key, settings.api_secret
+        shown = [key.get_secret_value() for key in keys]
+        self._caller = Caller(settings.network, keep_alive=True, secrets=shown)
         # What came while nobody listened is asked for at the start.
         self._ask_at = 0.0
 

@@ -191,11 +191,11 @@ def moment(value: Any) -> str | None:
             found = datetime.fromtimestamp(seconds, UTC)
         else:
             found = datetime.fromisoformat(str(value))
+        if found.tzinfo is None:
+            return None
+        return found.astimezone(UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return None
-    if found.tzinfo is None:
-        return None
-    return found.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def digest_of(message: Any) -> str:

@@ -40,7 +40,8 @@ def _easypost(settings: Settings, request: HttpRequest, now: float) -> bool:
         given = request.headers.get("x-hmac-signature", "")
         return _matches(keys, request.body, _hex, given, EASYPOST_PREFIX)
     time, path = (request.headers.get(name, "") for name in ("x-timestamp", "x-path"))
-    signed = f"{time}{request.method.upper()}{path}".encode() + request.body
+    said = f"{time}{request.method.upper()}{path}"
+    signed = said.encode("utf-8", "surrogateescape") + request.body
     genuine = _matches(keys, signed, _hex, given, EASYPOST_PREFIX)
     return genuine and _is_recent(_seconds_of_date(time), now, settings)
 

@@ -42,5 +42,5 @@ class Cursor:
                 row=int(found["row"]),
                 rows=int(found["rows"]),
             )
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return cls()

@@ -23,7 +23,8 @@ def number_text(raw: str, width: int = 0) -> str:
         raise ValueError(f"{raw[:40]!r} is no number") from None
     if not value.is_finite():
         raise ValueError(f"{raw[:40]!r} is no number")
-    if abs(value) >= 10**DIGITS_KEPT:
+    # Not by comparing: that fails where the exponent is out of all proportion.
+    if value and value.adjusted() >= DIGITS_KEPT:
         return f"{value:.6E}"
     if value == value.to_integral_value():
         return str(int(value)).zfill(width)

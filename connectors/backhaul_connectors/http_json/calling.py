@@ -44,6 +44,7 @@ class System:
             settings.network,
             answer_seconds=settings.answer_seconds,
             most_bytes=settings.most_bytes,
+            secrets=[settings.token.get_secret_value()],
         )
         self._readers = caller(keep_alive=True)
         # What writes is never sent on a connection that may be closing.

@@ -52,7 +52,7 @@ def places_of(text: str | None) -> dict[str, Place]:
     try:
         found: dict[str, dict[str, Any]] = json.loads(text or "{}")
         return {name: Place(**place) for name, place in found.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 

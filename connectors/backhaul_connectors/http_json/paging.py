@@ -55,7 +55,16 @@ def next_url(
             return None
         return _onward(url, url.update_query({settings.page_parameter: following}))
     link = following if settings.next else _link_in(answer.headers)
-    return _onward(url, url.join(URL(link))) if link else None
+    return _onward(url, _joined(url, link)) if link else None
+
+
+def _joined(url: URL, link: str) -> URL:
+    try:
+        following = url.join(URL(link))
+        following.origin()  # which an address without a host has not
+    except ValueError:
+        raise CheckFailed(f"{url.host} leads on to what is no address") from None
+    return following
 
 
 def cursor_in(settings: List, document: Any) -> str:

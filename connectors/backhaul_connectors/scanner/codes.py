@@ -97,7 +97,7 @@ def _gtin_in(message: GS1Message) -> str:
 def _gtin_of_link(code: str) -> str:
     try:
         link = GS1DigitalLinkURI.parse(code)
-    except biip.ParseError as error:
+    except (biip.ParseError, ValueError) as error:  # the latter for no address at all
         problem = f"this link names no article: {_words(error)}"
         raise Refused(422, problem) from None
     element = link.element_strings.get(ai="01")
@@ -121,7 +121,7 @@ def _wrong(text: str) -> str:
     return f"the check digit of {text} is wrong: scan it again, or type it carefully"
 
 
-def _words(error: biip.ParseError) -> str:
+def _words(error: Exception) -> str:
     return str(error).rstrip(".").partition("\n")[0][:MOST_WORDS]
 
 

@@ -48,5 +48,7 @@ class Cursor:
                     for kind, (at, id_) in found.items()
                 }
             )
-        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return cls({})
+        except (ArithmeticError, RecursionError):
             return cls({})

@@ -110,7 +110,7 @@ def _lines(values: Values) -> tuple[Line, ...]:
 def _listed(value: object) -> list[Any]:
     try:
         found = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise Unusable('lines must be a JSON list of {"sku": …, "quantity": …}')

@@ -102,7 +102,10 @@ def text_of(value: object, name: str) -> str:
 
 
 def is_whole(number: float | Decimal) -> bool:
-    return math.isfinite(number) and number == int(number)
+    try:
+        return math.isfinite(number) and number == int(number)
+    except ValueError:
+        return False  # a signaling NaN, which text may spell
 
 
 def whole(value: object, name: str) -> int:

@@ -9,7 +9,13 @@ from aiohttp import web
 from loguru import logger
 
 from backhaul.admin import accounts, rendering
-from backhaul.admin.guard import COOKIE, SECURE_COOKIE, OpenRoute, Route
+from backhaul.admin.guard import (
+    COOKIE,
+    SECURE_COOKIE,
+    OpenRoute,
+    Route,
+    form_of,
+)
 from backhaul.errors import BackhaulError
 from backhaul.store.users import Role
 
@@ -36,7 +42,7 @@ async def show_login(desk: Desk, request: web.Request) -> web.Response:
 
 async def log_in(desk: Desk, request: web.Request) -> web.Response:
     """Check name and password; a success gives the browser a new session."""
-    form = await _form(request)
+    form = await form_of(request)
     name = form.get("name", "").strip().lower()
     _require_private(desk, request)
     keys = [f"name {name[:64]}", f"address {desk.origin.address(request)}"]
@@ -65,7 +71,7 @@ async def show_first(desk: Desk, request: web.Request) -> web.Response:
 
 async def make_first(desk: Desk, request: web.Request) -> web.Response:
     """Make the first user, an admin, for whoever can read the token's file."""
-    form = await _form(request)
+    form = await form_of(request)
     _require_private(desk, request)
     keys = [f"address {desk.origin.address(request)}"]
     if (wait := desk.throttle.wait(keys)) > 0:
@@ -181,11 +187,6 @@ def _page(
         status,
         **{"error": "", "plain": "" if private else PLAIN, **values},
     )
-
-
-async def _form(request: web.Request) -> dict[str, str]:
-    sent = await request.post()
-    return {name: value for name, value in sent.items() if isinstance(value, str)}
 
 
 OPEN = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from backhaul.admin import rendering
 from backhaul.admin.desk import Desk, Visit
@@ -25,6 +26,8 @@ COOKIE = "backhaul_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105 - a header's name
 SAFE = frozenset({"GET", "HEAD"})
+_UNREADABLE = (ValueError, LookupError, RuntimeError, HttpProcessingError)
+"""What aiohttp raises for broken letters, charsets, parts and headers of parts."""
 
 Page: TypeAlias = Callable[[Desk, Visit], Awaitable[web.StreamResponse]]
 Door: TypeAlias = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
@@ -70,7 +73,7 @@ class Guard:
             if known is None:
                 return _to_login(request)
             session, user = known
-            form = await _form(request)
+            form = await form_of(request)
             visit = Visit(request, user, session, form)
             if request.method not in SAFE:
                 _require_token(request, session, form)
@@ -130,10 +133,14 @@ class Guard:
         return self._desk.page(visit, "refused", status, words=words)
 
 
-async def _form(request: web.Request) -> Mapping[str, str]:
+async def form_of(request: web.Request) -> Mapping[str, str]:
+    """Return the texts of a form; none where nothing is sent. May answer 400."""
     if request.method in SAFE:
         return {}
-    sent = await request.post()
+    try:
+        sent = await request.post()
+    except _UNREADABLE:
+        raise web.HTTPBadRequest(text="the form cannot be read") from None
     return {name: value for name, value in sent.items() if isinstance(value, str)}
 
 

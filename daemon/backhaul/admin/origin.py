@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ class Origin:
 
         Its word is enough: who lies here sends his own password in the clear.
         """
-        host = urlsplit(f"//{request.host}").hostname or ""
+        host = _parts(f"//{request.host}").hostname or ""
         if host == "localhost":
             return True
         try:
@@ -59,7 +59,7 @@ class Origin:
         if site not in {None, "same-origin"}:
             return False
         own = {request.host, self._url.netloc} - {""}
-        return origin is None or urlsplit(origin).netloc in own
+        return origin is None or _parts(origin).netloc in own
 
     def _is_trusted(self, peer: str) -> bool:
         try:
@@ -68,3 +68,11 @@ class Origin:
             return False
         found = getattr(address, "ipv4_mapped", None) or address
         return any(found in network for network in self._trusted)
+
+
+def _parts(address: str) -> SplitResult:
+    """Return the parts of an address that anybody sent; of what is none, no part."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")

@@ -49,7 +49,7 @@ def read(answer: Answer) -> Listing:
             bare = msgspec.json.decode(answer.body, type=list[msgspec.Raw])
             return Listing(tuple(map(bytes, bare)), dated=dated)
         wrapped = msgspec.json.decode(answer.body, type=_Wrapped)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable(f"the answer holds no list: {error}") from None
     meta = wrapped.meta or _Meta()
     rows = tuple(map(bytes, wrapped.data))

@@ -109,8 +109,15 @@ def deliveries_to(url: str, arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 
 def named_store(url: str) -> str:
-    """Return the store in a receiver's address; empty where there is none."""
-    return urlsplit(url).path.partition("/webhooks/")[2].partition("/")[0]
+    """Return the store in a receiver's address; empty where there is none.
+
+    Raises Unusable.
+    """
+    try:
+        path = urlsplit(url).path
+    except ValueError as error:
+        raise Unusable(f"{url} is no address: {error}") from None
+    return path.partition("/webhooks/")[2].partition("/")[0]
 
 
 async def replay_to(

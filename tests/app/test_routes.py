@@ -1,0 +1,185 @@
+"""Every route of every listener of a running daemon, and who gets what from it."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from backhaul.control import SOCKET_NAME
+from dashboard.test_roles import EXPECTED
+from support import session
+from support.daemon import connected
+from support.dashboard import PASSWORD
+from support.payloads import envelope, order, signed
+from support.reference_shop import open_shop
+from support.requirements import require_root
+from support.routes import without_row
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from aiohttp import web
+
+    from backhaul.app import Daemon
+    from support.daemon import Office
+
+BODY = envelope("orders/create", order())
+COURIER = "courier-secret-" + secrets.token_hex(12)
+PARCELS = f"""
+[connectors.parcels]
+type = "courier"
+vendor = "generic"
+secrets = ["{COURIER}"]
+"""
+WHO = ("nobody", "forger", "device", "platform", "courier")
+# Whoever comes in is told what is wrong with his message: 422, or 200 and quarantine.
+NO_SCAN = 422
+PUBLIC: dict[str, tuple[int, int, int, int, int]] = {
+    "POST /webhooks/main": (401, 401, 401, 200, 401),
+    "POST /webhooks/nowhere": (401, 401, 401, 401, 401),
+    "POST /webhooks/main/orders/create": (401, 401, 401, 200, 401),
+    "POST /webhooks/nowhere/orders/create": (401, 401, 401, 401, 401),
+    "POST /connect/bench/scan": (401, 401, NO_SCAN, 401, 401),
+    "GET /connect/bench/": (200, 200, 200, 200, 200),
+    "GET /connect/bench/page.css": (200, 200, 200, 200, 200),
+    "GET /connect/bench/page.js": (200, 200, 200, 200, 200),
+    "POST /connect/parcels/events": (401, 401, 401, 401, 200),
+    "GET /webhooks/main": (405, 405, 405, 405, 405),
+    "GET /": (404, 404, 404, 404, 404),
+    "GET /metrics": (404, 404, 404, 404, 404),
+    "GET /api/status": (404, 404, 404, 404, 404),
+    "POST /api/changes/jobs/pause": (404, 404, 404, 404, 404),
+    "POST /login": (404, 404, 404, 404, 404),
+}
+CONTROL: dict[str, int] = {
+    "GET /healthz": 200,
+    "GET /readyz": 200,
+    "GET /api/status": 200,
+    "GET /metrics": 200,
+    "POST /api/changes/jobs/pause": 200,
+    "POST /api/changes/nothing/known": 404,
+    "POST /api/reconcile": 422,
+}
+"""Of the unix socket, for its owner; nobody else may open it."""
+ONLY_THERE = {"POST /api/changes/jobs/pause": 404, "POST /api/reconcile": 404}
+PAUSE: dict[str, Any] = {"name": "prune", "store": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A running daemon with a connector for each way in."""
+
+    office: Office
+    daemon: Daemon
+
+    def app(self, name: str) -> web.Application:
+        return self.daemon.served[name]
+
+    def callers(self) -> dict[str, dict[str, str]]:
+        """Return what each kind of caller shows, all of them the same body."""
+        right = signed(BODY, self.office.webhook_secret.encode())
+        courier = hmac.digest(COURIER.encode(), BODY, "sha256").hex()
+        wrong = {name: "x" * len(value) for name, value in right.items()}
+        return {
+            "nobody": {},
+            "forger": wrong | {"x-signature": "0" * 64, "Authorization": "Bearer x"},
+            "device": {"Authorization": f"Bearer {self.office.device_token}"},
+            "platform": right,
+            "courier": {"x-signature": courier},
+        }
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    session.issued(COURIER)
+    async with (
+        open_shop(tmp_path / "shop") as shop,
+        connected(shop, PARCELS) as (office, daemon),
+    ):
+        yield Place(office, daemon)
+
+
+async def statuses(
+    url: str, rows: Mapping[str, object], headers: Mapping[str, str], body: bytes = BODY
+) -> dict[str, int]:
+    """Ask for each row, and return what was answered."""
+    found = {}
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as client:
+        for row in rows:
+            method, path = row.split()
+            sent = body if method == "POST" else None
+            given = {"Content-Type": "application/json", **headers}
+            answer = await client.request(method, path, content=sent, headers=given)
+            found[row] = answer.status_code
+    return found
+
+
+async def test_the_public_listener_gives_each_caller_his_own(place: Place) -> None:
+    assert without_row(place.app("public"), PUBLIC) == []
+    shown = place.callers()
+    for who, expected in zip(WHO, zip(*PUBLIC.values(), strict=True), strict=True):
+        found = await statuses(place.daemon.public_url, PUBLIC, shown[who])
+        assert found == dict(zip(PUBLIC, expected, strict=True)), who
+
+
+async def test_what_opens_other_doors_opens_none_of_the_admin_listener(
+    place: Place,
+) -> None:
+    """Each key of the others at once gets no more than who shows none."""
+    assert without_row(place.app("admin"), EXPECTED) == []
+    user = {"name": "ada", "role": "admin", "password": PASSWORD, "who": "the test"}
+    async with _owner(place) as owner:
+        added = await owner.post("/api/changes/users/add", json=user)
+    assert added.status_code == 200, added.text
+    shown = {"Sec-Fetch-Site": "same-origin", "Cookie": "backhaul_session=" + "x" * 43}
+    for each in place.callers().values():
+        shown |= each
+    shown["Content-Type"] = "application/x-www-form-urlencoded"
+    expected = {row: statuses[0] for row, statuses in EXPECTED.items()} | ONLY_THERE
+    assert await statuses(place.daemon.admin_url, expected, shown, b"") == expected
+
+
+async def test_the_socket_takes_changes_and_is_its_owners(place: Place) -> None:
+    app = place.app("control")
+    assert without_row(app, CONTROL) == []
+    found = {}
+    async with _owner(place) as owner:
+        for row in CONTROL:
+            method, path = row.split()
+            answer = await owner.request(method, path, json=PAUSE)
+            found[row] = answer.status_code
+    assert found == CONTROL
+
+
+async def test_another_user_of_the_machine_cannot_open_the_socket(place: Place) -> None:
+    path = place.office.folder / "state" / SOCKET_NAME
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    require_root("to become another user")
+    for folder in (path.parent, place.office.folder):
+        folder.chmod(0o711)
+    asked = await asyncio.create_subprocess_exec(
+        *("curl", "--silent", "--show-error", "--unix-socket", str(path)),
+        "http://backhaul/healthz",
+        stderr=asyncio.subprocess.PIPE,
+        user=65_534,
+        env={"PATH": os.environ["PATH"]},
+    )
+    _, said = await asked.communicate()
+    assert asked.returncode == 7, said
+
+
+def _owner(place: Place) -> httpx.AsyncClient:
+    path = place.office.folder / "state" / SOCKET_NAME
+    transport = httpx.AsyncHTTPTransport(uds=str(path))
+    return httpx.AsyncClient(
+        transport=transport, base_url="http://backhaul", timeout=30
+    )

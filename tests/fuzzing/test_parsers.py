@@ -1,0 +1,30 @@
+"""Every parser of outside input: no input is answered with an error but its own.
+
+What is nearly right is tried in `faults/test_fuzzed_parsers.py`, at length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fuzzing.inputs import WORDS, swapped
+from fuzzing.of_connectors import CONNECTORS
+from fuzzing.of_the_daemon import DAEMON
+
+if TYPE_CHECKING:
+    from fuzzing.targets import Target
+
+TARGETS = (*DAEMON, *CONNECTORS)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)
+def test_what_broke_others_is_understood_or_refused_in_words(target: Target) -> None:
+    """Each seed as it is, and with each of its members or lines exchanged."""
+    for word in WORDS:
+        target.take(word)
+    for seed in target.seeds:
+        target.take(seed)
+        for other in swapped(seed):
+            target.take(other)
