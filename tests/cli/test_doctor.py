@@ -39,6 +39,18 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
     (planted.newer_schema, "fail database", "newer version", "install that version"),
     (planted.damaged, "fail integrity", "backhaul.db", "backhaul restore"),
     (planted.unknown_host, "fail dns", "shop.invalid", "correct base_url"),
+    (
+        planted.plain_http,
+        "warn encryption",
+        "stores.main.base_url",
+        '"https://shop.inv',
+    ),
+    (
+        planted.plain_alerts,
+        "warn encryption",
+        "alerts.webhook_url",
+        '"https://192.0.2.',
+    ),
     (planted.closed_port, "fail connection", "takes no connection", "the port"),
     (planted.no_tls, "fail tls", "SSL", "speak https"),
     (planted.wrong_path, "fail platform", "answered 404", "without /api/v1"),
@@ -91,7 +103,14 @@ def test_a_sound_installation_has_no_complaint(office: Office) -> None:
     found = asked(office)
     assert {each["check"] for each in found if each["state"] != "ok"} <= TIME_WILL_TELL
     assert {each["check"] for each in found} >= {
-        *("config", "secrets", "secret files", "state_dir", "file system"),
+        *(
+            "config",
+            "secrets",
+            "secret files",
+            "encryption",
+            "state_dir",
+            "file system",
+        ),
         *("free space", "database", "schema", "integrity", "daemon", "dns"),
         *("connection", "clock", "api key", "scope", "platform", "store", "connector"),
     }

@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from rich.cells import cell_len
 
 from support.daemon import (
     DaemonProcess,
@@ -21,6 +22,7 @@ from support.daemon import (
 from support.databases import count, rows
 from support.payloads import envelope, order, signed
 from support.shopping import buy, key_with, order_of
+from support.terminal import seen
 from support.waiting import await_true
 
 if TYPE_CHECKING:
@@ -142,8 +144,12 @@ def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
             await_true(
                 lambda: rows(office.database, state) == [("planned",)], "it is kept"
             )
-            said = backhaul("status", config=office.config)
-            assert "fulfill waits: 403 INSUFFICIENT_SCOPE" in said.out
+            screen = seen("status", config=office.config, columns=80, lines=24)
+            assert screen[0].startswith("daemon             runs since 2")
+            assert "fulfill waits: 403 INSUFFICIENT_SCOPE" in screen[1]
+            assert "backhaul doctor" in screen[1]
+            assert any("connector courier  up, worked" in line for line in screen)
+            assert (len(screen) < 24, max(map(cell_len, screen)) <= 80) == (True, True)
             assert started.terminate() == 0
             lines = started.log.read_text().splitlines()
             told = [line for line in lines if '"push.stopped"' in line]

@@ -1,14 +1,36 @@
-"""`backhaul status` beside a daemon that hangs up."""
+"""`backhaul status`: one screen, what is wrong first, with or without a daemon."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from rich.cells import cell_len
+
+from backhaul.cli import context
+from backhaul.cli.fitting import Line, Section, cut, fit, packed
+from backhaul.cli.troubles import troubles
 from backhaul.control import SOCKET_NAME
+from backhaul.store.contract import Matched, NewCommand, NewRecord, Unmatched
 from support.daemon import in_process
+from support.databases import started_store, write
 from support.mirrored import fill, lone_office, orders
+from support.terminal import seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+
+MANY = "".join(
+    f'[connectors.desk_{n}]\ntype = "scanner"\nstore = "main"\n'
+    f'[connectors.desk_{n}.devices]\ngun = "a-token-of-desk-{n:02}-long-enough"\n'
+    for n in range(12)
+)
+WHY = "connection reset by peer\x1b[2J while 注文 was being sent to the platform"
 
 
 def hang_up(listener: socket.socket) -> None:
@@ -30,3 +52,168 @@ def test_a_daemon_that_does_not_answer_is_not_said_to_be_away() -> None:
     assert said.code == 0, said.err
     assert "does not answer: the daemon went away" in said.out
     assert "2 orders" in said.out
+
+
+@pytest.fixture(scope="module")
+def troubled() -> Iterator[Office]:
+    """An office without its daemon: many connectors, parked commands, a bad row."""
+    with lone_office(MANY) as office:
+        asyncio.run(fill(office, *orders(2)))
+        asyncio.run(_trouble(office, 7))
+        yield office
+
+
+async def _trouble(office: Office, parked: int) -> None:
+    path = context.settings(office.config).database_file
+    async with started_store(path) as store:
+        for number in range(parked):
+            command = NewCommand(
+                f"{number:032x}", "fulfill", f"ord_{1001 + number}", "lane", {}
+            )
+            new = NewRecord(f"key-{number}", b"null", "raw", "", "f.csv:1")
+            await store.records.accept(
+                "courier", "main", [new], None, lambda *_, c=command: Matched(c)
+            )
+        bad = NewRecord("bad", None, "raw", "no order is called #9", "f.csv:2")
+        await store.records.accept(
+            "desk_1", "main", [bad], None, lambda *_: Unmatched("", final=True)
+        )
+        await store.targets.stop("main", WHY)
+    write(path, "UPDATE commands SET state = 'parked', reason = ?", WHY)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (50, 24)])
+def test_it_is_one_screen_and_nothing_wraps(
+    troubled: Office, columns: int, lines: int
+) -> None:
+    shown = seen("status", config=troubled.config, columns=columns, lines=lines)
+    assert len(shown) < lines  # the line where one types is left
+    assert [line for line in shown if cell_len(line) > columns] == []
+    assert "is not running; start it with" in shown[0]
+    for typed in (
+        "backhaul commands show 00000000",
+        "backhaul commands list --state parked",
+        "backhaul targets resume main",
+        "backhaul quarantine list",
+        "backhaul connectors list",
+    ):
+        assert typed in "\n".join(shown)
+
+
+def test_into_a_pipe_everything_goes_whole_and_plain(troubled: Office) -> None:
+    piped = in_process("status", config=troubled.config).out
+    assert WHY.replace("\x1b", "\\x1b") in piped
+    assert "\x1b" not in piped
+    assert piped.count("connector desk_") == 12
+
+
+def test_what_is_wrong_stands_above_what_is_well(troubled: Office) -> None:
+    piped = in_process("status", config=troubled.config).out
+    heads = [line.split()[0] for line in piped.splitlines()]
+    worst = [heads.index(name) for name in ("daemon", "parked", "counts", "quarantine")]
+    assert worst == sorted(worst)
+    assert max(worst) < min(heads.index(name) for name in ("store", "disk", "mirror"))
+
+
+def test_without_a_daemon_the_database_says_it_all(troubled: Office) -> None:
+    found = in_process("status", "--json", config=troubled.config).json()
+    assert found["daemon"] is None
+    assert found["commands"] == {"parked": 7}
+    assert [each["reason"] for each in found["parked"]] == [WHY] * 3
+    main = found["stores"]["main"]
+    assert main["last_webhook_at"] == found["last_event_at"]
+    assert (main["to_fold"], main["sending"]) == (0, None)
+    assert found["connectors"]["desk_1"]["quarantined"] == 1
+    assert found["connectors"]["courier"]["last_record_at"] > main["last_webhook_at"]
+    assert found["disk"]["database_bytes"] > 4_096
+    assert {job["job"] for job in found["jobs"]} >= {"prune", "push_fulfillments"}
+
+
+def test_what_is_not_folded_yet_counts_as_behind() -> None:
+    with lone_office() as office:
+        asyncio.run(fill(office, *orders(2)))
+        path = context.settings(office.config).database_file
+        write(path, "DELETE FROM event_outcomes WHERE id = 2")
+        found = in_process("status", "--json", config=office.config).json()
+    main = found["stores"]["main"]
+    assert (main["to_fold"], main["oldest_at"]) == (1, found["last_event_at"])
+
+
+LIVE: dict[str, Any] = {
+    "stores": {"main": {"stopped": {"fulfill": "403"}}, "other": {"stopped": {}}},
+    "connectors": {"erp": {"up": False, "reason": "x"}, "ok": {"up": True}},
+    "news": {"erp": {"up": False, "reason": "x"}},
+    "subscriptions": {"main": "PAUSED", "other": ""},
+}
+CALM: dict[str, Any] = {
+    "daemon": None,
+    "targets_stopped": {},
+    "parked": [],
+    "commands": {"applied": 3},
+    "quarantined": 0,
+    "connectors": {"erp": {"deliveries_parked": 0}},
+    "jobs": [{"job": "prune", "store": "", "paused_at": None}],
+    "disk": {"free_bytes": 10**12},
+}
+PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reason": ""}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "typed"),
+    [
+        ({}, []),
+        (
+            {"daemon": LIVE},
+            [
+                *("backhaul doctor", "backhaul connectors check erp"),
+                *("backhaul connectors deliveries erp", "backhaul doctor"),
+            ],
+        ),
+        ({"targets_stopped": {"b": "x"}}, ["backhaul targets resume b"]),
+        (
+            {"parked": [PARKED], "commands": {"parked": 4}},
+            [
+                "backhaul commands show abababab",
+                "backhaul commands list --state parked",
+            ],
+        ),
+        ({"quarantined": 2}, ["backhaul quarantine list"]),
+        (
+            {"connectors": {"erp": {"deliveries_parked": 2}}},
+            ["backhaul connectors deliveries erp --state parked"],
+        ),
+        (
+            {"jobs": [{"job": "audit", "store": "main", "paused_at": "2026"}]},
+            ["backhaul jobs resume audit --store main"],
+        ),
+        ({"disk": {"free_bytes": 10**8}}, ["backhaul doctor"]),
+    ],
+)
+def test_for_everything_that_is_wrong_there_is_something_to_type(
+    wrong: dict[str, Any], typed: list[str]
+) -> None:
+    assert [line.type for line in troubles(CALM | wrong)] == typed
+
+
+def test_what_is_to_be_typed_is_never_cut() -> None:
+    long = Line("a", "why " * 30, "backhaul " + "x" * 50)
+    for width in range(30, 120):
+        lines = fit([Section([long])], width, 24)
+        assert lines[-1].type == long.type
+        assert len(lines) == (1 if width >= 94 else 2)
+
+
+def test_the_longest_list_gives_way_first() -> None:
+    short, long = ([Line(name, str(n)) for n in range(5)] for name in "ab")
+    shown = fit([Section(short[:2]), Section(long, "backhaul all")], 80, 5)
+    assert [line.label for line in shown] == ["a", "a", "b", "b", ""]
+    assert (shown[-1].says, shown[-1].type) == ("and 3 more", "backhaul all")
+    urgent = fit([Section(short, urgent=True), Section(long[:2])], 80, 5)
+    assert [line.label for line in urgent] == ["a", "a", "", "b", ""]
+
+
+def test_text_is_cut_by_columns_not_by_characters() -> None:
+    assert cut("abc", 3) == "abc"
+    assert cut("abcd", 3) == "ab…"
+    assert cell_len(cut("注文注文", 6)) <= 6
+    assert packed(["a" * 4, "b" * 4, "c" * 4], 10) == ["aaaa; bbbb", "cccc"]

@@ -9,6 +9,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from dashboard.test_deciding import set_aside, state
+from dashboard.test_operating import secrets
 from support import payloads
 from support.browsing import Visit, open_visit
 from support.dashboard import PASSWORD, Office, open_office
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.programs
 PAGES = [
     *("/", "/events", "/events/1", "/commands", "/quarantine", "/mirror?q=blue"),
     *("/mirror/order/main/ord_1", "/connectors", "/jobs", "/drift", "/stores"),
+    "/targets",
     *("/charts", "/audit", "/users", "/account", "/commands/nothing-at-all"),
 ]
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
@@ -169,6 +171,8 @@ async def test_no_page_has_a_serious_fault_for_people_who_see_or_point_otherwise
     await fill(office)
     command = await office.plan(state="parked")
     row = await set_aside(office)
+    await secrets(office, used=None)
+    await office.store.targets.stop("main", "a step moved what it did not name")
     visit.watch.refusals.add(404)
     page = visit.page
     await page.emulate_media(color_scheme=scheme)

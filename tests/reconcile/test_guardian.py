@@ -87,6 +87,23 @@ async def arrives(shop: Shop, office: Office) -> None:
     await until(lambda: rows(office.database, told) > before, "a webhook")
 
 
+async def test_what_the_platform_says_of_its_deliveries_is_read(
+    shop: Shop, office: Office
+) -> None:
+    async with guarded(office) as daemon:
+        await subscribed(shop)
+        await arrives(shop, office)
+        guardian = daemon._shops["main"].guardian
+        assert guardian is not None
+
+        for _ in range(500):  # the platform writes its attempt down after our answer
+            (told, *_) = await guardian.deliveries()
+            if told.status == "DELIVERED":
+                break
+        assert told.topic == "products/create"
+        assert [each.status_code for each in told.attempts or ()] == [200]
+
+
 async def test_a_subscription_is_made_and_its_secret_accepted(
     shop: Shop, office: Office
 ) -> None:

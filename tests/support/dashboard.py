@@ -6,7 +6,7 @@ import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp.test_utils import TestClient, TestServer
 
@@ -20,6 +20,7 @@ from backhaul.ingest.signers import Signers
 from backhaul.jobs import Jobs
 from backhaul.observe.metrics import Metrics
 from backhaul.settings import Settings
+from backhaul.shop.client import StoreFacts
 from backhaul.shop.members import describe
 from backhaul.shop.requests import Dialect
 from backhaul.store.contract import Matched, NewCommand, NewRecord
@@ -27,9 +28,10 @@ from backhaul.store.users import Role
 from backhaul.upkeep.sampling import Sampler
 from support.clock import VirtualClock
 from support.databases import rows, started_store
+from support.payloads import STORE_ID
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from aiohttp import ClientResponse, web
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 PASSWORD = "correct horse battery staple"
 PEOPLE = {"vera": Role.VIEWER, "otto": Role.OPERATOR, "ada": Role.ADMIN}
 COOKIE = "backhaul_session"
+Deliveries: TypeAlias = "dict[str, Callable[[], Awaitable[Sequence[Any]]]]"
 _KEYS = count(1)
 _HASHED: dict[str, str] = {}
 """Hashing is slow on purpose: once is enough for all tests."""
@@ -99,6 +102,9 @@ class Office:
     app: web.Application
     server: TestServer
     passwords: Passwords
+    signers: Signers
+    asked: list[str]
+    deliveries: Deliveries
     clients: list[TestClient[web.Request, web.Application]] = field(
         default_factory=list
     )
@@ -167,10 +173,18 @@ async def open_office(
     async with started_store(folder / "backhaul.db", clock) as store:
         signers = Signers(store.webhook_secrets, clock)
         jobs = Jobs(settings, store.job_runs, clock)
-        refolder = Refolder(store.refolds, {}, _nothing, _nothing)
+        facts = {"main": StoreFacts(STORE_ID, "INR")}
+        refolder = Refolder(store.refolds, facts, _nothing, _nothing)
+        asked: list[str] = []
+        deliveries: Deliveries = {}
+
+        async def ask(name: str) -> dict[str, int]:
+            asked.append(name)
+            return {"accepted": 2}
+
         dialects = {"main": Dialect()}
         parts = Parts(
-            store, clock, signers, refolder, _nothing, dialects, _nothing, jobs, _ask
+            store, clock, signers, refolder, _nothing, dialects, _nothing, jobs, ask
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
@@ -194,21 +208,20 @@ async def open_office(
             store.numbers,
             sampler,
             plans,
+            deliveries,
         )
         dashboard.install(app, given)
         server = TestServer(app)
         await server.start_server(access_log=None)
-        office = Office(store, settings, clock, app, server, Passwords())
+        office = Office(
+            store, settings, clock, app, server, Passwords(), signers, asked, deliveries
+        )
         try:
             yield office
         finally:
             for client in office.clients:
                 await client.close()
             await server.close()
-
-
-async def _ask(_: str) -> dict[str, int]:
-    return {}
 
 
 def _nothing() -> None:
@@ -222,5 +235,11 @@ STATUS: dict[str, Any] = {
     "jobs": {},
     "stores": {"main": {"sending": 0, "stopped": {}}},
     "subscriptions": {"main": ""},
-    "connectors": {"courier": {"up": True, "reason": None}},
+    "connectors": {
+        "courier": {
+            "up": True,
+            "reason": None,
+            "worked_at": "2026-03-01T11:00:00.000Z",
+        }
+    },
 }

@@ -30,22 +30,35 @@ async def deliver(port: int, number: int, secret: str, store: str) -> tuple[int,
 
 
 class Load:
-    """Delivers until `going` is false."""
+    """Delivers until `going` is false.
 
-    def __init__(self, port: int, secret: str, store: str) -> None:
+    `per_second` is kept to as far as the machine can: who is late hurries.
+    """
+
+    def __init__(
+        self, port: int, secret: str, store: str, per_second: float | None = None
+    ) -> None:
         self._port = port
+        self._per_second = per_second
         self._secret = secret
         self._store = store
         self.sent: list[asyncio.Task[tuple[int, bytes]]] = []
         self.going = True
 
     async def run(self) -> None:
+        began = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
             while self.going:
                 number = len(self.sent)
                 sending = deliver(self._port, number, self._secret, self._store)
                 self.sent.append(group.create_task(sending))
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(self._pause_seconds(began))
+
+    def _pause_seconds(self, began: float) -> float:
+        if self._per_second is None:
+            return PAUSE_SECONDS
+        due = began + len(self.sent) / self._per_second
+        return max(0.0, due - asyncio.get_running_loop().time())
 
     def answered(self) -> int:
         return sum(task.done() for task in self.sent)

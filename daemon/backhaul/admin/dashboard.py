@@ -17,6 +17,8 @@ from backhaul.admin.pages import (
     overview,
     people,
     quarantine,
+    stores,
+    targets,
     work,
 )
 
@@ -32,6 +34,8 @@ ROUTES: tuple[Route, ...] = (
     *quarantine.ROUTES,
     *mirror.ROUTES,
     *work.ROUTES,
+    *stores.ROUTES,
+    *targets.ROUTES,
     *people.ROUTES,
     *entrance.ROUTES,
 )

@@ -19,7 +19,7 @@ from backhaul.admin.throttle import Throttle
 from backhaul.store.sqlite.board import Board
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from backhaul.admin.sessions import Session
@@ -37,7 +37,7 @@ class Given:
     """What the composition root hands in.
 
     `plans` says of each job, by name and store, when it runs; `changes` are those of
-    `backhaul.changes`.
+    `backhaul.changes`; `deliveries` ask a store's platform for those to this daemon.
     """
 
     settings: Settings
@@ -48,6 +48,7 @@ class Given:
     numbers: Numbers
     sampler: Sampler
     plans: Mapping[tuple[str, str], str]
+    deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]]
 
 
 class Reading:

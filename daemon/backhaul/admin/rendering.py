@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from backhaul.admin import drawing
-from backhaul.core.clock import from_text
+from backhaul.core.spans import ago
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ASSETS = HERE / "assets"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _TONES = {
-    "good": "applied folded settled accepted done up duplicate stale sent",
-    "wait": "planned sending uncertain waiting received running interrupted unhandled",
-    "bad": "parked rejected quarantined open failed down",
+    "good": "delivered applied folded settled accepted done up duplicate stale sent",
+    "wait": "planned sending uncertain waiting received running interrupted unhandled"
+    " pending held",
+    "bad": "parked rejected quarantined open failed down stopped",
 }
 TONES = {word: tone for tone, words in _TONES.items() for word in words.split()}
 
@@ -74,24 +74,6 @@ def number(value: float | None) -> str:
         return "—"
     text = f"{value:,.1f}".removesuffix(".0")
     return text.replace(",", "\u202f")
-
-
-def ago(text: str | None, now: datetime) -> str:
-    """Return how long it is since then, or until then."""
-    if not text:
-        return "never"
-    seconds = (now - from_text(text)).total_seconds()
-    said = _span(abs(seconds))
-    if said is None:
-        return "now"
-    return f"{said} ago" if seconds > 0 else f"in {said}"
-
-
-def _span(seconds: float) -> str | None:
-    for length, unit in _SPANS:
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit}"
-    return None
 
 
 def when(text: str | None, now: datetime) -> Markup:

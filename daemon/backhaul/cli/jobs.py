@@ -1,15 +1,14 @@
 """`backhaul jobs`: when the scheduled jobs run, and running or pausing them by hand."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from backhaul import jobs as scheduled
 from backhaul.cli import context, showing
 from backhaul.cli.changing import change
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
-from backhaul.cli.status import ask
+from backhaul.cli.live import ask, job_rows
 
 jobs = typer.Typer(no_args_is_help=True, help="The scheduled jobs.")
 
@@ -21,15 +20,6 @@ StoreOption = Annotated[
 LAST = ("paused_at", "last_run_at", "outcome")
 
 
-def _last(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of the last run."""
-    known = {name: state.get(name) for name in ("paused_at", "outcome", "detail")}
-    return known | {
-        "last_run_at": state.get("started_at"),
-        "trigger": state.get("trigger"),
-    }
-
-
 @jobs.command("list")
 def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the jobs: when each runs, when it last did, and when it will."""
@@ -37,17 +27,7 @@ def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     live, silence = ask(settings)
     with explainer(config) as known:
         states = known.jobs()
-    next_runs = (live or {}).get("jobs", {})
-    rows = [
-        {
-            "job": key[0],
-            "store": key[1],
-            "when": scheduled.words(key, job, eager=settings.push.eager),
-            **_last(states.get(key, {})),
-            "next_run_at": next_runs.get(scheduled.label(key)),
-        }
-        for key, job in settings.planned_jobs().items()
-    ]
+    rows = job_rows(settings, live, states)
     if as_json:
         showing.json(rows)
         return

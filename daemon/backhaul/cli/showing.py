@@ -12,12 +12,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from backhaul.cli.fitting import ARROW, LABEL_WIDTH, fit
 from backhaul.core.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import JustifyMethod
+
+    from backhaul.cli.fitting import Line, Section
 
 _COLORS = {
     "parked": "bold red",
@@ -146,6 +149,35 @@ def record(fields: Iterable[tuple[str, object]]) -> None:
     for name, value in fields:
         line = Text(f"{name.replace('_', ' '):<22}", style="dim")
         console.print(line.append_text(_cell(value, dim=False)))
+
+
+def terminal() -> tuple[int, int] | None:
+    """Return columns and lines of the terminal that is printed to, if it is one."""
+    console = _console()
+    return (console.width, console.height) if console.is_terminal else None
+
+
+def screen(sections: list[Section], size: tuple[int, int] | None) -> None:
+    """Print lines as they fit a terminal of that size, or whole where it is none."""
+    console = _console(soft_wrap=True)
+    if size is None:
+        lines = [line for section in sections for line in section.lines]
+    else:
+        width, height = size
+        lines = fit(sections, width, height - 1)
+    for line in lines:
+        console.print(_told(line))
+
+
+def _told(line: Line) -> Text:
+    color = _COLORS.get(line.state, "")
+    text = Text()
+    if line.label or line.says:
+        text.append(f"{line.label:<{LABEL_WIDTH}} ", style=color or "dim")
+        text.append(line.says, style=color)
+    if line.type:
+        text.append(f"{ARROW}{line.type}")
+    return text
 
 
 def _console(*, stderr: bool = False, soft_wrap: bool = False) -> Console:

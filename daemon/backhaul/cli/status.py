@@ -1,111 +1,77 @@
 """`backhaul status`: the daemon and its work on one screen."""
 
-from typing import Any
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.accounts import TOKEN_FILE
-from backhaul.cli import context, showing
+from backhaul.cli import context, glance, showing
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
-from backhaul.control import Control, NoDaemon
-from backhaul.errors import BackhaulError
-from backhaul.settings import Settings
+from backhaul.cli.live import ask, job_rows
+from backhaul.core.clock import SystemClock
+from backhaul.store.sqlite.outbox_reading import Wanted
 
-ASK_SECONDS = 5.0
+if TYPE_CHECKING:
+    from backhaul.settings import Settings
+    from backhaul.store.sqlite.explaining import Explainer
+
+PARKED_SHOWN = 3
 
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show whether the daemon runs, where it listens, and what waits."""
+    """Show on one screen what is wrong, what runs, what waits, and what to type.
+
+    What does not fit a terminal is cut; into a file or a pipe it goes whole.
+    """
     settings = context.settings(config)
     live, silence = ask(settings)
-    rehearsed = live["dry_run"] if live else settings.rehearsed
     with explainer(config) as known:
-        counts, consistency = known.counts(), known.consistency()
-        confirmed, stopped = known.confirmations(), known.stopped_targets()
+        found = {"daemon": live, **_read(settings, known, live)}
     if as_json:
-        found = {**counts, "consistency": consistency, "confirmations": confirmed}
-        showing.json({"daemon": live, **found, "targets_stopped": stopped})
+        showing.json(found)
         return
-    rows_of_nobody = _nobody(settings)
-    dry = [("DRY RUN", _held_back(name)) for name in rehearsed]
-    work = [*_work(counts), ("confirmations", _times(confirmed))]
-    daemon = _daemon(live, silence)
-    held = [(f"counts of {name}", f"stopped: {why}") for name, why in stopped.items()]
-    live_rows = [*dry, *daemon, *rows_of_nobody, *held]
-    showing.record([*live_rows, *work, *_equal(consistency)])
+    said = {**found, "silence": silence, "token": _token(settings)}
+    said["rehearsed"] = live["dry_run"] if live else settings.rehearsed
+    terminal = showing.terminal()
+    now = SystemClock().now()
+    showing.screen(glance.sections(said, now, exact=terminal is None), terminal)
 
 
-def _nobody(settings: Settings) -> list[tuple[str, object]]:
-    """Say how to log in at the dashboard, as long as nobody ever did."""
+def _read(
+    settings: Settings, known: Explainer, live: dict[str, Any] | None
+) -> dict[str, Any]:
+    glanced = known.glance(settings.stores, settings.connectors)
+    for name, store in glanced["stores"].items():
+        store |= {"sending": None, "stopped": {}}
+        store |= (live or {}).get("stores", {}).get(name, {})
+    for name, each in glanced["connectors"].items():
+        each |= {"up": None, "reason": None, "worked_at": None}
+        each |= (live or {}).get("connectors", {}).get(name, {})
+    return {
+        **known.counts(),
+        "consistency": known.consistency(),
+        "confirmations": known.confirmations(),
+        "targets_stopped": known.stopped_targets(),
+        **glanced,
+        "parked": known.commands(Wanted(state="parked"), PARKED_SHOWN),
+        "jobs": job_rows(settings, live, known.jobs()),
+        "disk": _disk(settings),
+    }
+
+
+def _disk(settings: Settings) -> dict[str, Any]:
+    database = settings.database_file
+    log = database.with_name(f"{database.name}-wal")
+    return {
+        "database_bytes": database.stat().st_size,
+        "log_bytes": log.stat().st_size if log.exists() else 0,
+        "free_bytes": shutil.disk_usage(database.parent).free,
+        "folder": str(database.parent),
+    }
+
+
+def _token(settings: Settings) -> str | None:
+    """Return the file with which one logs in, as long as nobody ever did."""
     file = settings.state_dir / TOKEN_FILE
-    said = f"nobody may log in yet: open it, and give the token in {file}"
-    return [("dashboard", said)] if file.exists() else []
-
-
-def _held_back(name: str) -> str:
-    if name == "*":
-        return "NOTHING IS SENT to the platform: [push] dry_run"
-    return f"NOTHING IS SENT of connector {name}: [connectors.{name}] dry_run"
-
-
-def ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
-    """Return what the running daemon tells of itself, or else why it does not."""
-    try:
-        return Control(settings.state_dir).get("/api/status", ASK_SECONDS), ""
-    except NoDaemon:
-        return None, "is not running; start it with: backhaul run"
-    except BackhaulError as error:
-        return None, f"does not answer: {error}"
-
-
-def _daemon(live: dict[str, Any] | None, silence: str) -> list[tuple[str, object]]:
-    if live is None:
-        return [("daemon", silence)]
-    rows: list[tuple[str, object]] = [
-        ("daemon", f"runs since {live['started_at']}"),
-        ("receives at", live["public_url"]),
-        ("admin at", live["admin_url"]),
-    ]
-    for name, store in live["stores"].items():
-        stopped = "; ".join(f"{w} waits: {r}" for w, r in store["stopped"].items())
-        rows.append((f"store {name}", stopped or f"sending {store['sending']}"))
-    for name, said in live["subscriptions"].items():
-        rows.append((f"webhooks of {name}", said or "subscribed"))
-    for name, connector in live["connectors"].items():
-        rows.append((f"connector {name}", connector["reason"] or "up"))
-    return rows
-
-
-def _work(counts: dict[str, Any]) -> list[tuple[str, object]]:
-    commands = counts["commands"]
-    summary = ", ".join(f"{n} {state}" for state, n in commands.items())
-    return [
-        ("events", f"{counts['events']}, {counts['to_fold']} to fold"),
-        ("last event at", counts["last_event_at"] or "never"),
-        ("mirror", f"{counts['orders']} orders, {counts['products']} products"),
-        ("in doubt", f"{counts['in_doubt']} objects, to be read again"),
-        ("commands", summary or "none"),
-        ("waiting records", counts["waiting_records"]),
-        ("in quarantine", counts["quarantined"]),
-    ]
-
-
-def _times(confirmed: dict[str, Any]) -> str:
-    """Say how long effects took to come back to us, from the send to the fold."""
-    if not confirmed["number"]:
-        return "none in the last hour"
-    median, p99 = confirmed["median_seconds"], confirmed["p99_seconds"]
-    number = confirmed["number"]
-    return f"{number} in the last hour, median {median:.2f} s, p99 {p99:.2f} s"
-
-
-def _equal(consistency: dict[str, Any]) -> list[tuple[str, object]]:
-    """Say since when each mirror is known to be as the platform."""
-    return [
-        (f"consistent {name}", _since(found)) for name, found in consistency.items()
-    ]
-
-
-def _since(found: dict[str, Any]) -> str:
-    if found["as_of"]:
-        return f"as of {found['as_of']}"
-    lists = ", ".join(f"{kind}: {at or 'no'}" for kind, at in found["kinds"].items())
-    return f"not proved yet ({lists})"
+    return str(file) if file.exists() else None

@@ -9,7 +9,7 @@ import typer
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.doctor import examined
-from backhaul.cli.status import ask
+from backhaul.cli.live import ask
 from backhaul.control import Control
 from backhaul.core.clock import SystemClock, in_a_name
 from backhaul.errors import BackhaulError, ConfigurationError

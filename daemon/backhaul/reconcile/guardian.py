@@ -79,6 +79,23 @@ class Guardian:
         except (NotSent, InDoubt, Unusable, Busy, OSError) as error:
             self._tell(_unkept(error))
 
+    async def deliveries(self) -> list[wire.Delivery]:
+        """Return the newest deliveries to this daemon, as the platform tells them.
+
+        Raises NotSent, InDoubt, Unusable, and ReadRefused where it tells nothing.
+        """
+        found: list[wire.Delivery] = []
+        for hook in self._ours(await self._hooks()):
+            path = f"{_path(hook)}/deliveries"
+            page = await self._client.page(path, 1, Priority.REREAD)
+            rows = [wire.resource(strict_json.decode(body)) for body in page.rows]
+            found += map(wire.delivery, rows)
+        return found
+
+    def _ours(self, hooks: list[dict[str, Any]]) -> list[wire.Hook]:
+        ours = (hook for hook in hooks if hook.get("address") == self.address)
+        return [wire.hook(hook) for hook in ours]
+
     async def _hooks(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         number = 0
@@ -93,9 +110,7 @@ class Guardian:
 
     async def _mend(self, hooks: list[dict[str, Any]]) -> str:
         """Make or repair what is ours; return what is left to a person."""
-        ours = [
-            wire.hook(hook) for hook in hooks if hook.get("address") == self.address
-        ]
+        ours = self._ours(hooks)
         if not ours:
             return await self._create(TOPICS)
         said = [await self._repair(hook) for hook in ours]

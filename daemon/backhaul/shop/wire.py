@@ -214,10 +214,22 @@ class Attempt(_Wire):
 
     at: str
     status_code: int | None = None
+    error: object = None
+    duration_ms: object = None
 
 
 class _Delivery(_Wire):
     attempts: list[Attempt] | None = None
+
+
+class Delivery(_Delivery, kw_only=True):
+    """What became of one webhook at the platform; its times are in normal form."""
+
+    id: str
+    topic: str = ""
+    status: str = ""
+    created_at: str | None = None
+    next_attempt_at: str | None = None
 
 
 def order(data: Mapping[str, Any], tracking: Tracking = TRACKING) -> Order:
@@ -426,6 +438,17 @@ def last_attempt(data: Mapping[str, Any]) -> Attempt | None:
         return None
     attempts[-1].at = _time(attempts[-1].at, "at")
     return attempts[-1]
+
+
+def delivery(data: Mapping[str, Any]) -> Delivery:
+    """Read a delivery with every attempt. Raises Unusable."""
+    found = _read(data, Delivery)
+    found.created_at = found.created_at and _time(found.created_at, "createdAt")
+    due = found.next_attempt_at
+    found.next_attempt_at = due and _time(due, "nextAttemptAt")
+    for attempt in found.attempts or ():
+        attempt.at = _time(attempt.at, "at")
+    return found
 
 
 def resource(document: object) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.guard import Missing, Route
+from backhaul.admin.paging import BEFORE, turned
 from backhaul.core.lifecycle import State
 from backhaul.store.deciding import possible
 from backhaul.store.sqlite.outbox_reading import Wanted
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from backhaul.admin.desk import Desk, Visit
 
 MOST = 100
-KINDS = ("fulfill", "cancel", "adjust")
+KINDS = ("fulfill", "cancel", "adjust", "target")
 VERBS = {
     "settle": ("Look again", "Read the platform for its effect, now and later."),
     "settle --applied": ("It took effect", "You know that it did: nothing is sent."),
@@ -40,16 +41,20 @@ MEANINGS = {
 async def show_list(desk: Desk, visit: Visit) -> web.Response:
     """List those that wait for a person first, then the newest."""
     wanted = Wanted(visit.asked("state"), visit.asked("store"), visit.asked("kind"))
-    rows = await desk.reading.ask(lambda board: board.commands(wanted, MOST))
+    after = visit.asked(BEFORE)
+    found = await desk.reading.ask(
+        lambda board: board.commands(wanted, MOST + 1, after)
+    )
+    rows, pager = turned(visit, found, MOST)
     return desk.page(
         visit,
         "commands",
         rows=rows,
+        pager=pager,
         wanted=wanted,
         states=[state.value for state in State],
         stores=list(desk.given.settings.stores),
         kinds=KINDS,
-        most=MOST,
     )
 
 

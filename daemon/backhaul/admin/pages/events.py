@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backhaul.admin.guard import Missing, Route
+from backhaul.admin.paging import before, turned
+from backhaul.store.refolds import Selection
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
@@ -19,9 +23,13 @@ STATES = ("received", "folded", "duplicate", "stale", "unhandled", "quarantined"
 async def show_list(desk: Desk, visit: Visit) -> web.Response:
     """List the newest, of a state or topic where that is asked for."""
     state, topic = visit.asked("state"), visit.asked("topic")
-    rows = await desk.reading.ask(lambda board: board.events(state, topic, MOST))
+    since = before(visit)
+    found = await desk.reading.ask(
+        lambda board: board.events(state, topic, MOST + 1, since)
+    )
+    rows, pager = turned(visit, found, MOST)
     return desk.page(
-        visit, "events", rows=rows, state=state, topic=topic, states=STATES, most=MOST
+        visit, "events", rows=rows, pager=pager, state=state, topic=topic, states=STATES
     )
 
 
@@ -34,7 +42,22 @@ async def show_one(desk: Desk, visit: Visit) -> web.Response:
     return desk.page(visit, "event", event=event)
 
 
+async def refold(desk: Desk, visit: Visit) -> web.Response:
+    """Fold one again: what was folded already changes nothing."""
+    id_ = int(visit.request.match_info["id"])
+    if await desk.reading.ask(lambda board: board.event(id_)) is None:
+        raise Missing(f"There is no event {id_}.")
+    asked = msgspec.to_builtins(Selection((id_,)))
+    states = await desk.change(visit, "events/refold", **asked)
+    told = ", ".join(states) or "nothing: it is not kept any more"
+    await desk.given.users.did(visit.user.name, "events refold", f"{id_}: {told}")
+    visit.session.tell("good", f"Folded again: {told}.")
+    return visit.back_to(f"/events/{id_}")
+
+
+_ONE = r"/events/{id:\d{1,18}}"
 ROUTES = (
     Route("GET", "/events", Role.VIEWER, show_list),
-    Route("GET", r"/events/{id:\d{1,18}}", Role.VIEWER, show_one),
+    Route("GET", _ONE, Role.VIEWER, show_one),
+    Route("POST", f"{_ONE}/refold", Role.OPERATOR, refold),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.guard import Missing, Route
+from backhaul.admin.paging import before, pager
 from backhaul.shop.members import told
 from backhaul.store.sqlite.board import KINDS
 from backhaul.store.users import Role
@@ -24,16 +25,36 @@ async def search(desk: Desk, visit: Visit) -> web.Response:
     """Find things by words; without words show what changed last."""
     text, kind = visit.asked("q"), visit.asked("kind")
     kind = kind if kind in SEARCHED else None
-    rows = await desk.reading.ask(lambda board: _find(board, text, kind))
+    since = before(visit)
+    found = await desk.reading.ask(lambda board: _find(board, text, kind, since))
+    rows, links = found[:MOST], pager(visit, _older(found, text, since))
     return desk.page(
-        visit, "mirror", rows=rows, text=text or "", kind=kind, kinds=SEARCHED
+        visit,
+        "mirror",
+        rows=rows,
+        pager=links,
+        skipped=(since or 0) if text else 0,
+        text=text or "",
+        kind=kind,
+        kinds=SEARCHED,
     )
 
 
-def _find(board: Board, text: str | None, kind: str | None) -> list[dict[str, Any]]:
+def _find(
+    board: Board, text: str | None, kind: str | None, since: int | None
+) -> list[dict[str, Any]]:
     if text is None:
-        return board.newest(kind, MOST)
-    return board.search(text, kind, MOST)
+        return board.newest(kind, MOST + 1, since)
+    return board.search(text, kind, MOST + 1, since or 0)
+
+
+def _older(
+    found: list[dict[str, Any]], text: str | None, since: int | None
+) -> int | None:
+    """Return after what the next page begins: a change, or so many that were found."""
+    if len(found) <= MOST:
+        return None
+    return (since or 0) + MOST if text else int(found[MOST - 1]["change"])
 
 
 async def show(desk: Desk, visit: Visit) -> web.Response:

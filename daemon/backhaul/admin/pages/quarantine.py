@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.admin.guard import Missing, Route
+from backhaul.admin.paging import before, turned
 from backhaul.errors import BackhaulError
 from backhaul.store.users import Role
 
@@ -29,8 +30,10 @@ FIXED = frozenset({"key", "raw", "locator"})
 
 async def show_list(desk: Desk, visit: Visit) -> web.Response:
     """List what waits for a person."""
-    rows = await desk.reading.ask(lambda board: board.quarantine(MOST))
-    return desk.page(visit, "quarantine", rows=rows)
+    since = before(visit)
+    found = await desk.reading.ask(lambda board: board.quarantine(MOST + 1, since))
+    rows, pager = turned(visit, found, MOST)
+    return desk.page(visit, "quarantine", rows=rows, pager=pager)
 
 
 async def show_one(desk: Desk, visit: Visit) -> web.Response:

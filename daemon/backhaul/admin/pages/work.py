@@ -1,4 +1,4 @@
-"""Connectors, jobs, drift, stores and charts: how the daemon does."""
+"""Connectors, jobs, drift, charts and audit: how the daemon does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.guard import Route
+from backhaul.admin.paging import before, turned
 from backhaul.core.clock import to_text
+from backhaul.errors import BackhaulError
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
@@ -40,11 +42,27 @@ async def show_connectors(desk: Desk, visit: Visit) -> web.Response:
     )
 
 
+async def run_connector(desk: Desk, visit: Visit) -> web.Response:
+    """Ask an instance for its records now."""
+    name = visit.form.get("name", "")
+    if name not in desk.given.settings.connectors:
+        raise BackhaulError(f"no connector is called {name!r}")
+    done = await desk.change(visit, "connectors/run", name=name)
+    counts = ", ".join(f"{n} {state}" for state, n in done["records"].items())
+    told = counts or "nothing new"
+    await desk.given.users.did(visit.user.name, "connectors run", f"{name}: {told}")
+    visit.session.tell("good", f"{name}: {told}.")
+    return visit.back_to("/connectors")
+
+
 async def show_jobs(desk: Desk, visit: Visit) -> web.Response:
     """Show when each job runs, did, and will."""
     status = await desk.given.status()
-    known = await desk.reading.ask(lambda board: (board.jobs(), board.job_runs(MOST)))
-    states, runs = known
+    since = before(visit)
+    states, found = await desk.reading.ask(
+        lambda board: (board.jobs(), board.job_runs(MOST + 1, since))
+    )
+    runs, pager = turned(visit, found, MOST)
     rows = [
         {
             "job": job,
@@ -55,7 +73,7 @@ async def show_jobs(desk: Desk, visit: Visit) -> web.Response:
         }
         for (job, store), words in desk.given.plans.items()
     ]
-    return desk.page(visit, "jobs", rows=rows, runs=runs)
+    return desk.page(visit, "jobs", rows=rows, runs=runs, pager=pager)
 
 
 async def change_job(desk: Desk, visit: Visit) -> web.Response:
@@ -71,22 +89,13 @@ async def change_job(desk: Desk, visit: Visit) -> web.Response:
 
 async def show_drift(desk: Desk, visit: Visit) -> web.Response:
     """Show since when the mirror is equal, and what each walk found."""
-    consistency, sweeps = await desk.reading.ask(
-        lambda board: (board.consistency(), board.sweeps(MOST))
+    since = before(visit)
+    consistency, found = await desk.reading.ask(
+        lambda board: (board.consistency(), board.sweeps(MOST + 1, since))
     )
-    return desk.page(visit, "drift", consistency=consistency, sweeps=sweeps)
-
-
-async def show_stores(desk: Desk, visit: Visit) -> web.Response:
-    """Show each store: whether it is sent to, and which secrets sign for it."""
-    status = await desk.given.status()
-    secrets = await desk.reading.ask(lambda board: board.webhook_secrets())
+    sweeps, pager = turned(visit, found, MOST)
     return desk.page(
-        visit,
-        "stores",
-        stores=desk.given.settings.stores,
-        status=status,
-        secrets=secrets,
+        visit, "drift", consistency=consistency, sweeps=sweeps, pager=pager
     )
 
 
@@ -102,16 +111,18 @@ async def show_charts(desk: Desk, visit: Visit) -> web.Response:
 async def show_audit(desk: Desk, visit: Visit) -> web.Response:
     """Show who did what."""
     who = visit.asked("who")
-    rows = await desk.reading.ask(lambda board: board.audit(who, MOST * 2))
-    return desk.page(visit, "audit", rows=rows, who=who)
+    since = before(visit)
+    found = await desk.reading.ask(lambda board: board.audit(who, MOST + 1, since))
+    rows, pager = turned(visit, found, MOST)
+    return desk.page(visit, "audit", rows=rows, who=who, pager=pager)
 
 
 ROUTES = (
     Route("GET", "/connectors", Role.VIEWER, show_connectors),
+    Route("POST", "/connectors/run", Role.OPERATOR, run_connector),
     Route("GET", "/jobs", Role.VIEWER, show_jobs),
     Route("POST", f"/jobs/{{verb:{'|'.join(JOB_VERBS)}}}", Role.OPERATOR, change_job),
     Route("GET", "/drift", Role.VIEWER, show_drift),
-    Route("GET", "/stores", Role.VIEWER, show_stores),
     Route("GET", "/charts", Role.VIEWER, show_charts),
     Route("GET", "/audit", Role.OPERATOR, show_audit),
 )

@@ -19,10 +19,13 @@ _SET_ASIDE = """
 """
 _USERS = "SELECT name, role, last_login_at, created_at FROM users ORDER BY name"
 _SAMPLES = "SELECT * FROM samples WHERE at >= ? ORDER BY at"
-_SWEEPS = "SELECT * FROM sweeps ORDER BY id DESC LIMIT ?"
+_SWEEPS = """
+    SELECT * FROM sweeps WHERE ?2 IS NULL OR id < ?2 ORDER BY id DESC LIMIT ?1
+"""
 _AUDIT = """
-    SELECT at, who, action, detail, command_id, state_before, state_after FROM audit
-    WHERE (?1 IS NULL OR who = ?1) ORDER BY id DESC LIMIT ?2
+    SELECT id, at, who, action, detail, command_id, state_before, state_after
+    FROM audit WHERE (?1 IS NULL OR who = ?1) AND (?3 IS NULL OR id < ?3)
+    ORDER BY id DESC LIMIT ?2
 """
 _OPEN = """
     SELECT id, store, kind, target, coalesce(
@@ -32,14 +35,27 @@ _OPEN = """
     FROM commands c WHERE state = ? AND state IN ('planned', 'sending', 'uncertain')
     LIMIT ?
 """
-_RUNS = "SELECT * FROM job_runs ORDER BY id DESC LIMIT ?"
+_RUNS = """
+    SELECT * FROM job_runs WHERE ?2 IS NULL OR id < ?2 ORDER BY id DESC LIMIT ?1
+"""
+_TARGETS = """
+    SELECT c.seq, c.id, c.store, c.target, c.state, c.reason, c.created_at, t.quantity,
+           t.as_of, t.variant_id, v.sku, l.stock
+    FROM commands c JOIN stock_targets t ON t.command_id = c.id
+    LEFT JOIN variants v ON v.store = c.store AND v.id = t.variant_id
+    LEFT JOIN inventory_levels l ON l.store = c.store AND l.variant_id = t.variant_id
+    WHERE c.kind = 'target' AND (?1 IS NULL OR c.state = ?1)
+      AND (?2 IS NULL OR c.store = ?2) AND (?4 IS NULL OR c.seq < ?4)
+    ORDER BY c.seq DESC LIMIT ?3
+"""
 _LAST_RECORDS = """
     SELECT received_at, key, state, reason, command_id FROM records
     WHERE instance = ? ORDER BY id DESC LIMIT ?
 """
 _NEWEST_CHANGES = """
     SELECT max(id) AS change, kind, store, object_id AS id FROM (
-        SELECT id, kind, store, object_id FROM changes ORDER BY id DESC LIMIT 300)
+        SELECT id, kind, store, object_id FROM changes
+        WHERE ?3 IS NULL OR id < ?3 ORDER BY id DESC LIMIT 300)
     WHERE ?1 IS NULL OR kind = ?1
     GROUP BY kind, store, object_id ORDER BY 1 DESC LIMIT ?2
 """
@@ -105,29 +121,46 @@ class Board(Explainer):
         """Return the minutes since then, in order."""
         return self._rows(_SAMPLES, (since,))
 
-    def sweeps(self, limit: int) -> list[Row]:
-        """Return the newest walks and looks first."""
-        return self._rows(_SWEEPS, (limit,))
+    def sweeps(self, limit: int, before: int | None = None) -> list[Row]:
+        """Return the newest walks and looks first, from before that number."""
+        return self._rows(_SWEEPS, (limit, before))
 
-    def audit(self, who: str | None, limit: int) -> list[Row]:
-        """Return who did what, the newest first."""
-        return self._rows(_AUDIT, (who, limit))
+    def audit(
+        self, who: str | None, limit: int, before: int | None = None
+    ) -> list[Row]:
+        """Return who did what, the newest first, from before that number."""
+        return self._rows(_AUDIT, (who, limit, before))
+
+    def targets(
+        self,
+        state: str | None,
+        store: str | None,
+        limit: int,
+        before: int | None = None,
+    ) -> list[Row]:
+        """Return counts of the back office, the newest first, from before `seq`."""
+        return self._rows(_TARGETS, (state, store, limit, before))
 
     def open_commands(self, state: str, limit: int) -> list[Row]:
         """Return some commands that are planned, sending or uncertain."""
         return self._rows(_OPEN, (state, limit))
 
-    def job_runs(self, limit: int) -> list[Row]:
+    def job_runs(self, limit: int, before: int | None = None) -> list[Row]:
         """Return the runs that were written down, the newest first."""
-        return self._rows(_RUNS, (limit,))
+        return self._rows(_RUNS, (limit, before))
 
     def last_records(self, instance: str, limit: int) -> list[Row]:
         """Return what an instance brought, the newest first."""
         return self._rows(_LAST_RECORDS, (instance, limit))
 
-    def newest(self, kind: str | None, limit: int) -> list[Row]:
-        """Return what changed last in the mirror."""
-        found = self._rows(_NEWEST_CHANGES, (kind, limit))
+    def newest(
+        self, kind: str | None, limit: int, before: int | None = None
+    ) -> list[Row]:
+        """Return what changed last in the mirror, before the change with that number.
+
+        What changed again since stands on an earlier page too.
+        """
+        found = self._rows(_NEWEST_CHANGES, (kind, limit, before))
         return [row | {"title": self._title(row)} for row in found]
 
     def _title(self, row: Row) -> str:

@@ -10,6 +10,7 @@ from backhaul.store.sqlite import (
     connections,
     corrections,
     finding,
+    glancing,
     lives,
     outbox_reading,
 )
@@ -17,7 +18,7 @@ from backhaul.store.sqlite.consistency import consistency
 from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from backhaul.store.contract import Command
@@ -69,12 +70,18 @@ class Explainer:
         """Close the connection."""
         self._connection.close()
 
-    def events(self, state: str | None, topic: str | None, limit: int) -> list[Row]:
-        """Return the newest events first."""
+    def events(
+        self,
+        state: str | None,
+        topic: str | None,
+        limit: int,
+        before: int | None = None,
+    ) -> list[Row]:
+        """Return the newest events first, from before the one with that number."""
         return self._rows(
             f"{_EVENTS} WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR topic = ?2)"
-            " ORDER BY id DESC LIMIT ?3",
-            (state, topic, limit),
+            " AND (?4 IS NULL OR id < ?4) ORDER BY id DESC LIMIT ?3",
+            (state, topic, limit, before),
         )
 
     def event(self, id_: int) -> Row | None:
@@ -82,9 +89,14 @@ class Explainer:
         rows = self._rows("SELECT * FROM events WHERE id = ?", (id_,))
         return rows[0] if rows else None
 
-    def commands(self, wanted: Wanted, limit: int) -> list[Row]:
-        """Return commands: those that wait for a person first, then the newest."""
-        return outbox_reading.listed(self._connection, wanted, limit)
+    def commands(
+        self, wanted: Wanted, limit: int, after: str | None = None
+    ) -> list[Row]:
+        """Return commands: those that wait for a person first, then the newest.
+
+        `after` is the id of the one that the list goes on after.
+        """
+        return outbox_reading.listed(self._connection, wanted, limit, after)
 
     def count_commands(self, wanted: Wanted) -> int:
         """Count the commands that `commands` would return without a limit."""
@@ -98,12 +110,13 @@ class Explainer:
         """Return the only command whose id begins so, with all that is known of it."""
         return outbox_reading.whole(self._connection, prefix)
 
-    def quarantine(self, limit: int) -> list[Row]:
-        """Return the newest open rows first."""
+    def quarantine(self, limit: int, before: int | None = None) -> list[Row]:
+        """Return the newest open rows first, from before the one with that number."""
         return self._rows(
             "SELECT id, at, source, name, locator, reason FROM quarantine"
-            " WHERE state = 'open' ORDER BY id DESC LIMIT ?",
-            (limit,),
+            " WHERE state = 'open' AND (?2 IS NULL OR id < ?2)"
+            " ORDER BY id DESC LIMIT ?1",
+            (limit, before),
         )
 
     def quarantined(self, id_: int) -> Row | None:
@@ -144,9 +157,11 @@ class Explainer:
         }
         return self._rows(lives.LIFE[kind], values)
 
-    def search(self, text: str, kind: str | None, limit: int) -> list[Row]:
-        """Return the objects that have all these words, best first."""
-        return finding.find(self._connection, text, kind, limit)
+    def search(
+        self, text: str, kind: str | None, limit: int, skip: int = 0
+    ) -> list[Row]:
+        """Return the objects that have all these words, best first, but for `skip`."""
+        return finding.find(self._connection, text, kind, limit, skip)
 
     def unindexed(self) -> int:
         """Return how many changes the search index does not know yet."""
@@ -159,6 +174,14 @@ class Explainer:
         states = "SELECT state, count(*) AS n FROM commands GROUP BY state"
         commands = {r["state"]: r["n"] for r in self._rows(states, ())}
         return {**row, "commands": commands}
+
+    def glance(self, stores: Iterable[str], instances: Iterable[str]) -> Row:
+        """Return of each store and instance what a person looks at first."""
+        return {
+            "stores": glancing.stores(self._connection, stores),
+            "connectors": glancing.connectors(self._connection, instances),
+            "oldest_planned_at": glancing.oldest_planned(self._connection),
+        }
 
     def stopped_targets(self) -> dict[str, str]:
         """Return by store why its counts are not made true."""

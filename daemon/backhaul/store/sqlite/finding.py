@@ -12,16 +12,23 @@ _FIND = """
            snippet(searchable_fts, 1, '', '', '…', 12) AS found
     FROM searchable_fts JOIN searchable s ON s.id = searchable_fts.rowid
     WHERE searchable_fts MATCH ? AND (? IS NULL OR s.kind = ?)
-    ORDER BY bm25(searchable_fts, 10.0, 1.0), s.id DESC LIMIT ?
+    ORDER BY bm25(searchable_fts, 10.0, 1.0), s.id DESC LIMIT ? OFFSET ?
 """
 
 
 def find(
-    connection: sqlite3.Connection, text: str, kind: str | None, limit: int
+    connection: sqlite3.Connection,
+    text: str,
+    kind: str | None,
+    limit: int,
+    skip: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return objects with all the words, best first; if none, with words so begun."""
+    """Return objects with all the words, best first; if none, with words so begun.
+
+    The first `skip` are left out.
+    """
     for prefix in ("", "*") if text.split() else ():
-        values = (_expression(text, prefix), kind, kind, limit)
+        values = (_expression(text, prefix), kind, kind, limit, skip)
         rows = connection.execute(_FIND, values).fetchall()
         if rows:
             return [{**dict(row), "found": _line(row["found"])} for row in rows]

@@ -26,7 +26,10 @@ _WANTED = """
     (:state IS NULL OR state = :state) AND (:kind IS NULL OR kind = :kind)
     AND (:store IS NULL OR store = :store)
 """
-_NEWEST = f"AND {_WANTED} ORDER BY seq DESC LIMIT :limit"
+_NEWEST = f"""
+    AND {_WANTED} AND (:before IS NULL OR seq < :before) ORDER BY seq DESC LIMIT :limit
+"""
+_PLACE = "SELECT seq, state = 'parked' FROM commands WHERE id = ?"
 _WHOLE = """
     SELECT *, coalesce(
              (SELECT name FROM orders WHERE store = c.store AND id = c.target),
@@ -55,11 +58,23 @@ class Wanted:
     kind: str | None = None
 
 
-def listed(connection: sqlite3.Connection, wanted: Wanted, limit: int) -> list[Row]:
-    """Return commands: those that wait for a person first, then the newest."""
+def listed(
+    connection: sqlite3.Connection,
+    wanted: Wanted,
+    limit: int,
+    after: str | None = None,
+) -> list[Row]:
+    """Return commands: those that wait for a person first, then the newest.
+
+    `after` is the id of the one that the list goes on after, if it is known.
+    """
+    seq, was_parked = connection.execute(_PLACE, (after,)).fetchone() or (None, True)
     found: list[Row] = []
-    for which in ("state = 'parked'", "state != 'parked'"):
-        values = asdict(wanted) | {"limit": limit - len(found)}
+    for which, is_parked in (("state = 'parked'", True), ("state != 'parked'", False)):
+        if is_parked and not was_parked:
+            continue
+        before = seq if is_parked == was_parked else None
+        values = asdict(wanted) | {"limit": limit - len(found), "before": before}
         query = f"{_LISTED} WHERE {which} {_NEWEST}"
         found += map(dict, connection.execute(query, values))
     return found

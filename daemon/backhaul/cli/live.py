@@ -1,0 +1,56 @@
+"""What the running daemon tells of itself, and what of it the database knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul import jobs
+from backhaul.control import Control, NoDaemon
+from backhaul.errors import BackhaulError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.settings import Settings
+    from backhaul.store.sqlite.explaining import Row
+
+ASK_SECONDS = 5.0
+NOBODY = "is not running; start it with: backhaul run"
+
+
+def ask(settings: Settings) -> tuple[dict[str, Any] | None, str]:
+    """Return what the running daemon tells of itself, or else why it does not."""
+    try:
+        return Control(settings.state_dir).get("/api/status", ASK_SECONDS), ""
+    except NoDaemon:
+        return None, NOBODY
+    except BackhaulError as error:
+        return None, f"does not answer: {error}"
+
+
+def job_rows(
+    settings: Settings,
+    live: Mapping[str, Any] | None,
+    states: Mapping[tuple[str, str], Row],
+) -> list[dict[str, Any]]:
+    """Return of each job when it runs, did and will."""
+    next_runs = (live or {}).get("jobs", {})
+    return [
+        {
+            "job": key[0],
+            "store": key[1],
+            "when": jobs.words(key, job, eager=settings.push.eager),
+            **_last(states.get(key, {})),
+            "next_run_at": next_runs.get(jobs.label(key)),
+        }
+        for key, job in settings.planned_jobs().items()
+    ]
+
+
+def _last(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of the last run."""
+    known = {name: state.get(name) for name in ("paused_at", "outcome", "detail")}
+    return known | {
+        "last_run_at": state.get("started_at"),
+        "trigger": state.get("trigger"),
+    }

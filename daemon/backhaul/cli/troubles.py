@@ -1,0 +1,79 @@
+"""What is wrong, the worst first, each with what one may type about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul.cli.fitting import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LEAST_FREE_BYTES = 1_000_000_000
+"""With less a copy of the database, or a long night's log, may find no room."""
+
+
+def troubles(found: Mapping[str, Any]) -> Iterator[Line]:
+    """Yield a line for each; `found` is what `backhaul status --json` prints."""
+    live = found["daemon"] or {}
+    yield from _stopped(live.get("stores", {}))
+    yield from _parked(found)
+    for name, why in found["targets_stopped"].items():
+        resume = f"backhaul targets resume {name}"
+        yield Line(f"counts of {name}", f"stopped: {why}", resume, "fail")
+    yield from _down(live)
+    yield from _set_aside(found)
+    for name, said in live.get("subscriptions", {}).items():
+        if said:
+            yield Line(f"webhooks of {name}", said, "backhaul doctor", "fail")
+    yield from _paused(found["jobs"])
+    if found["disk"]["free_bytes"] < LEAST_FREE_BYTES:
+        free = found["disk"]["free_bytes"] // 1_000_000
+        yield Line("disk", f"only {free} MB are free", "backhaul doctor", "fail")
+
+
+def _stopped(stores: Mapping[str, Any]) -> Iterator[Line]:
+    for name, store in stores.items():
+        for what, why in store["stopped"].items():
+            says = f"{what} waits: {why}"
+            yield Line(f"store {name}", says, "backhaul doctor", "fail")
+
+
+def _parked(found: Mapping[str, Any]) -> Iterator[Line]:
+    shown = found["parked"]
+    for each in shown:
+        says = f"{each['kind']} {each['about'] or each['target']}: {each['reason']}"
+        show = f"backhaul commands show {each['id'][:8]}"
+        yield Line("parked", says, show, "parked")
+    if (more := found["commands"].get("parked", 0) - len(shown)) > 0:
+        listed = "backhaul commands list --state parked"
+        yield Line("parked", f"and {more} more", listed, "parked")
+
+
+def _down(live: Mapping[str, Any]) -> Iterator[Line]:
+    for name, each in live.get("connectors", {}).items():
+        if not each["up"]:
+            check = f"backhaul connectors check {name}"
+            yield Line(f"connector {name}", f"down: {each['reason']}", check, "fail")
+    for name, each in live.get("news", {}).items():
+        if not each["up"]:
+            listed = f"backhaul connectors deliveries {name}"
+            yield Line(f"news to {name}", f"down: {each['reason']}", listed, "fail")
+
+
+def _set_aside(found: Mapping[str, Any]) -> Iterator[Line]:
+    if rows := found["quarantined"]:
+        says = f"{rows} in quarantine"
+        yield Line("quarantine", says, "backhaul quarantine list", "fail")
+    for name, each in found["connectors"].items():
+        if parked := each["deliveries_parked"]:
+            listed = f"backhaul connectors deliveries {name} --state parked"
+            yield Line(f"news to {name}", f"{parked} parked", listed, "parked")
+
+
+def _paused(jobs: list[dict[str, Any]]) -> Iterator[Line]:
+    for job in jobs:
+        if job["paused_at"]:
+            name = job["job"] + (f" --store {job['store']}" if job["store"] else "")
+            resume = f"backhaul jobs resume {name}"
+            yield Line("job paused", job["job"], resume, "warn")

@@ -1,0 +1,27 @@
+"""The program behind a socket that somebody keeps: restarts lose and refuse nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.daemon import office_of
+from support.reference import reference
+from support.restarting import restarted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
+
+
+async def test_a_restart_of_the_program_under_load_loses_and_refuses_nothing(
+    tmp_path: Path,
+) -> None:
+    with reference(tmp_path) as platform, office_of(platform) as office:
+        store = platform.store().id
+        found = await restarted(office, store, times=2, per_second=100, each=50)
+    assert set(found.statuses) == {200}
+    assert found.lost == set()
+    assert found.statuses[200] > 150

@@ -1,0 +1,257 @@
+"""What an operator does besides deciding: it is done, and stands in the audit."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import to_text
+from backhaul.errors import Unusable
+from backhaul.shop import wire
+from support import payloads
+from support.databases import take
+
+if TYPE_CHECKING:
+    from support.dashboard import Browser, Office
+
+OLD, NEW = b"an old secret of the store", b"a new secret of the store"
+WHY = "the step of target abcdef01 for variant var_1 moved var_2"
+
+
+def audit(office: Office) -> list[tuple[object, ...]]:
+    query = "SELECT who, action, detail FROM audit WHERE action NOT LIKE 'users %'"
+    return office.rows(query)
+
+
+async def pages(browser: Browser, path: str, pattern: str) -> list[list[str]]:
+    """Follow a list to its end; return what each page names, in its order."""
+    found: list[list[str]] = []
+    while path:
+        page = await browser.read(path)
+        found.append(re.findall(pattern, page))
+        link = re.search(r'href="([^"]+)" rel="next"', page)
+        path = unescape(link[1]) if link else ""
+        assert len(found) < 20, "the list has no end"
+    return found
+
+
+async def secrets(office: Office, *, used: timedelta | None) -> tuple[str, str]:
+    """Accept two secrets, the first used so long ago; return their fingerprints."""
+    await office.signers.load({"main": (OLD, NEW)})
+    first, second = office.signers.live()["main"]
+    if used is not None:
+        at = to_text(office.clock.now() - used)
+        await office.store.webhook_secrets.used({("main", first): at})
+    return first, second
+
+
+async def test_a_secret_that_rests_is_dropped_and_taken_back(office: Office) -> None:
+    first, second = await secrets(office, used=timedelta(days=2))
+    browser = await office.browser("otto")
+    form = {"store": "main", "fingerprint": first}
+    assert (await browser.post("/secrets/drop", **form)).status == 303
+    assert office.signers.live()["main"] == (second,)
+    assert f"Accept {first} again" in await browser.read("/stores")
+    assert (await browser.post("/secrets/accept", **form)).status == 303
+    assert sorted(office.signers.live()["main"]) == sorted([first, second])
+    assert audit(office) == [
+        ("otto", "secrets drop", f"{first} of main"),
+        ("otto", "secrets accept", f"{first} of main"),
+    ]
+
+
+async def test_a_secret_in_use_is_dropped_by_force_only(office: Office) -> None:
+    first, second = await secrets(office, used=timedelta(hours=23))
+    browser = await office.browser("otto")
+    form = {"store": "main", "fingerprint": first}
+    answer = await browser.post("/secrets/drop", **form)
+    assert (answer.status, len(office.signers.live()["main"])) == (422, 2)
+    assert "within the last day" in await answer.text()
+    assert audit(office) == []
+    assert (await browser.post("/secrets/drop", force="yes", **form)).status == 303
+    assert office.signers.live()["main"] == (second,)
+    assert audit(office) == [("otto", "secrets drop", f"{first} of main by force")]
+
+
+async def test_the_only_secret_stays_even_by_force(office: Office) -> None:
+    first, second = await secrets(office, used=None)
+    browser = await office.browser("otto")
+    form = {"store": "main", "force": "yes"}
+    assert (
+        await browser.post("/secrets/drop", fingerprint=first, **form)
+    ).status == 303
+    answer = await browser.post("/secrets/drop", fingerprint=second, **form)
+    assert (answer.status, office.signers.live()["main"]) == (422, (second,))
+
+
+async def test_counts_that_were_stopped_go_on(office: Office) -> None:
+    await office.store.targets.stop("main", WHY)
+    browser = await office.browser("otto")
+    assert WHY in await browser.read("/targets")
+    assert (await browser.post("/targets/resume", store="main")).status == 303
+    assert await office.store.targets.stopped("main") is None
+    assert WHY not in (await browser.read("/targets")).split("<h1>")[1]
+    said = f"main: they were stopped: {WHY}"
+    assert audit(office) == [("otto", "targets resume", said)]
+
+
+async def test_a_viewer_sees_the_stop_and_cannot_end_it(office: Office) -> None:
+    await office.store.targets.stop("main", WHY)
+    browser = await office.browser("vera")
+    page = await browser.read("/targets")
+    assert (WHY in page, "/targets/resume" in page) == (True, False)
+    assert (await browser.post("/targets/resume", store="main")).status == 403
+    assert await office.store.targets.stopped("main") == WHY
+
+
+async def test_a_connector_is_asked_at_once(office: Office) -> None:
+    browser = await office.browser("otto")
+    assert "Run now: courier" in await browser.read("/connectors")
+    assert (await browser.post("/connectors/run", name="courier")).status == 303
+    assert office.asked == ["courier"]
+    assert "courier: 2 accepted." in await browser.read("/connectors")
+    assert audit(office) == [("otto", "connectors run", "courier: 2 accepted")]
+    answer = await browser.post("/connectors/run", name="nobody")
+    assert (answer.status, office.asked) == (422, ["courier"])
+
+
+async def test_an_event_is_folded_again(office: Office) -> None:
+    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await office.write("DELETE FROM orders")
+    await office.write("UPDATE event_outcomes SET state = 'quarantined'")
+    browser = await office.browser("otto")
+    assert (await browser.post("/events/1/refold")).status == 303
+    assert office.rows("SELECT name FROM orders") == [("#1001",)]
+    assert "Folded again: folded" in await browser.read("/events/1")
+    assert audit(office) == [("otto", "events refold", "1: folded")]
+
+
+DELIVERY = {
+    "id": "dlv_1",
+    "topic": "orders/create",
+    "status": "FAILED",
+    "attempts": [
+        {"at": "2026-03-01T12:00:00Z", "statusCode": 503, "durationMs": 12},
+        {"at": "2026-03-01T12:05:00Z", "statusCode": None, "error": "<b>timed out</b>"},
+    ],
+}
+
+
+async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -> None:
+    async def tell() -> list[wire.Delivery]:
+        return [wire.delivery(DELIVERY)]
+
+    office.deliveries["main"] = tell
+    browser = await office.browser("otto")
+    assert "/stores/main/deliveries" in await browser.read("/stores")
+    page = await browser.read("/stores/main/deliveries")
+    for told in (
+        "dlv_1",
+        "orders/create",
+        "failed",
+        "503 in 12 ms",
+        "no answer: &lt;b",
+    ):
+        assert told in page
+    assert (await browser.get("/stores/none/deliveries")).status == 404
+    viewer = await office.browser("vera")
+    assert "/stores/main/deliveries" not in await viewer.read("/stores")
+
+
+async def test_a_platform_that_cannot_be_read_is_said_so(office: Office) -> None:
+    async def refuse() -> list[wire.Delivery]:
+        raise Unusable("GET /webhooks: 403")
+
+    office.deliveries["main"] = refuse
+    browser = await office.browser("otto")
+    answer = await browser.get("/stores/main/deliveries")
+    assert (answer.status, "GET /webhooks: 403" in await answer.text()) == (422, True)
+
+
+async def test_a_long_list_is_read_to_its_end_and_nothing_twice(
+    office: Office,
+) -> None:
+    bodies = [
+        payloads.envelope("orders/create", payloads.order(f"ord_{n}", number=n))
+        for n in range(1, 206)
+    ]
+    await take(office.store, *bodies)
+    await office.index()
+    browser = await office.browser("vera")
+    found = await pages(browser, "/events", r'id="event-(\d+)"')
+    assert [len(page) for page in found] == [100, 100, 5]
+    assert [int(id_) for page in found for id_ in page] == [*range(205, 0, -1)]
+    narrow = await pages(browser, "/events?state=folded", r'id="event-(\d+)"')
+    assert narrow == found
+    order = r'href="/mirror/order/main/([^"]+)"'
+    for path in ("/mirror", "/mirror?q=ord&kind=order", "/mirror?kind=order"):
+        mirrored = [id_ for page in await pages(browser, path, order) for id_ in page]
+        assert len(mirrored) == len({*mirrored}), path
+    assert len(mirrored) == 205
+
+
+async def test_parked_commands_come_first_on_every_page(office: Office) -> None:
+    await _plan_many(office)
+    await office.write("UPDATE commands SET state = 'parked' WHERE seq % 2 = 0")
+    browser = await office.browser("vera")
+    found = await pages(browser, "/commands", r'id="command-(\w+)"')
+    shown = [id_ for page in found for id_ in page]
+    order = "SELECT id FROM commands ORDER BY state != 'parked', seq DESC"
+    assert shown == [id_ for (id_,) in office.rows(order)]
+    assert [len(page) for page in found] == [100, 100, 30]
+    parked = await pages(browser, "/commands?state=parked", r'id="command-(\w+)"')
+    assert [len(page) for page in parked] == [100, 15]
+
+
+SERIES = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 229) "
+
+
+async def _plan_many(office: Office) -> None:
+    """Plan 230 commands, all alike."""
+    first = await office.plan()
+    alike = (
+        "store, kind, target, lane, state, payload, instance, cause, created_at, due_at"
+    )
+    query = (
+        f"INSERT INTO commands (id, {alike}) {SERIES}"  # noqa: S608 - constants
+        f" SELECT printf('%032x', x + 1000000), {alike} FROM commands, n WHERE id = ?"
+    )
+    await office.write(query, first)
+
+
+T = "'2026-03-01T12:00:00.000Z'"
+ROW = "'row-' || x || '-'"
+ROWS = {
+    "/quarantine": (
+        "quarantine (source, name, key, raw, reason, locator, at)",
+        f"'record', 'courier', x, '', {ROW}, 'f', {T}",
+    ),
+    "/audit": ("audit (at, who, action, detail)", f"{T}, 'otto', 'test', {ROW}"),
+    "/jobs": (
+        "job_runs (job, store, trigger, due_at, started_at, outcome, detail)",
+        f"'prune', '', 'person', {T}, {T}, 'done', {ROW}",
+    ),
+    "/drift": (
+        "sweeps (store, job, kind, began_at, ended_at, note)",
+        f"'main', 'full', 'orders', {T}, {T}, {ROW}",
+    ),
+}
+
+
+@pytest.mark.parametrize("path", ROWS)
+async def test_every_other_long_list_is_read_to_its_end(
+    office: Office, path: str
+) -> None:
+    into, values = ROWS[path]
+    await office.write(f"INSERT INTO {into} {SERIES} SELECT {values} FROM n")  # noqa: S608 - constants
+    browser = await office.browser("otto")
+    found = await pages(browser, path, r"(?<!<dd>)row-(\d+)-")
+    assert [int(x) for page in found for x in page] == [*range(229, 0, -1)]
+    assert len(found) > 1
+    first = await browser.read(f"{path}?before=0")
+    assert ("First page" in first, "row-1-" in first) == (True, False)
+    assert "row-229-" in await browser.read(f"{path}?before=nonsense")
