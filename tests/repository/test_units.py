@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -69,3 +70,75 @@ def test_instances_differ_in_their_names_only() -> None:
     }.items():
         one = one.replace(ours, theirs)
     assert one == many
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "secrets"),
+    [
+        (["status", "--json"], "backhaul", "secrets"),
+        (["@shop2", "status", "--json"], "shop2", "secrets-shop2"),
+    ],
+)
+def test_the_command_knows_its_instance_and_who_typed(
+    typed: list[str], name: str, secrets: str, tmp_path: Path
+) -> None:
+    systemd_run = tmp_path / "systemd-run"
+    systemd_run.write_text('#!/bin/sh\nprintf "%s\\n" "$@"')
+    systemd_run.chmod(0o755)
+    said = subprocess.run(
+        ["sh", UNITS / "backhaul.sh", *typed],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SUDO_USER": "asha"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert said[-3:] == [PROGRAM, "status", "--json"]
+    assert {
+        "--setenv=SUDO_USER=asha",
+        f"--setenv=BACKHAUL_CONFIG=/etc/backhaul/{name}.toml",
+        f"--property=LoadCredential=stores:/etc/backhaul/{secrets}/stores",
+    } <= set(said)
+
+
+def test_every_folder_of_secrets_is_made_and_handed_over() -> None:
+    """systemd starts nothing where one of the folders is missing."""
+    made = (UNITS / "backhaul.tmpfiles.conf").read_text("utf-8")
+    folders = re.findall(r"^d /etc/backhaul/secrets/(\w+) ", made, re.MULTILINE)
+    assert set(folders) == {"stores", "connectors", "alerts"}
+    for name in ("backhaul.service", "backhaul@.service", "backhaul.sh"):
+        text = (UNITS / name).read_text("utf-8")
+        handed = re.findall(r'LoadCredential=(\w+):\S+?/(\w+)"?(?: |$)', text, re.M)
+        assert handed == [(each, each) for each in folders], name
+
+
+def line_of(unit: str, key: str) -> str:
+    (value,) = re.findall(rf"^{key}=(.*)$", (UNITS / unit).read_text("utf-8"), re.M)
+    return str(value)
+
+
+def test_no_number_of_failed_starts_closes_the_address() -> None:
+    """systemd fails the socket too, for good, when its service has a limit."""
+    assert line_of("backhaul.service", "StartLimitIntervalSec") == "0"
+    assert line_of("backhaul.socket", "TriggerLimitIntervalSec") == "0"
+
+
+@pytest.mark.parametrize(
+    ("status", "pauses"), [("65", True), ("78", True), ("0", False), ("KILL", False)]
+)
+def test_what_no_restart_mends_is_not_tried_again_at_once(
+    status: str, pauses: bool, tmp_path: Path
+) -> None:
+    """A webhook that waits has the socket start it, whatever RestartPrevent says."""
+    assert line_of("backhaul.service", "RestartPreventExitStatus") == "65 78"
+    sleep = tmp_path / "sleep"
+    sleep.write_text('#!/bin/sh\necho "$1"')
+    sleep.chmod(0o755)
+    said = subprocess.run(
+        shlex.split(line_of("backhaul.service", "ExecStopPost").replace("$$", "$")),
+        env={"PATH": f"{tmp_path}:/bin", "EXIT_STATUS": status},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    most = int(line_of("backhaul.service", "TimeoutStopSec"))
+    assert (5 < int(said.stdout) < most) if pauses else said.stdout == ""

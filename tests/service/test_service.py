@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.ingest.signers import secret_fingerprint
 from service.machine import ROOT, machine
 from support.waiting import await_true
 
@@ -25,6 +28,16 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LOADER = Path(__file__).with_name("loading.py")
 CONFIG = "/etc/backhaul/backhaul.toml"
 WATCHED = "/etc/systemd/system/backhaul.service.d/watched.conf"
+WRONG = "status=78/CONFIG"
+PAUSE_SECONDS = 10
+KNOCK = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as stream:
+    stream.sendall(b"POST /webhooks/main HTTP/1.1\\r\\nHost: hooks\\r\\n"
+                   b"Content-Length: 2\\r\\n\\r\\n{}")
+    print(stream.makefile().readline().strip(), end="")
+"""
+"""Delivers a webhook without a signature, and waits for its answer without end."""
 
 
 def lines_of(page: str, **words: str) -> list[str]:
@@ -44,10 +57,13 @@ def test_a_service_from_its_installation_to_its_restore() -> None:
     with machine() as service:
         install(service)
         check_what_it_may_reach(service)
+        check_the_command(service)
         check_reload(service)
         check_restarts_under_load(service)
         check_watchdog(service)
         check_wrong_configuration(service)
+        rotate(service)
+        upgrade_twice(service)
         back_up_and_restore(service)
 
 
@@ -61,7 +77,7 @@ def install(service: Machine) -> None:
     key = start_store(service)
     for line in typed[first:]:
         said = service.run(line.replace("YOUR-KEY", key))
-        if line == "backhaul status":
+        if line in {"backhaul status", "backhaul @shop2 status"}:
             assert "runs since" in said
     assert service.show("backhaul", "StatusText") == f"receives at {OURS}"
     assert "daemon.started" in service.journal()
@@ -92,6 +108,19 @@ def check_what_it_may_reach(service: Machine) -> None:
     assert service.run("stat -c %a /var/lib/backhaul").strip() == "700"
 
 
+def check_the_command(service: Machine) -> None:
+    """It keeps who typed, and knows the instances apart."""
+    add = "echo correct-horse | SUDO_USER=asha backhaul users add ravi --stdin"
+    for typed, who in ((add, "asha"), ("backhaul users remove ravi", "root")):
+        service.run(typed)
+        newest = "SELECT who FROM audit ORDER BY id DESC LIMIT 1"
+        said = json.loads(service.run(f'backhaul query --json "{newest}"'))
+        assert said[0]["who"].startswith(f"{who} (uid ")
+    service.run("systemctl disable --now backhaul@shop2")
+    assert "runs since" not in service.run("backhaul @shop2 status")
+    assert "runs since" in service.run("backhaul status")
+
+
 def check_reload(service: Machine) -> None:
     number = pid(service)
     service.run(f"echo 'colour = 1' >> {CONFIG}; systemctl reload backhaul")
@@ -107,12 +136,12 @@ def check_reload(service: Machine) -> None:
 
 def check_restarts_under_load(service: Machine) -> None:
     """Webhooks come without a pause: none is lost, none refused."""
-    secrets = service.root / "var/lib/backhaul/secrets/main"
+    given = service.root / "var/lib/backhaul/secrets/main"
     store = json.loads(
         (service.root / "var/lib/backhaul-reference/access.json").read_text()
     )["stores"][0]["id"]
     loader = subprocess.Popen(
-        [*service.inside("-n"), sys.executable, LOADER, secrets.read_text(), store],
+        [*service.inside("-n"), sys.executable, LOADER, given.read_text(), store],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -156,12 +185,48 @@ def check_watchdog(service: Machine) -> None:
 
 
 def check_wrong_configuration(service: Machine) -> None:
-    """What does not mend itself is not tried again and again."""
+    """A webhook has it tried again and again, in peace; the address stays open."""
     service.run(f"cp {CONFIG} /tmp/good; echo nonsense >> {CONFIG}")
+    before = service.journal().count(WRONG)
     assert service.tried("systemctl restart backhaul").returncode != 0
     assert service.show("backhaul", "ExecMainStatus") == "78"
-    assert service.show("backhaul", "ActiveState") == "failed"
+    began = time.monotonic()
+    waiting = subprocess.Popen(
+        [*service.inside("-n"), sys.executable, "-c", KNOCK, "8750"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    tries = 6  # more than systemd's own limit of five
+    failed = before + tries
+    await_true(lambda: service.journal().count(WRONG) >= failed, "it tries", 240)
+    assert time.monotonic() - began > (tries - 2) * PAUSE_SECONDS
+    assert service.show("backhaul.socket", "ActiveState") == "active"
     service.run(f"cp /tmp/good {CONFIG}; systemctl restart backhaul")
+    assert waiting.communicate(timeout=60)[0] == "HTTP/1.1 401 Unauthorized"
+
+
+def rotate(service: Machine) -> None:
+    """An own secret comes and goes beside the platform's; the key is put anew."""
+    old, new = (secrets.token_hex(16) for _ in range(2))
+    gone = secret_fingerprint(old.encode())
+    key = service.run("cat /etc/backhaul/secrets/stores/main_api_key").strip()
+    words = {"OLD-SECRET": old, "NEW-SECRET": new, "3d269a69": gone, "NEW-KEY": key}
+    for line in lines_of("rotate-a-secret.md", **words):
+        service.run(line)
+    listed = json.loads(service.run("backhaul secrets list --json"))
+    states = {row["fingerprint"]: row["state"] for row in listed}
+    assert states.pop(gone) == "dropped"
+    assert states.pop(secret_fingerprint(new.encode())) == "accepted"
+    assert "accepted" in states.values()
+
+
+def upgrade_twice(service: Machine) -> None:
+    """To the same version: every line can be typed again."""
+    typed = lines_of("upgrade.md")
+    for _ in range(2):
+        for line in typed[: typed.index("systemctl restart backhaul") + 1]:
+            service.run(line, 240)
+    assert "runs since" in service.run("backhaul status")
 
 
 def back_up_and_restore(service: Machine) -> None:

@@ -54,6 +54,16 @@ def unknown_host(office: Office, _: ReferenceProcess) -> None:
     rewrite(office, **{office.base_url: "https://shop.invalid"})
 
 
+def plain_http(office: Office, _: ReferenceProcess) -> None:
+    rewrite(office, **{office.base_url: "http://shop.invalid"})
+
+
+def plain_alerts(office: Office, _: ReferenceProcess) -> None:
+    with office.config.open("a") as config:
+        config.write('\n[alerts]\nwebhook_url = "http://192.0.2.7/hook"\n')
+        config.write('webhook_secret = "whsec_c29tZXRoaW5nIHNlY3JldA=="\n')
+
+
 def closed_port(office: Office, _: ReferenceProcess) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import stat
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.settings import configuration_file, secret_values
@@ -43,6 +45,7 @@ def look(
     if file is not None:
         yield from _in_file(secrets, file)
     yield from _kept(settings)
+    yield from _in_the_clear(settings)
 
 
 def _in_environment(secrets: list[str], environ: Mapping[str, str]) -> Iterator[Result]:
@@ -85,3 +88,29 @@ def _kept(settings: Settings) -> Iterator[Result]:
         if mode & FORBIDDEN_BITS:
             said = f"{file} is open to group or others (mode {mode:04o})"
             yield fail("secret files", said, f"chmod 600 {file}")
+
+
+def _in_the_clear(settings: Settings) -> Iterator[Result]:
+    """Warn of plain HTTP to another machine: keys and names pass by whoever listens."""
+    asked = {
+        f"stores.{name}.base_url": s.base_url for name, s in settings.stores.items()
+    }
+    if settings.alerts.webhook_url:
+        asked["alerts.webhook_url"] = settings.alerts.webhook_url
+    plain = {key: url for key, url in asked.items() if _is_open_to_listeners(url)}
+    for key, url in plain.items():
+        said = f"{key} is {url}: what is sent there can be read and changed on the way"
+        https = url.replace("http:", "https:", 1)
+        yield warn("encryption", said, f'set {key} to "{https}"')
+    if not plain:
+        yield ok("encryption", "nothing is sent over plain HTTP to another machine")
+
+
+def _is_open_to_listeners(url: str) -> bool:
+    address = urlsplit(url)
+    host = address.hostname or ""
+    try:
+        here = ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    return address.scheme == "http" and not here
