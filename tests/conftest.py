@@ -61,8 +61,10 @@ SELDOM = (
     "test_process.py::test_kill_under_load_loses_nothing[calm]",
     "test_simulation.py::test_nothing_is_lost_or_doubled_in_a_few_worlds",
     "test_tryton.py::TestWriting::test_cancellation_anywhere",
+    "test_tryton_erp.py::test_an_order_is_one_sale_though_both_are_killed",
 )
 """Long, and much like others that run each time: only `make faults` has them."""
+NONE_RAN = pytest.ExitCode.NO_TESTS_COLLECTED
 PART = os.environ.get("PROGRAMS_PART", "")
 # The logger asks for the library's folders at each sink, which took a tenth of a run.
 sysconfig.get_path = cast("Any", cache(sysconfig.get_path))
@@ -126,6 +128,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     session.config.stash[LEAKS] = found
     if found and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    # Of what is tried once more, one of a target's two runs may have had no failure.
+    if session.exitstatus == NONE_RAN and session.config.getoption("lf"):
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_unconfigure() -> None:
