@@ -140,6 +140,23 @@ def test_a_replay_ends_in_the_same_mirror(
     assert "the mirrors are equal" in shown.out
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--speed", "2"), "--speed does nothing without --to: give --to as well"),
+        (("--secret-file", "s"), "--secret-file does nothing without --to"),
+        (("--to", NOBODY, "--into", "x.db"), "--into does nothing beside --to"),
+        (("--to", NOBODY, "--against", "x.db"), "--against does nothing beside --to"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    office: Office, captured: Path, options: tuple[str, ...], told: str
+) -> None:
+    said = in_process("replay", captured, *options, config=office.config)
+    assert said.code == 1
+    assert told in " ".join(said.err.split())
+
+
 def test_what_was_lost_is_shown(office: Office, captured: Path, number: int) -> None:
     played = in_process(
         "replay", captured, "--drop", "1", "--json", config=office.config

@@ -58,6 +58,19 @@ def test_settings_are_added_and_quiet_is_awaited(
     assert mirror.stock("FC") == 398
 
 
+def test_what_is_in_doubt_is_read_again_before_it_is_quiet(
+    reference_store: ReferenceStore, backhaul_daemon: DaemonUnderTest
+) -> None:
+    find = "SELECT id, title FROM products LIMIT 1"
+    (found,) = backhaul_daemon.settled().rows(find)
+    slow = {"fault": "latency", "seconds": 1.5, "method": "GET", "route": "/api/*"}
+    product = reference_store.v1("GET", f"/products/{found['id']}")
+    reference_store.control("PUT", "/faults", {"seed": 1, "http": [slow]})
+    tied = {"topic": "products/update", "data": product | {"title": "Another one"}}
+    assert backhaul_daemon.deliver(tied) == 200
+    assert backhaul_daemon.settled().rows(find) == [found]
+
+
 def test_a_restart_goes_on_with_the_same_database(
     reference_store: ReferenceStore, backhaul_daemon: DaemonUnderTest
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Unusable
 from backhaul.store.contract import Arrival
 from backhaul.traffic.replaying import Receiving, deliveries_to, replay_to
+from support.clock import VirtualClock, settle_down
 from support.push_server import unused_url
 
 if TYPE_CHECKING:
@@ -61,6 +63,28 @@ async def test_what_the_headers_did_not_tell_is_told() -> None:
     sent = {k.lower(): text for k, text in came[0]}
     assert sent["x-service-topic"] == "orders/create"
     assert sent["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("speed", "pauses"), [(1.0, [30.0, 60.0]), (60.0, [0.5, 1.0]), (None, [])]
+)
+async def test_pauses_are_kept_as_far_as_asked_for(
+    speed: float | None, pauses: list[float]
+) -> None:
+    moments = ("12:00:00.000", "12:00:30.000", "12:01:30.000")
+    run = [
+        delivery()._replace(received_at=f"2026-03-01T{moment}Z") for moment in moments
+    ]
+    clock = VirtualClock()
+    async with receiver() as (url, _):
+        playing = asyncio.ensure_future(
+            replay_to(Receiving(url, b"key"), run, clock, speed)
+        )
+        while not playing.done():
+            await settle_down()
+            await clock.advance(60.0)
+        assert await playing == {200: 3}
+    assert clock.slept == pytest.approx(pauses)
 
 
 async def test_no_proxy_of_the_environment_gets_the_deliveries(

@@ -78,8 +78,7 @@ def replay(
     """Play a capture into a mirror of its own and print how it differs, or send it."""
     from backhaul.cli import playing  # see above
 
-    if into is not None and to is not None:
-        raise BackhaulError("choose one of --into and --to")
+    _refuse_idle(to, into=into, against=against, speed=speed, secret_file=secret_file)
     disorder = Disorder(shuffle, duplicate, drop, until)
     if to is not None:
         playing.send(
@@ -88,6 +87,17 @@ def replay(
         return
     mirror = against or context.settings(config).database_file
     playing.compare(capture_file, disorder, into, mirror, as_json)
+
+
+def _refuse_idle(to: str | None, **given: object) -> None:
+    """Refuse what would do nothing, rather than play something else than was meant."""
+    for name, value in given.items():
+        is_for_sending = name in {"speed", "secret_file"}
+        if value is not None and is_for_sending != (to is not None):
+            option = f"--{name.replace('_', '-')}"
+            mend = "give --to as well" if is_for_sending else "choose one of them"
+            where = "without" if is_for_sending else "beside"
+            raise BackhaulError(f"{option} does nothing {where} --to: {mend}")
 
 
 def trigger(

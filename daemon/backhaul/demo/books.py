@@ -55,6 +55,7 @@ class Progress:
     waiting_records: int
     untold: int
     newest_event: int
+    in_doubt: int
 
     @property
     def waiting(self) -> int:
@@ -159,7 +160,8 @@ _PROGRESS = """
              WHERE state IN ('planned', 'sending', 'uncertain'))
              + (SELECT count(*) FROM subscribers
                  WHERE "cursor" < (SELECT coalesce(max(id), 0) FROM changes)),
-           (SELECT coalesce(max(id), 0) FROM inbox)
+           (SELECT coalesce(max(id), 0) FROM inbox),
+           (SELECT count(*) FROM rereads)
 """
 _RECORDS = """
     SELECT count(*) FROM records WHERE instance = :instance AND locator LIKE :locator

@@ -109,8 +109,9 @@ class DaemonUnderTest:
     def settled(self, seconds: float = 30.0) -> Mirror:
         """Wait until nothing is on its way in either direction; return the mirror.
 
-        Quiet is: every webhook delivered, every event folded, no record waiting for
-        its order, no command that is neither settled nor parked, twice in a row.
+        Quiet is: every webhook delivered, every event folded, no object to be read
+        again, no record waiting for its order, no command that is neither settled nor
+        parked, twice in a row.
         Raises ProgramError that says what still moves.
         """
         before: object = None
@@ -138,6 +139,7 @@ class DaemonUnderTest:
         return progress.newest_event, {
             "webhooks to deliver": deliveries["PENDING"],
             "events to fold": progress.to_fold,
+            "objects to read again": progress.in_doubt,
             "records waiting": progress.waiting_records,
             "open commands": progress.open_commands,
         }
