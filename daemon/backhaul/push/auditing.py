@@ -214,6 +214,8 @@ class Auditor:
         """
         try:
             await self._shift()
+            for command, parcel in await self._tags.parcels_twice(self._store):
+                tell_doubled(self._store, command, (parcel,))
             await self.audit_now(starting=starting)
         except ReadRefused as error:
             if error.status in NOT_OFFERED and await self._client.opens():

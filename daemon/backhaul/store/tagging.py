@@ -45,6 +45,14 @@ class Tags(Protocol):
         """
         ...
 
+    async def parcels_twice(self, store: str) -> list[tuple[str, str]]:
+        """Keep which parcels left twice by commands that were sent again.
+
+        Returns each command with the parcel too many, once. A parcel without a tracking
+        number cannot be told from one that a person sent.
+        """
+        ...
+
     async def shift(self, store: str, seconds: float, longest_seconds: float) -> None:
         """Move the times of open commands back by as much as the clock went back.
 

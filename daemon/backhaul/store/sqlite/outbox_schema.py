@@ -182,3 +182,11 @@ def add_unmatched(db: Database) -> None:
         " iif(json_valid(payload), json_extract(payload, '$.record.sku'), NULL))"
         " WHERE state IN ('waiting', 'quarantined')"
     )
+
+
+def add_sent_again(db: Database) -> None:
+    """Parcels that may have left twice: of commands that were sent more than once."""
+    db.execute(
+        "CREATE INDEX commands_sent_again ON commands(store, sent_at)"
+        " WHERE kind = 'fulfill' AND attempts > 1"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,6 +58,27 @@ _CATCH_UP = """
     WHERE store = :store AND state IN ('planned', 'sending', 'uncertain')
       AND (created_at > :now OR due_at > strftime(:form, :now, :longest))
 """
+# No history tells of parcels: the mirror shows the one that landed late.
+_TWICE = """
+    SELECT c.id, s.id FROM commands c
+    JOIN shipments s ON s.store = c.store AND s.order_id = c.target
+    WHERE c.store = ? AND c.kind = 'fulfill' AND c.attempts > 1 AND c.sent_at >= ?
+      AND c.state = 'applied' AND s.id != c.effect_id AND json_valid(c.payload)
+      AND s.tracking_number = json_extract(c.payload, '$.tracking_number')
+      AND s.tracking_company IS json_extract(c.payload, '$.tracking_company')
+      AND NOT EXISTS (
+        SELECT 1 FROM commands o WHERE o.store = s.store AND o.effect_id = s.id)
+      AND NOT EXISTS (
+        SELECT 1 FROM json_each(coalesce(c.evidence, '{}'), '$.doubled') d
+        WHERE d.value = s.id)
+"""
+_KEEP_DOUBLE = """
+    UPDATE commands SET evidence = json_set(coalesce(evidence, '{}'), '$.doubled',
+      json_insert(coalesce(json_extract(evidence, '$.doubled'), '[]'), '$[#]', ?))
+    WHERE id = ? AND store = ?
+"""
+REMEMBERED = timedelta(days=7)
+"""For how long a parcel that lands late is looked for."""
 _FORM = "%Y-%m-%dT%H:%M:%fZ"
 NOTICED_SECONDS = 60.0
 """Within this time a clock that went back is noticed."""
@@ -91,6 +113,22 @@ class SqliteTags:
             if adopt and FOREIGN & set(meanings):
                 begin_again(connection, store, now)
             return meanings
+
+        return await self._writer.urgent(unit)
+
+    async def parcels_twice(self, store: str) -> list[tuple[str, str]]:
+        """Keep which parcels left twice by commands that were sent again.
+
+        Returns each command with the parcel too many, once. A parcel without a tracking
+        number cannot be told from one that a person sent.
+        """
+
+        def unit(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+            since = to_text(self._clock.now() - REMEMBERED)
+            found = connection.execute(_TWICE, (store, since)).fetchall()
+            for command, parcel in found:
+                connection.execute(_KEEP_DOUBLE, (parcel, command, store))
+            return found
 
         return await self._writer.urgent(unit)
 
@@ -192,12 +230,7 @@ def _keep_double(
     connection: sqlite3.Connection, store: str, tagged: Tagged, now: str
 ) -> None:
     changed = connection.execute(
-        """
-        UPDATE commands SET evidence = json_set(coalesce(evidence, '{}'), '$.doubled',
-          json_insert(coalesce(json_extract(evidence, '$.doubled'), '[]'), '$[#]', ?))
-        WHERE id = ? AND store = ?
-        """,
-        (tagged.adjustment_id, tagged.command, store),
+        _KEEP_DOUBLE, (tagged.adjustment_id, tagged.command, store)
     )
     if not changed.rowcount:
         evidence = adoption.landed(tagged.adjustment_id, tagged.moves)

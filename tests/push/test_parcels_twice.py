@@ -1,0 +1,64 @@
+"""A parcel that left twice is told: no history shows it, but the order does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support import payloads
+from support.databases import rows
+from support.push_history import HISTORY, history
+from support.push_scene import PAYLOADS, applied, audited
+from support.push_server import document, message
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+    from support.push_server import Connection, Request
+
+ORDER = "ord_1"
+DOUBLED = "SELECT json_extract(evidence, '$.doubled') FROM commands"
+SENT = {
+    "trackingCompany": PAYLOADS["fulfill"]["tracking_company"],
+    "trackingNumber": PAYLOADS["fulfill"]["tracking_number"],
+}
+
+
+async def taken(request: Request, connection: Connection) -> None:
+    await connection.send(applied(request))
+
+
+async def sent_again(stage: Scene) -> str:
+    """Return a command whose first try was lost from sight, and then sent again."""
+    stage.platform.says(f"/orders/{ORDER}/fulfill", message(500), taken)
+    stage.platform.says(f"/orders/{ORDER}", document({"data": payloads.order(ORDER)}))
+    command = await stage.plan("fulfill", ORDER)
+    while stage.state(command) != "applied":
+        await stage.pass_time(60)
+        await stage.quiet()
+    assert len(stage.server.commands) == 2
+    return command
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(SENT["trackingNumber"], 1), ("another", 0)]
+)
+async def test_a_parcel_that_lands_late_is_told_once(
+    stage: Scene, number: str, told: int
+) -> None:
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        command = await sent_again(stage)
+        own = str(stage.column("effect_id", command))
+        late = SENT | {"trackingNumber": number}
+        parcels = [
+            payloads.shipment(own, **SENT),
+            payloads.shipment("shp_late", **late),
+        ]
+        await stage.fold(payloads.order(ORDER, at=60, shipments=parcels))
+        for _ in range(3):
+            stage.auditor.wake()
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert len(stage.told("command.doubled")) == told
+    assert rows(stage.path, DOUBLED) == [('["shp_late"]' if told else None,)]
