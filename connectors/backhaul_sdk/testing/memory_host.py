@@ -56,7 +56,7 @@ class MemoryHost:
             return Receipt("duplicate", "known already")
         if isinstance(record, Bad):
             return Receipt("quarantined", record.reason)
-        return Receipt("accepted", "on its way to the store")
+        return Receipt("accepted", "")
 
     async def pull(self, connector: Connector[Any]) -> None:
         """Take everything there is, acknowledging each batch after its commit."""
