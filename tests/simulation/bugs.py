@@ -49,8 +49,8 @@ BUGS = (
     Bug(
         "a command without an answer is sent again",
         "daemon/backhaul/shop/transport.py",
-        "retry=retry_if_exception_type(NotSent),",
-        "retry=retry_if_exception_type((NotSent, InDoubt)),",
+        "lambda error: isinstance(error, NotSent) and may_send()",
+        "lambda error: isinstance(error, NotSent | InDoubt) and may_send()",
     ),
     Bug(
         "a timeout counts as never sent",
