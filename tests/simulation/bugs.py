@@ -146,14 +146,14 @@ BUGS = (
         "daemon/backhaul/push/settler.py",
         "            idempotency_key(command.id),\n",
         '            idempotency_key(command.id + "again"),\n',
-        "tests/push/test_looks.py::test_under_its_key_it_is_sent_again_at_once",
+        "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
         "other bytes leave under the same key",
         "daemon/backhaul/push/settler.py",
         "            doubt.request,\n",
         '            doubt.request + b" ",\n',
-        "tests/push/test_looks.py::test_under_its_key_it_is_sent_again_at_once",
+        "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
         "a lane is not held while its command is in doubt",
