@@ -115,6 +115,15 @@ async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) ->
     assert rows(stage.path, "SELECT count(*) FROM attempts") == [(1,)]
 
 
+async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:
+    await stage.plan("fulfill", "ord_1")
+    with locked(stage.path):
+        async with working(stage):
+            await until(lambda: stage.told("push.busy"), "the claim is refused")
+            await stage.clock.asleep(REST_SECONDS)
+    assert stage.server.connections == 0
+
+
 async def test_what_a_look_sent_again_is_not_sent_for_want_of_its_record(
     tmp_path: Path,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from backhaul.settings import Push
 from support.push_scene import Broken, Scene, scene, working
 from support.waiting import until
 
@@ -38,7 +39,8 @@ async def test_nothing_leaves_once_sending_has_ended(end: str, tmp_path: Path) -
 
 async def test_what_is_not_ended_is_tried_again_at_once(tmp_path: Path) -> None:
     down = Broken(httpx.ConnectError("refused"))
-    async with scene(tmp_path / "b.db", http=down) as stage:
+    patient = Push.model_validate({"retry_base": "1h", "retry_cap": "2h"})
+    async with scene(tmp_path / "b.db", patient, http=down) as stage:
         command = await stage.plan("adjust", "prod_1")
         async with working(stage):
             await until(lambda: down.asked == 1, "it was tried once")

@@ -75,6 +75,7 @@ class Dispatcher:
         self._flying = 0
         self._looked_at = ""
         self._wants_room = False
+        self._refused = False
         self._unsent: list[tuple[Command, Settlement]] = []
         self._stopping = False
 
@@ -135,6 +136,7 @@ class Dispatcher:
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
         self._looked_at = to_text(self._clock.now())
+        self._refused = False
         gates = self.gates.passable()
         open_gates = {k: gates[k] for k in gates if self.door.lets_out(k)}
         free = self._free() if open_gates else 0
@@ -166,8 +168,7 @@ class Dispatcher:
             )
         except Busy as error:
             tell_busy(self._store, error)
-            await self._clock.sleep(REST_SECONDS)
-            self.wake()
+            self._refused = True
             return []
         self._conclude_unsent()
         return claimed
@@ -184,7 +185,9 @@ class Dispatcher:
         if self._wake.is_set():
             return
         seconds = IDLE_SECONDS
-        if self._wants_room:
+        if self._refused:
+            seconds = REST_SECONDS
+        elif self._wants_room:
             now = self._clock.monotonic()
             seconds = self._transport.budget.wait_seconds(Priority.COMMAND, now)
         elif self._flying < self._push.concurrency:
