@@ -237,7 +237,7 @@ class Program:
     async def run_out(self, wind_back_seconds: float = 0.0) -> None:
         """Let time pass until nothing is open or on its way, or until death.
 
-        The wall clock may be set back soon after the start.
+        The wall clock may be set back soon after the start, or forward by less than 0.
         """
         if self.living is None:
             self.living = asyncio.ensure_future(self._live())

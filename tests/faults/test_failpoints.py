@@ -36,8 +36,11 @@ What never arrives is looked for thrice and sent again: its steps come several t
 """
 KINDS = ("adjust", "part", "cancel")
 FEWEST = 25
-WOUND_BACK_SECONDS = 600.0
-"""Enough for the daemon to notice, and to read everything again."""
+WOUND_BACK_SECONDS = {"tags.shift": 600.0, "doubts.postpone": -600.0}
+"""How far the clock is set back at a step that only a set clock leads to.
+
+Enough for the daemon to notice: to read everything again, or to put off its looks.
+"""
 
 
 def scenes(point: str) -> Iterator[tuple[str, Fate, int]]:
@@ -88,8 +91,8 @@ async def test_death_at_a_step_neither_loses_nor_doubles(
 async def live(on: Stage, kind: str, fate: Fate, mortality: Mortality) -> None:
     async with program(on, mortality) as mortal:
         await on.plan_all(mortal.store, [kind], [fate])
-        winds = mortality.point.startswith("tags.shift")
-        await mortal.run_out(WOUND_BACK_SECONDS if winds else 0.0)
+        step = mortality.point.partition(":")[0]
+        await mortal.run_out(WOUND_BACK_SECONDS.get(step, 0.0))
 
 
 async def revive(on: Stage) -> None:

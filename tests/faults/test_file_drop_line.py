@@ -106,7 +106,7 @@ async def taken(drop: Drop, server: Sshd, cable: Cable) -> int:
         except CheckFailed:
             failures += 1
             cursor = Cursor.from_text(drop.host.cursor)
-            assert cursor.row <= len(drop.host.records), "ahead of what is kept"
+            assert cursor.last.row <= len(drop.host.records), "ahead of what is kept"
             if cable.struck and server.is_dead:
                 server.start()
         if not list(drop.path.glob("*.csv")):

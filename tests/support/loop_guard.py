@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 LONGEST_SECONDS = 1.0
 BEAT_SECONDS = 0.05
 _SCHEDULING = Path("/proc/thread-self/schedstat")
+_PROCESSORS = Path("/proc/stat")
+_STOLEN = 8
+"""The column of the time in which another virtual machine ran instead."""
 
 
 _on_purpose_seconds = [0.0]
@@ -32,14 +36,17 @@ def on_purpose() -> Iterator[None]:
 def waited_seconds() -> float:
     """Return the seconds that do not count as a blocked loop.
 
-    This thread was ready to run and another one ran instead, on a busy machine; or the
-    test waited on purpose.
+    This thread was ready to run and another one ran instead, on a busy machine; that
+    machine itself stood still, as it shares its processors with others; or the test
+    waited on purpose.
     """
     try:
         busy = int(_SCHEDULING.read_text().split()[1]) / 1e9
+        with _PROCESSORS.open() as processors:
+            stolen = int(processors.readline().split()[_STOLEN])
     except (OSError, IndexError, ValueError):
-        busy = 0.0
-    return busy + _on_purpose_seconds[0]
+        return _on_purpose_seconds[0]
+    return busy + stolen / os.sysconf("SC_CLK_TCK") + _on_purpose_seconds[0]
 
 
 class LoopGuard:
