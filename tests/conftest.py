@@ -82,6 +82,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+# Before the folders' own hooks, which go by the marks that are given here.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
