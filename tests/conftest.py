@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     from support.exchanges import Exchange
 
+# Before anything imports it: lets failures in the shared contract tests show the values
+# that differ.
+pytest.register_assert_rewrite("backhaul_sdk.testing")
+
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()
 TOLD: pytest.StashKey[list[str]] = pytest.StashKey()
 LAST = "zz_secrets"
@@ -82,8 +86,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-# Before the folders' own hooks, which go by the marks that are given here.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:

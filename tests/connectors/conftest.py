@@ -1,10 +1,8 @@
-"""Lets failures in the shared contract tests show the values that differ."""
+"""Which of the contract tests are left to `make programs` and `make faults`."""
 
 import re
 
 import pytest
-
-pytest.register_assert_rewrite("backhaul_sdk.testing")
 
 LENGTHY = ("test_many_records_need_little_memory", "test_cancellation_anywhere")
 """Contract tests of a hundred thousand records, and of every wait there is."""

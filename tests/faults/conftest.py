@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from support.reference import ReferenceProcess
 
 
+# After all the others, whichever folder they are of: they give the mark.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
