@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 SECRET_MODE = 0o600
+ACCESS_FILE = "access.json"
 
 
 class FolderInUseError(Exception):
@@ -72,14 +73,14 @@ class Folder:
 
     def read_access(self) -> dict[str, Any]:
         try:
-            found = json.loads((self.path / "access.json").read_text())
+            found = json.loads((self.path / ACCESS_FILE).read_text())
         except (FileNotFoundError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
     def write_access(self, access: Access) -> None:
         text = json.dumps(asdict(access), indent=1) + "\n"
-        write_private(self.path / "access.json", text.encode())
+        write_private(self.path / ACCESS_FILE, text.encode())
 
 
 def write_private(path: Path, content: bytes) -> None:

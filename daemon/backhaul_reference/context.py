@@ -15,6 +15,7 @@ from aiohttp import web
 from backhaul_reference.clock import Clock
 from backhaul_reference.faults import Faults
 from backhaul_reference.identifiers import IdSource, sha256_hex
+from backhaul_reference.key_uses import KeyUses
 from backhaul_reference.limits import Limits
 from backhaul_reference.quirks import Quirks
 from backhaul_reference.retirement import Retirement
@@ -101,6 +102,7 @@ class Platform:
     allow_private_targets: bool
     quirks: Quirks
     faults: Faults
+    key_uses: KeyUses
     wake_dispatcher: Callable[[], None]
     retirement: Retirement = field(default_factory=Retirement)
 

@@ -24,6 +24,7 @@ from backhaul_reference.faults import Faults
 from backhaul_reference.fixtures import loading
 from backhaul_reference.fixtures.loading import Identity
 from backhaul_reference.identifiers import IdSource, RandomBytes
+from backhaul_reference.key_uses import KeyUses
 from backhaul_reference.limits import Limits
 from backhaul_reference.mail import opening
 from backhaul_reference.mail.courier import Courier, Office
@@ -118,6 +119,7 @@ async def _start(
         allow_private_targets=options.allow_private_webhook_targets,
         quirks=words,
         faults=faults,
+        key_uses=KeyUses(writer, world.clock),
         wake_dispatcher=lambda: _wake(dispatcher, courier),
     )
     listed = await writer.run(lambda tx: take_roll(tx, options, platform, folder))

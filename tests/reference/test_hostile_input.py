@@ -132,7 +132,7 @@ async def first_line(url: str, request: bytes) -> bytes:
         ("public", b"/api/v1/products", b"Authorization: Bearer \xff", b"401"),
         ("public", b"/api/v1/products", b"X-Service-Access-Token: \xff", b"401"),
         ("control", b"/_control/stores", b"Authorization: Bearer \xff", b"401"),
-        ("control", b"/dashboard", b"Cookie: backhaul_session=\xff", b"303"),
+        ("control", b"/dashboard", b"Cookie: backhaul_reference_session=\xff", b"303"),
         ("control", b"/dashboard/login", b"Cookie: backhaul_login=\xff", b"403"),
     ],
 )
@@ -146,12 +146,15 @@ async def test_secrets_that_are_no_text_are_wrong_ones(
     assert (await first_line(url, asked)).split()[1] == status
 
 
-async def test_a_form_in_a_charset_nobody_knows_is_refused(shop: Shop) -> None:
+async def test_a_form_in_a_charset_nobody_knows_is_read_as_what_it_should_be(
+    shop: Shop,
+) -> None:
+    """It is refused for its token, then, or else for the letters that are none."""
     kind = b"application/x-www-form-urlencoded; charset=nope"
     asked = b"POST /dashboard/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
     asked += b"Content-Type: " + kind + b"\r\n\r\ncsrf="
     url = shop.running.access.control_url
-    assert (await first_line(url, asked)).split()[1] == b"400"
+    assert (await first_line(url, asked)).split()[1] == b"403"
 
 
 async def test_what_is_no_http_is_refused_without_a_failure(

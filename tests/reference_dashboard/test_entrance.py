@@ -2,12 +2,14 @@
 
 import re
 
+import httpx
 import pytest
 from multidict import MultiMapping
 
+from backhaul.admin.guard import COOKIE, SECURE_COOKIE
 from reference_dashboard.conftest import STORE, Browser
 
-OPENED = re.compile(r"backhaul_session=[\w-]{43};")
+OPENED = re.compile(r"backhaul_reference_session=[\w-]{43};")
 
 
 async def test_the_cookie_is_for_this_site_and_no_script(visitor: Browser) -> None:
@@ -19,6 +21,28 @@ async def test_the_cookie_is_for_this_site_and_no_script(visitor: Browser) -> No
     for word in ("HttpOnly", "SameSite=Strict", "Path=/dashboard"):
         assert word in cookie
     assert visitor.shop.running.access.control_token not in str(cookies)
+
+
+async def test_who_is_logged_in_at_a_daemon_of_this_machine_gets_in_too(
+    visitor: Browser,
+) -> None:
+    """Their addresses differ in the port only, which cookies know nothing of."""
+    headers = (await visitor.log_in()).headers
+    assert isinstance(headers, MultiMapping)
+    own = [line.partition(";")[0] for line in headers.getall("Set-Cookie")]
+    sent = "; ".join([*own, f"{COOKIE}=theirs", f"{SECURE_COOKIE}=theirs"])
+    url = visitor.shop.running.access.control_url + STORE + "/orders"
+    async with httpx.AsyncClient(trust_env=False) as client:
+        page = await client.get(url, headers={"Cookie": sent})
+    assert page.status_code == 200
+
+
+async def test_the_page_says_where_the_token_is(visitor: Browser) -> None:
+    page = await visitor.get("/dashboard/login")
+    file = visitor.shop.running.platform.database.with_name("access.json")
+    assert f"{file}</pre>" in page.text
+    assert visitor.shop.running.access.control_token in file.read_text()
+    assert visitor.shop.running.access.control_token not in page.text
 
 
 async def test_home_leads_to_the_first_store(browser: Browser) -> None:

@@ -59,6 +59,7 @@ def test_what_is_taken_is_told_at_its_field() -> None:
 
 SETTINGS = {"storeName": "S", "country": "IN", "locale": "en", "timezone": "UTC"}
 DISCOUNT = {"code": "X", "type": "PERCENTAGE", "value": "5"}
+ITEM = {"title": "M", "label0": "A", "leads0": "URL", "address0": "https://a.example"}
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("/new-product", {"title": "Lamp", "price": "1.999"}, "price", "amount"),
     ("/new-product", {"title": "Lamp", "price": "1", "stock": "-1"}, "stock", "Must"),
@@ -104,6 +105,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "Another store",
     ),
     ("/navigation", {"title": "X", "handle": "main-menu"}, "handle", "Something else"),
+    ("/navigation/main-menu", ITEM | {"order0": "first"}, "order0", "whole number"),
+    ("/new-product", {"title": "Lamp", "price": "1", "stock": "1_0"}, "stock", "whole"),
     ("/clock", {"seconds": "-5"}, "seconds", "Must"),
 ]
 

@@ -19,6 +19,7 @@ from backhaul_reference.faults import Faults
 from backhaul_reference.fixtures import loading
 from backhaul_reference.fixtures.loading import Identity
 from backhaul_reference.identifiers import IdSource
+from backhaul_reference.key_uses import KeyUses
 from backhaul_reference.limits import Limits
 from backhaul_reference.public import public_app
 from backhaul_reference.state import stores, subscriptions
@@ -62,6 +63,9 @@ class LoopWriter(Writer):
         outcomes, _ = self._round(Job(operation, future))
         _tell(outcomes)
         return await future
+
+    def post(self, operation: Callable[[Tx], object]) -> None:
+        self._round(Job(operation, asyncio.get_running_loop().create_future()))
 
     def close(self) -> None:
         self._tx.connection.close()
@@ -138,6 +142,7 @@ async def open_shop(
     reader = Reader(open_reader(folder / FILE))
     platform = Platform(
         clock=clock,
+        key_uses=KeyUses(writer, clock),
         ids=ids,
         database=folder / FILE,
         writer=writer,

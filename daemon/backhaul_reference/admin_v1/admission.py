@@ -25,6 +25,9 @@ def admit(request: web.Request, endpoint: Endpoint) -> Caller:
     key, store = platform.reader.recall(
         ("api key", sha256_hex(secret)), lambda rows: _known(rows, secret)
     )
+    if key.has_ended(platform.clock.now_ms()):
+        raise _invalid()
+    platform.key_uses.note(key.id)
     request[EXTRA_HEADERS] |= platform.limits.spend(PER_KEY, key.id)
     if endpoint.scope is not None:
         require_scopes(key.scopes, [endpoint.scope])
@@ -58,13 +61,18 @@ def _known(rows: Rows, secret: str) -> tuple[ApiKey, Store]:
     key = keys.find(rows, secret)
     store = stores.by_id(rows, key.store_id) if key is not None else None
     if key is None or store is None:
-        raise Problem(
-            401,
-            "API_KEY_INVALID",
-            "the API key is not valid",
-            headers={"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"'},
-        )
+        raise _invalid()
     return key, store
+
+
+def _invalid() -> Problem:
+    """The same words for a key that is unknown, revoked or over."""
+    return Problem(
+        401,
+        "API_KEY_INVALID",
+        "the API key is not valid",
+        headers={"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"'},
+    )
 
 
 def require_scopes(held: frozenset[str], needed: list[str]) -> None:

@@ -5,12 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from backhaul_reference.documents import Document
+from backhaul_reference.problems import Flaw, invalid
 from backhaul_reference.state.keys import Scope
 from backhaul_reference.state.stores import PAYMENT_OFF
 from backhaul_reference.web.bodies import (
     Body,
     Country,
     Email,
+    Instant,
     LongText,
     Money,
     OptionalText,
@@ -104,3 +106,8 @@ class NewStore(StoreSettings):
 class NewKey(Body):
     name: Text = "key"
     scopes: Annotated[list[Scope], Field(max_length=9)] | None = None
+    expires_at: Instant | None = None
+
+    def require_future(self, now_ms: int) -> None:
+        if self.expires_at is not None and self.expires_at <= now_ms:
+            raise invalid([Flaw("/expiresAt", "OUT_OF_RANGE", "is over already")])

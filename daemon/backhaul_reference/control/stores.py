@@ -83,10 +83,14 @@ async def change_settings(call: Call) -> web.Response:
 async def create_key(call: Call) -> web.Response:
     secret = call.platform.ids.api_key()
     body: NewKey = call.body
+    body.require_future(call.platform.clock.now_ms())
     scopes = keys.SCOPES if body.scopes is None else body.scopes
+    ends = body.expires_at
     # Not by mutate: an answer kept for an Idempotency-Key would keep the key's text.
     made = await call.platform.writer.run(
-        lambda tx: keys.add(tx, call.store.id, secret, name=body.name, scopes=scopes)
+        lambda tx: keys.add(
+            tx, call.store.id, secret, name=body.name, scopes=scopes, expires_ms=ends
+        )
     )
     return data_answer(made, 201)
 

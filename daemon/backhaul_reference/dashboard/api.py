@@ -16,7 +16,7 @@ from backhaul_reference.state.events import TOPICS
 KEYS = "SELECT * FROM api_key WHERE store_id = ? ORDER BY created_ms DESC, id"
 
 
-def _keys(rows: Rows, store_id: str) -> list[Document]:
+def _keys(rows: Rows, store_id: str, now_ms: int) -> list[Document]:
     return [
         {
             "id": row["id"],
@@ -24,7 +24,10 @@ def _keys(rows: Rows, store_id: str) -> list[Document]:
             "last4": row["last4"],
             "scopes": decode_stored(row["scopes"]),
             "createdAt": instants.to_text(row["created_ms"]),
+            "usedAt": instants.to_text_or_none(row["used_ms"]),
+            "expiresAt": instants.to_text_or_none(row["expires_ms"]),
             "revokedAt": instants.to_text_or_none(row["revoked_ms"]),
+            "ended": row["expires_ms"] is not None and row["expires_ms"] <= now_ms,
         }
         for row in rows.all(KEYS, (store_id,))
     ]
@@ -35,10 +38,10 @@ async def show_api(visit: Visit) -> web.Response:
 
 
 def _page(visit: Visit, shown_once: Document | None = None) -> web.Response:
-    store_id = visit.store.id
+    store_id, now_ms = visit.store.id, visit.platform.clock.now_ms()
     return visit.render(
         "api.html",
-        keys=visit.read(lambda rows: _keys(rows, store_id)),
+        keys=visit.read(lambda rows: _keys(rows, store_id, now_ms)),
         subscriptions=visit.read(lambda rows: subscriptions.every(rows, store_id)),
         scopes=keys.SCOPES,
         topics=TOPICS,
@@ -49,15 +52,23 @@ def _page(visit: Visit, shown_once: Document | None = None) -> web.Response:
 async def create_key(visit: Visit) -> web.Response:
     """The key's text is in this one answer and nowhere else."""
     forms.require(visit.form, "name")
-    document = forms.document(visit.form, words=("name",))
+    document = forms.document(visit.form, words=("name", "expiresAt"))
+    ends = forms.instant(document.get("expiresAt"), visit.store.timezone)
+    document["expiresAt"] = ends
     document["scopes"] = forms.texts(visit.form, "scopes")
     if not document["scopes"]:
         raise invalid([Flaw("/scopes", "REQUIRED", "choose at least one scope")])
     body = visit.body(NewKey, document)
+    body.require_future(visit.platform.clock.now_ms())
     secret, store_id = visit.platform.ids.api_key(), visit.store.id
     made = await visit.change(
         lambda tx: keys.add(
-            tx, store_id, secret, name=body.name, scopes=body.scopes or ()
+            tx,
+            store_id,
+            secret,
+            name=body.name,
+            scopes=body.scopes or (),
+            expires_ms=body.expires_at,
         )
     )
     return _page(visit, {"kind": "API key", "name": made["name"], "text": made["key"]})

@@ -1,13 +1,10 @@
 """Discounts: codes that make an order cheaper, and when they hold."""
 
-from datetime import UTC, datetime
-
 from aiohttp import web
 
 from backhaul_reference.control.offer_bodies import ChangedDiscount, NewDiscount
 from backhaul_reference.control.shop import change_discount, create_discount
 from backhaul_reference.dashboard import forms
-from backhaul_reference.dashboard.rendering import zone_of
 from backhaul_reference.dashboard.visit import STORE, Route, Visit
 from backhaul_reference.documents import Document
 from backhaul_reference.state import discounts
@@ -39,24 +36,12 @@ def _document(visit: Visit) -> Document:
         visit.form, words=WORDS, numbers=NUMBERS, flags=("active",), clearing=True
     )
     for name in TIMES:
-        document[name] = _instant(document.get(name), visit.store.timezone)
+        document[name] = forms.instant(document.get(name), visit.store.timezone)
     return document
 
 
 def _has_a_value(visit: Visit) -> bool:
     return forms.text(visit.form, "type") != "FREE_SHIPPING"
-
-
-def _instant(typed: str | None, timezone: str) -> str | None:
-    """The store's local time as an instant; what is no time stays as it was typed."""
-    try:
-        local = datetime.fromisoformat(typed) if typed else None
-    except ValueError:
-        return typed
-    if local is None or local.tzinfo is not None:
-        return typed
-    moment = local.replace(tzinfo=zone_of(timezone)).astimezone(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def add_discount(visit: Visit) -> web.Response:

@@ -6,6 +6,7 @@ from importlib import resources
 
 from aiohttp import web
 
+from backhaul_reference.access import ACCESS_FILE
 from backhaul_reference.clock import SystemClock
 from backhaul_reference.context import PLATFORM
 from backhaul_reference.control.admission import CONTROL_TOKEN
@@ -29,7 +30,11 @@ def throttle() -> Limits:
 
 def _form(request: web.Request, problem: Problem | None = None) -> web.Response:
     nonce = secrets.token_urlsafe(16)
-    values = {"csrf": request.app[SESSIONS].login_token(nonce), "problem": problem}
+    values = {
+        "csrf": request.app[SESSIONS].login_token(nonce),
+        "file": request.app[PLATFORM].database.with_name(ACCESS_FILE),
+        "problem": problem,
+    }
     status = problem.status if problem else 200
     response = rendering.page(request, "login.html", values, status)
     response.headers.update(problem.headers if problem else {})

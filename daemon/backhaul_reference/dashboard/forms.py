@@ -1,14 +1,20 @@
 """Forms: the fields of a page as the JSON document that the control API reads."""
 
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from multidict import MultiMapping
 
+from backhaul_reference.dashboard.rendering import zone_of
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Flaw, Problem, invalid
 
 Form = MultiMapping[object]
 MOST_ROWS = 200
+NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+NO_LETTER = "\ufffd"
+"""What stands where the bytes that came are no letter."""
 
 
 def text(form: Form, name: str) -> str | None:
@@ -23,10 +29,19 @@ def number(form: Form, name: str) -> int | str | None:
     typed = text(form, name)
     if typed is None:
         return None
+    return int(typed) if NUMBER.fullmatch(typed) else typed
+
+
+def instant(typed: str | None, timezone: str) -> str | None:
+    """The store's local time as an instant; what is no time stays as it was typed."""
     try:
-        return int(typed) if len(typed) <= 18 else typed
+        local = datetime.fromisoformat(typed) if typed else None
     except ValueError:
         return typed
+    if local is None or local.tzinfo is not None:
+        return typed
+    moment = local.replace(tzinfo=zone_of(timezone)).astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def lines(form: Form, name: str) -> list[str]:
@@ -65,6 +80,22 @@ def require(form: Form, *names: str) -> None:
     empty = [name for name in names if text(form, name) is None]
     if empty:
         raise invalid([Flaw(f"/{name}", "REQUIRED", "is required") for name in empty])
+
+
+def require_letters(form: Form) -> None:
+    """Refuse a form whose words were written in another encoding, or cut."""
+    names = {k: None for k, v in form.items() if isinstance(v, str) and NO_LETTER in v}
+    detail = "holds a letter that cannot be read; type it again"
+    if names:
+        raise invalid([Flaw(f"/{name}", "BAD_LETTERS", detail) for name in names])
+
+
+def require_numbers(form: Form, *names: str) -> None:
+    """Refuse a form in which one of these holds something, and no whole number."""
+    wrong = [name for name in names if isinstance(number(form, name), str)]
+    detail = "must be a whole number"
+    if wrong:
+        raise invalid([Flaw(f"/{name}", "WRONG_TYPE", detail) for name in wrong])
 
 
 def rows(form: Form, *marks: str) -> list[int]:

@@ -78,6 +78,7 @@ async def save_menu(visit: Visit) -> web.Response:
         raise not_found("MENU")
     listed = forms.rows(form, "label", "leads", "address")
     kept = [n for n in listed if f"remove{n}" not in form]
+    forms.require_numbers(form, *(f"order{n}" for n in kept))
     kept.sort(key=lambda n: _order(visit, n))
     forms.require(
         form, "title", *(f"{one}{n}" for n in kept for one in ("label", "leads"))

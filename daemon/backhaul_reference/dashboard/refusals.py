@@ -29,6 +29,7 @@ FORMATS = {
     "address": "Must be an http or https address without a password in it",
     "startsAt": "Must be a date and a time",
     "endsAt": "Must be a date and a time",
+    "expiresAt": "Must be a date and a time",
 }
 SENTENCES = {
     "REQUIRED": "Fill this in",

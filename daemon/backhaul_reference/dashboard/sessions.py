@@ -10,7 +10,8 @@ from aiohttp import web
 
 from backhaul_reference.identifiers import bytes_sent, sha256_hex
 
-COOKIE = "backhaul_session"
+COOKIE = "backhaul_reference_session"
+"""Not the daemon's: a browser gives cookies to every port of a machine."""
 PATH = "/dashboard"
 LASTS_SECONDS = 12 * 3600
 MOST = 200

@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_request import FileField
 from multidict import MultiDict, MultiMapping
 
 from backhaul_reference.context import PLATFORM, Platform
-from backhaul_reference.dashboard import guards, rendering
+from backhaul_reference.dashboard import forms, guards, rendering
 from backhaul_reference.dashboard.forms import Form
 from backhaul_reference.dashboard.refusals import Filling
 from backhaul_reference.dashboard.sessions import PATH, Session, Sessions
@@ -21,14 +23,20 @@ from backhaul_reference.state.paging import Window
 from backhaul_reference.state.stores import Store
 from backhaul_reference.state.writer import Tx
 from backhaul_reference.web import bodies, queries
-from backhaul_reference.web.endpoint import BODY_DEADLINE_SECONDS
+from backhaul_reference.web.endpoint import BODY_DEADLINE_SECONDS, MAX_BODY_BYTES
 
 T = TypeVar("T")
 B = TypeVar("B", bound=bodies.Body)
 STORE = PATH + "/stores/{store}"
 LOGIN = PATH + "/login"
-UNSHOWN = {400, 403, 404, 408}
-"""A form that came so is not shown again: it is not ours, or it is nowhere."""
+UNSHOWN = {403, 408}
+"""A form that came so is not shown again: it is not ours, or nobody waits."""
+FORM_BYTES = 16 * MAX_BODY_BYTES
+"""More than is taken of any field: what is too large is told beside it."""
+UNREADABLE = (ValueError, LookupError, RuntimeError, HttpProcessingError)
+"""What aiohttp raises for letters, charsets, parts and their headers that are none."""
+URLENCODED = "application/x-www-form-urlencoded"
+MOST_FIELDS = 5_000
 SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
 
 
@@ -134,11 +142,16 @@ async def _answer(
     visit = Visit(request, platform, session, store, MultiDict())
     try:
         visit = replace(visit, form=await checked_form(request, session.csrf))
+        forms.require_letters(visit.form)
         return await route.handle(visit)
     except Problem as problem:
         if route.page is None or problem.status in UNSHOWN:
             raise
         return await route.page(replace(visit, problem=problem))
+    finally:
+        for sent in visit.form.values():
+            if isinstance(sent, FileField):
+                sent.file.close()
 
 
 async def checked_form(request: web.Request, token: str) -> Form:
@@ -148,13 +161,27 @@ async def checked_form(request: web.Request, token: str) -> Form:
     guards.check_origin(request)
     try:
         async with asyncio.timeout(BODY_DEADLINE_SECONDS):
-            form = await request.post()
+            form = await _form_of(request.clone(client_max_size=FORM_BYTES))
     except web.HTTPRequestEntityTooLarge:
-        detail = "what was sent is larger than 1 MiB; choose a smaller file"
+        size = f"larger than {FORM_BYTES >> 20} MiB"
+        detail = f"what was sent is {size}, or has too many fields"
         raise Problem(413, "BODY_TOO_LARGE", detail) from None
     except TimeoutError:
         raise Problem(408, "BODY_TIMEOUT", "the form came too slowly") from None
-    except (ValueError, LookupError):  # the latter for a charset nobody knows
+    except UNREADABLE:
         raise Problem(400, "INVALID_FORM", "the form cannot be read") from None
     guards.check_token(form.get("csrf"), token)
     return form
+
+
+async def _form_of(request: web.Request) -> Form:
+    """The form; letters of it that cannot be read have a mark in their place."""
+    try:
+        return await request.post()
+    except UNREADABLE:
+        if request.content_type != URLENCODED:
+            raise
+    text = (await request.read()).decode("utf-8", "replace")
+    return MultiDict(
+        parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    )

@@ -28,28 +28,38 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A live key."""
+    """A key that is not revoked."""
 
     id: str
     store_id: str
     scopes: frozenset[str]
+    expires_ms: int | None
+
+    def has_ended(self, now_ms: int) -> bool:
+        return self.expires_ms is not None and self.expires_ms <= now_ms
 
 
 def find(rows: Rows, presented: str) -> ApiKey | None:
     digest = sha256_hex(presented)
     row = rows.one(
-        "SELECT id, store_id, hash, scopes FROM api_key"
+        "SELECT id, store_id, hash, scopes, expires_ms FROM api_key"
         " WHERE hash = ? AND revoked_ms IS NULL",
         (digest,),
     )
     if row is None or not hmac.compare_digest(row["hash"], digest):
         return None
     scopes = frozenset(decode_stored(row["scopes"]))
-    return ApiKey(row["id"], row["store_id"], scopes)
+    return ApiKey(row["id"], row["store_id"], scopes, row["expires_ms"])
 
 
 def add(
-    tx: Tx, store_id: str, secret: str, *, name: str, scopes: Sequence[str] = SCOPES
+    tx: Tx,
+    store_id: str,
+    secret: str,
+    *,
+    name: str,
+    scopes: Sequence[str] = SCOPES,
+    expires_ms: int | None = None,
 ) -> Document:
     """Record a key; its text is in the answer and nowhere else."""
     created_ms = tx.now_ms()
@@ -61,6 +71,7 @@ def add(
         "name": name,
         "scopes": encode_text(sorted(scopes)),
         "created_ms": created_ms,
+        "expires_ms": expires_ms,
     }
     tx.insert("api_key", values)
     return {
@@ -70,7 +81,12 @@ def add(
         "last4": secret[-4:],
         "scopes": sorted(scopes),
         "createdAt": instants.to_text(created_ms),
+        "expiresAt": instants.to_text_or_none(expires_ms),
     }
+
+
+def used(tx: Tx, key_id: str, now_ms: int) -> None:
+    tx.run("UPDATE api_key SET used_ms = ? WHERE id = ?", (now_ms, key_id))
 
 
 def revoke(tx: Tx, store_id: str, key_id: str) -> None:

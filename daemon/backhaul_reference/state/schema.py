@@ -4,6 +4,7 @@ import sqlite3
 
 from backhaul_reference.state.schema_catalogue import CATALOGUE_REVISION
 from backhaul_reference.state.schema_exchanges import EXCHANGES
+from backhaul_reference.state.schema_keys import KEYS
 from backhaul_reference.state.schema_levers import HISTORY, LEVERS, LISTS
 from backhaul_reference.state.schema_shop import SHOP, SHOP_TABLES
 
@@ -171,6 +172,7 @@ STEPS = (
     LISTS,
     CATALOGUE_REVISION,
     HISTORY,
+    KEYS,
 )
 
 # In an order that never breaks a reference when they are emptied one by one.

@@ -101,6 +101,12 @@ class Writer:
         self._jobs.put(Job(operation, future))
         return await future
 
+    def post(self, operation: Callable[[Tx], object]) -> None:
+        """Apply a mutation that nobody waits for, and whose loss is none."""
+        future: asyncio.Future[object] = self._loop.create_future()
+        future.add_done_callback(lambda done: done.exception())
+        self._jobs.put(Job(operation, future))
+
     def close(self) -> None:
         """Finish what is queued, stop the thread, close the connection."""
         self._jobs.put(None)
