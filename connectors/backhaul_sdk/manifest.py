@@ -23,8 +23,8 @@ class Spec:
     """A connector's manifest; `topics` are the changes that its `push` understands.
 
     `settings` validates `[connectors.NAME]` without the keys that are the host's:
-    `type, store, enabled, every, dry_run, topics, begin`. `secret_fields` are never
-    shown or logged.
+    `type, store, enabled, every, silent_after, dry_run, counts, topics, begin`.
+    `secret_fields` are never shown or logged.
 
     `takes_once` says that the other side takes a `Change.id` once, however often it
     comes: what may have arrived is handed over again, and `lookup` is not asked.

@@ -38,6 +38,7 @@ class Dock:
             "dock",
             settings,
             clock=lambda: self.seconds,
+            wall=lambda: 1e9 + self.seconds,
             entrance_seconds=self.entrance_seconds,
         )
         return self._scanner

@@ -9,9 +9,9 @@ import pytest
 
 from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
-from backhaul_sdk import CheckFailed, Rejection
+from backhaul_sdk import CheckFailed, Rejection, StockAdjustment
 from backhaul_sdk.testing import MemoryHost, PullContract
-from connectors.dropping import FULFILLMENTS, Drop
+from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
 from connectors.test_file_drop_contract import DropBench
 from connectors.test_file_drop_exports import ExportBench, Exports
 from support.sshd import Sshd
@@ -151,6 +151,21 @@ async def test_files_are_moved_and_rejected_rows_put_there(
     assert (tmp_path / "rejected/fulfillments.rejected.csv").read_text().count(
         "DHL"
     ) == 2
+
+
+@pytest.mark.programs
+async def test_a_stock_file_that_grew_there_goes_on_behind_another(
+    tmp_path: Path, server: Sshd
+) -> None:
+    drop = Drop(tmp_path, server.settings())
+    connector = drop.connector()
+    await connector.open()
+    for name, rows in (("a", "A,1,\n"), ("b", "B,1,\n"), ("a", "A,1,\nC,1,\n")):
+        drop.put(f"stock-deltas-{name}.csv", f"{STOCK_DELTAS}{rows}")
+        await drop.host.pull(connector)
+    await connector.close()
+    skus = [r.sku for r in drop.records() if isinstance(r, StockAdjustment)]
+    assert skus == ["A", "B", "C"]
 
 
 class Lying(asyncssh.SFTPServer):

@@ -9,6 +9,9 @@ import pytest
 from connectors.scanning import OTHER_TOKEN, Dock
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
     from backhaul_sdk import Bad, Receipt, Record
 
 RECEIVE = {"mode": "receive", "code": "LS-S"}
@@ -17,6 +20,14 @@ RECEIVE = {"mode": "receive", "code": "LS-S"}
 @pytest.fixture
 def dock() -> Dock:
     return Dock()
+
+
+@pytest.fixture
+async def floor(tmp_path: Path) -> AsyncIterator[Dock]:
+    dock = Dock({"folder": tmp_path / "floor"})
+    await dock.open()
+    yield dock
+    await dock.close()
 
 
 async def test_a_sequence_number_counts_once_for_ever(dock: Dock) -> None:
@@ -93,8 +104,59 @@ async def test_a_scan_that_failed_keeps_its_key_until_it_is_answered(
     assert len(dock.records()) == 1
 
 
-async def test_keys_do_not_repeat_after_a_restart(dock: Dock) -> None:
-    await dock.scan(**RECEIVE)
+async def test_without_a_folder_a_restart_forgets_and_the_device_is_told(
+    dock: Dock,
+) -> None:
+    told = await dock.scan(**RECEIVE)
+    assert str(told.body["what"]).endswith(
+        "; not numbered: sent again after a restart it counts again"
+    )
     dock.scanner()
     await dock.scan(**RECEIVE)
     assert len(dock.records()) == 2
+    numbered = await dock.scan(**RECEIVE, sequence=1)
+    assert "after a restart" not in str(numbered.body["what"])
+
+
+@pytest.mark.parametrize(("seconds", "counted"), [(0.0, 1), (9.9, 1), (10.0, 2)])
+async def test_in_a_folder_the_same_scan_is_known_after_a_restart(
+    floor: Dock, seconds: float, counted: int
+) -> None:
+    told = await floor.scan(**RECEIVE)
+    assert "after a restart" not in str(told.body["what"])
+    floor.seconds = seconds
+    await floor.restart()
+    again = await floor.scan(**RECEIVE)
+    assert len(floor.records()) == counted
+    assert ("known already" in str(again.body["what"])) == (counted == 1)
+
+
+async def test_a_scan_whose_answer_a_crash_took_counts_once(floor: Dock) -> None:
+    async def stores_but_ends(record: Record | Bad) -> Receipt:
+        await floor.host.emit(record)
+        raise TimeoutError
+
+    floor.emit = stores_but_ends
+    assert (await floor.scan(**RECEIVE)).status == 503
+    floor.emit, floor.seconds = None, 300.0
+    await floor.restart()
+    assert (await floor.scan(**RECEIVE)).status == 200
+    assert len(floor.records()) == 1
+
+
+async def test_packing_an_order_is_known_after_a_restart(
+    floor: Dock,
+) -> None:
+    for _ in range(2):
+        await floor.scan(mode="pack", code="1001")
+        await floor.restart()
+    assert len(floor.records()) == 1
+
+
+async def test_a_clock_that_was_set_back_swallows_no_later_scan(floor: Dock) -> None:
+    floor.seconds = 1e5
+    await floor.scan(**RECEIVE)
+    await floor.restart()
+    floor.seconds = 0.0
+    await floor.scan(**RECEIVE)
+    assert len(floor.records()) == 2

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_connectors.sql.dialects import CLOCKS, MARIADB
+from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import Failure, PullContract, PushContract
 from connectors.sql_benches import FollowedAcross, OutboxAcross, Written
-from connectors.tables import Tables
+from connectors.tables import SHIPMENTS, Tables
 from support.loop_guard import on_purpose
 from support.mariadb import mariadb
 from support.postgres import USER
@@ -118,6 +120,15 @@ def server() -> Iterator[MariaDb]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def in_berlin() -> Iterator[MariaDb]:
+    """A server whose sessions are in a zone with summer time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        with mariadb() as running:
+            yield running
+
+
 @pytest.fixture
 async def relay(server: MariaDb) -> AsyncIterator[Relay]:
     async with tcp_relay(server.port) as running:
@@ -130,6 +141,35 @@ async def tables(server: MariaDb, relay: Relay) -> AsyncIterator[MariaTables]:
     made.port = relay.port
     yield made
     await made.close()
+
+
+def test_its_clock_is_right_in_the_hour_that_comes_twice(in_berlin: MariaDb) -> None:
+    with in_berlin.connect(in_berlin.new_schema()) as connection:
+        cursor = connection.cursor()
+        for second in (1_603_585_800, 1_603_589_400):
+            cursor.execute("SET timestamp = %s", (second,))
+            cursor.execute("SELECT date_format(now(), '%H:%i')")
+            assert cursor.fetchone() == ("02:30",)
+            cursor.execute(CLOCKS[MARIADB])
+            assert float(cursor.fetchone()[0]) == second
+
+
+async def test_check_tells_of_moments_shown_in_summer_time(
+    in_berlin: MariaDb,
+) -> None:
+    class Stamped(MariaTables):
+        moment_type = "timestamp(6) NULL"
+        options = ""
+
+        def url(self) -> str:
+            return super().url() + self.options
+
+    tables, others = Stamped(in_berlin), MariaTables(in_berlin)
+    with pytest.raises(CheckFailed, match="changed_at is a TIMESTAMP, which is"):
+        await tables.connector(fulfillments=SHIPMENTS).check()
+    await others.connector(fulfillments=SHIPMENTS).check()
+    tables.options = "?init_command=SET time_zone='%2B00:00'"
+    await tables.connector(fulfillments=SHIPMENTS).check()
 
 
 class TestReading(PullContract):

@@ -11,6 +11,13 @@ from pydantic import ValidationError
 
 from backhaul.demo.tryton_server import DATABASE, USER
 from backhaul_connectors.tryton import Tryton
+from backhaul_connectors.tryton.rpc import (
+    LOGIN_REST_SECONDS,
+    Failed,
+    NotNow,
+    Refused,
+    Server,
+)
 from backhaul_connectors.tryton.settings import Settings
 from backhaul_sdk import (
     Absent,
@@ -19,6 +26,7 @@ from backhaul_sdk import (
     Found,
     Fulfillment,
     Line,
+    NotSent,
     Rejected,
     StockLevel,
 )
@@ -209,6 +217,65 @@ async def test_an_expired_session_is_renewed(
     await pull(connector, MemoryHost())
     server.change("DELETE FROM ir_session")
     assert isinstance(await connector.push(sample_change(1)), Applied)
+
+
+async def test_too_many_logins_are_waited_for(
+    connect: Callable[..., Tryton], server: TrytonServer
+) -> None:
+    wrong = (
+        "INSERT INTO res_user_login_attempt (login, create_date)"
+        " SELECT login, datetime('now', 'localtime') FROM res_user"
+        " WHERE login = 'admin'"
+    )
+    server.change(*[wrong] * 6)
+    try:
+        connector = connect()
+        said = [await connector.push(sample_change(1)) for _ in range(2)]
+        attempts = server.rows("SELECT count(*) FROM res_user_login_attempt")
+    finally:
+        server.change("DELETE FROM res_user_login_attempt")
+    for each in said:
+        assert isinstance(each, NotSent), each
+        assert 0 < (each.retry_after_seconds or 0) <= LOGIN_REST_SECONDS
+    assert attempts == [(7,)], "each login would be counted, and keep it out for longer"
+    assert isinstance(await connect().push(sample_change(1)), Applied)
+
+
+PARTY = "model.party.party"
+FAILURES: list[tuple[str, list[Any], dict[str, Any], type[CheckFailed], str]] = [
+    (
+        f"{PARTY}.write",
+        [[1], {"name": "X"}],
+        {"_timestamp": {"party.party,1": "1"}},
+        NotNow,
+        "modified in the meanwhile",
+    ),
+    ("model.sale.sale.quote", [[999_999]], {}, Refused, 'can not call "quote" on'),
+    ("model.currency.currency.create", [[{}]], {}, Refused, "value is required"),
+    (f"{PARTY}.nope", [], {}, NotNow, "403"),
+    (f"{PARTY}.search", [[["nope", "=", 1]]], {}, Failed, "Tryton failed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "context", "kind", "words"),
+    FAILURES,
+    ids=[f"{kind.__name__}-{method}" for method, _, _, kind, _ in FAILURES],
+)
+async def test_what_it_raises_is_told_apart(
+    server: TrytonServer,
+    method: str,
+    parameters: list[Any],
+    context: dict[str, Any],
+    kind: type[CheckFailed],
+    words: str,
+) -> None:
+    rpc = Server(settings_of(server.port))
+    try:
+        with pytest.raises(kind, match=words):
+            await rpc.write(method, *parameters, **context)
+    finally:
+        await rpc.close()
 
 
 @pytest.mark.parametrize(

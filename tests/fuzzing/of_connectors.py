@@ -151,9 +151,8 @@ async def _kept(_: Record | Bad) -> Receipt:
 
 
 def feed_message(data: bytes) -> None:
-    intake = Intake(
-        ScannerSettings.model_validate({"devices": {"gun": "t" * 32}}), lambda: 0
-    )
+    settings = ScannerSettings.model_validate({"devices": {"gun": "t" * 32}})
+    intake = Intake(settings, lambda: 0, lambda: 0)
     intake.emit = _kept
     reply = asyncio.run(reply_to(data, "gun", intake))
     assert b"\n" not in reply.formed_for(data)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_connectors.file_drop.cells import key_of
 from backhaul_connectors.file_drop.copies import Copies
-from backhaul_connectors.file_drop.cursor import Cursor
+from backhaul_connectors.file_drop.cursor import Cursor, Taken
 from backhaul_connectors.file_drop.folder import Folder
 from backhaul_connectors.file_drop.found import Changed, Found
 from backhaul_connectors.file_drop.judging import Sound, Unsound, judge
@@ -53,7 +53,10 @@ class FileDrop(Connector["Settings"]):
         self._place = _place(settings, kinds, clock)
         columns = (name for kind in kinds for name in kind.columns.values())
         self._rejected = RejectedRows(self._place, columns)
-        self._outbox = Outbox(self._place, settings.exports, settings.export_format)
+        # On a line of its own: files in and news out are at work at the same time, and
+        # neither may cut the other off.
+        self._way_out = _place(settings, kinds, clock)
+        self._outbox = Outbox(self._way_out, settings.exports, settings.export_format)
 
     async def check(self) -> None:
         await self._place.check()
@@ -63,12 +66,13 @@ class FileDrop(Connector["Settings"]):
 
     async def close(self) -> None:
         await self._place.close()
+        await self._way_out.close()
 
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
         taken = Cursor.from_text(cursor)
-        for file in await self._place.ready(taken.name):
+        for file in await self._place.ready(taken.last.name):
             try:
-                async with aclosing(self._take(file, taken, cursor)) as batches:
+                async with aclosing(self._take(file, taken)) as batches:
                     async for batch in batches:
                         cursor = batch.cursor
                         yield batch
@@ -93,43 +97,45 @@ class FileDrop(Connector["Settings"]):
     async def lookup(self, change: Change) -> LookedUp:
         return await self._outbox.lookup(change)
 
-    async def _take(
-        self, file: Found, taken: Cursor, cursor: str | None
-    ) -> AsyncGenerator[Batch]:
+    async def _take(self, file: Found, taken: Cursor) -> AsyncGenerator[Batch]:
         copies = Copies(self.settings.copies)
         try:
             source = await self._place.fetch(file, copies)
             found = await judge(source, taken, self.settings, copies)
             if isinstance(found, Unsound):
-                yield self._held(file, found, cursor)
+                yield self._held(file, found, taken)
                 return
-            async with aclosing(self._batches(file, found)) as batches:
+            async with aclosing(self._batches(file, found, taken)) as batches:
                 async for batch in batches:
                     yield batch
         finally:
             await in_thread(copies.close)
 
-    async def _batches(self, file: Found, sound: Sound) -> AsyncGenerator[Batch]:
+    async def _batches(
+        self, file: Found, sound: Sound, taken: Cursor
+    ) -> AsyncGenerator[Batch]:
         """Yield the rows that are left; the last batch's `ack` archives the file."""
         position, rows = sound.start, sound.rows
         while True:
             records, position = await in_thread(
                 sound.table.read, position, self.settings.batch_rows
             )
-            cursor = Cursor(
+            handed_over = Taken(
                 name=file.name,
                 sha256=sound.table.sha256,
                 size=file.fingerprint.size,
                 row=position.row,
                 rows=rows,
-            ).to_text()
+                by_place=not file.form.follows_content,
+            )
+            cursor = taken.followed_by(handed_over).to_text()
             if position.row >= rows:
                 archive = partial(self._place.archive, file)
                 yield Batch(records=records, cursor=cursor, ack=archive)
                 return
             yield Batch(records=records, cursor=cursor)
 
-    def _held(self, file: Found, unsound: Unsound, cursor: str | None) -> Batch:
+    def _held(self, file: Found, unsound: Unsound, taken: Cursor) -> Batch:
         reason = "\n".join((unsound.reason, *unsound.details))
         bad = Bad(
             key=key_of("file", [unsound.sha256]),
@@ -138,7 +144,10 @@ class FileDrop(Connector["Settings"]):
             locator=file.name,
         )
         hold = partial(self._place.hold, file, reason)
-        return Batch(records=[bad], cursor=cursor, ack=hold)
+        size = file.fingerprint.size
+        if unsound.known:
+            taken = taken.holding(unsound.known, file.name, unsound.sha256, size)
+        return Batch(records=[bad], cursor=taken.to_text(), ack=hold)
 
 
 def _place(

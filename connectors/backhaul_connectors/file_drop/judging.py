@@ -15,7 +15,7 @@ from backhaul_sdk import Bad
 if TYPE_CHECKING:
     from backhaul_connectors.file_drop.copies import Copies
     from backhaul_connectors.file_drop.csv_rows import Position
-    from backhaul_connectors.file_drop.cursor import Cursor
+    from backhaul_connectors.file_drop.cursor import Cursor, Taken
     from backhaul_connectors.file_drop.found import Source
     from backhaul_connectors.file_drop.settings import Settings
 
@@ -41,6 +41,8 @@ class Unsound:
     sha256: str
     reason: str
     details: tuple[str, ...] = ()
+    known: Taken | None = None
+    """What was taken of it before it was changed."""
 
 
 async def judge(
@@ -61,9 +63,10 @@ async def judge(
     except Unreadable as error:
         return Unsound(identity, str(error))
     table = Table(readable, identity, file.fingerprint.dated, layout)
-    row = await in_thread(_first_row, file, identity, cursor)
+    known = cursor.of(file.name, identity)
+    row = await in_thread(_first_row, file, identity, known)
     if row is None:
-        return Unsound(identity, _changed(cursor))
+        return Unsound(identity, _changed(known), known=known)
     return await _count(table, row, settings)
 
 
@@ -87,21 +90,19 @@ def _too_large(file: Source, settings: Settings) -> Unsound:
     )
 
 
-def _first_row(file: Source, sha256: str, cursor: Cursor) -> int | None:
+def _first_row(file: Source, sha256: str, known: Taken) -> int | None:
     """Return how many rows were taken before, or None if only a person can say."""
-    if cursor.sha256 == sha256:
-        return cursor.row
-    if cursor.name != file.name:
-        return 0
-    beginning = _beginning(file, cursor.size)
+    if known.sha256 == sha256 and not known.is_held:
+        return known.row
+    beginning = _beginning(file, known.size)
     began_as = hashlib.sha256(beginning).hexdigest()
-    has_grown = began_as == cursor.sha256
+    has_grown = began_as == known.sha256
     # Without a line end the last row taken may have been half of one.
-    if has_grown and beginning.endswith((b"\n", b"\r")):
-        return cursor.row
+    if has_grown and beginning.endswith((b"\n", b"\r")) and not known.is_held:
+        return known.row
     if file.form.follows_content:
         return 0
-    return None if has_grown or cursor.is_partial else 0
+    return None if has_grown or known.is_partial else 0
 
 
 def _beginning(file: Source, size: int) -> bytes:
@@ -109,9 +110,9 @@ def _beginning(file: Source, size: int) -> bytes:
         return stream.read(size)
 
 
-def _changed(cursor: Cursor) -> str:
+def _changed(known: Taken) -> str:
     return (
-        f"the file was changed after its first {cursor.row} rows were taken; drop a "
+        f"the file was changed after its first {known.row} rows were taken; drop a "
         "file with the missing stock changes only"
     )
 

@@ -46,7 +46,10 @@ class KnownServer(asyncssh.SSHClient):
 
 
 class Line:
-    """One connection, made when it is needed and made anew when it broke."""
+    """One connection, made when it is needed and made anew when it broke.
+
+    It is for one after the other: what breaks or is cancelled drops the connection.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a scan does, and how a person calls it; `record` takes its key."""
+    """What a scan does, and how a person calls it; `record` takes its key.
+
+    One that `adds` does more when it is done twice: a whole order leaves only once.
+    """
 
     record: Callable[[str], Record]
     what: str
+    adds: bool
 
 
 def action_of(scan: Scan, *, numeric_skus: bool) -> Action:
@@ -79,6 +83,7 @@ def _pack(scan: Scan, numeric_skus: bool) -> Action:
             raw=scan.raw,
         ),
         what,
+        adds=bool(lines),
     )
 
 
@@ -106,4 +111,5 @@ def _receive(scan: Scan, numeric_skus: bool) -> Action:
             raw=scan.raw,
         ),
         f"{units} x {sku} received",
+        adds=True,
     )

@@ -23,6 +23,7 @@ from backhaul_connectors.scanner.scan import MODES, Refused, bare
 if TYPE_CHECKING:
     import sqlite3
 
+    from backhaul_connectors.scanner.repeats import KeptRepeats
     from backhaul_connectors.scanner.scan import Scan
 
 CLOSE, DROP = "BH-CLOSE", "BH-DROP"
@@ -48,9 +49,10 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The scan stands for itself; `scan` says its mode."""
+    """The scan stands for itself; `scan` says its mode, `key` makes it one."""
 
     scan: Scan
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,16 @@ class Collector:
     """One scan on one connection, at a moment in seconds that never go back."""
 
     def __init__(
-        self, connection: sqlite3.Connection, rules: Rules, second: float
+        self,
+        connection: sqlite3.Connection,
+        rules: Rules,
+        second: float,
+        repeats: KeptRepeats,
     ) -> None:
         self._db = connection
         self._rules = rules
         self._second = second
+        self._repeats = repeats
 
     def take(self, scan: Scan) -> Collected | Complete | Alone:
         """Keep the scan, if it is one to be collected. Raises Refused."""
@@ -85,7 +92,7 @@ class Collector:
             return self._count(scan)
         if scan.mode == "pack":
             return self._pack(scan)
-        return Alone(scan)
+        return self._alone(scan)
 
     def _known(self, scan: Scan) -> Collected | Complete | None:
         row = self._db.execute(
@@ -212,10 +219,13 @@ class Collector:
             return self._collect(scan, found)
         gathered = self._gathered(order)
         if gathered is None:
-            return Alone(scan)
+            return self._alone(scan)
         refuse_quantity(scan)
         self._note_parcel(replace(scan, tracking_number=tracking_of(scan)), gathered)
         return self._close(scan, gathered)
+
+    def _alone(self, scan: Scan) -> Alone:
+        return Alone(scan, scan.key or self._repeats.key_of(scan))
 
     def _gathered(self, order: str) -> Session | None:
         """Make one of all that was collected for an order, with whatever device."""

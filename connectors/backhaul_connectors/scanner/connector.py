@@ -14,6 +14,7 @@ from backhaul_connectors.scanner.lines import LineServer, tls_of
 from backhaul_connectors.scanner.manifest import SPEC
 from backhaul_connectors.scanner.scan import Refused, read_json
 from backhaul_sdk import CheckFailed, Connector, HttpRequest, HttpResponse, Route
+from backhaul_sdk.clock import seconds_since_1970
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,8 +31,8 @@ ENTRANCE_SECONDS = 10.0
 class Scanner(Connector["Settings"]):
     """Devices send what they scanned, and are told what became of it.
 
-    `clock` returns seconds that never go back; `entrance_seconds` is how long a device
-    that sends lines may take to say who it is.
+    `clock` returns seconds that never go back, `wall` those since 1970;
+    `entrance_seconds` is how long a device that sends lines may take to say who it is.
     """
 
     spec = SPEC
@@ -42,11 +43,12 @@ class Scanner(Connector["Settings"]):
         settings: Settings,
         *,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = seconds_since_1970,
         entrance_seconds: float = ENTRANCE_SECONDS,
     ) -> None:
         super().__init__(instance, settings)
         self._devices = Devices(settings.devices)
-        self.intake = Intake(settings, clock)
+        self.intake = Intake(settings, clock, wall)
         self.lines = LineServer(settings, self.intake, entrance_seconds)
         self.broker = Broker(instance, settings, self.intake)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from backhaul_connectors.scanner.collecting import Collector
 from backhaul_connectors.scanner.journal import connect, lines_of, sessions_in
+from backhaul_connectors.scanner.repeats import KeptRepeats
 from backhaul_sdk import CheckFailed
 
 if TYPE_CHECKING:
@@ -58,9 +59,16 @@ class Job:
 class Floor:
     """What each device is at. A result is given after the commit; `close` is final."""
 
-    def __init__(self, folder: Path, rules: Rules, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rules: Rules,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
         self._rules = rules
         self._clock = clock
+        self._wall = wall
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         try:
             self._connection = connect(folder)
@@ -81,9 +89,20 @@ class Floor:
         """Keep a scan. Raises Refused, or sqlite3.Error where it could not be kept."""
 
         def work(connection: sqlite3.Connection) -> Collected | Complete | Alone:
-            return Collector(connection, self._rules, self._clock()).take(scan)
+            repeats = KeptRepeats(connection, self._wall())
+            collector = Collector(connection, self._rules, self._clock(), repeats)
+            return collector.take(scan)
 
         return await self._do(work)
+
+    async def answered(self, scan: Scan) -> None:
+        """Remember that the device of a scan without a number is told of it now."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            repeats = KeptRepeats(connection, self._wall())
+            repeats.answered(scan, self._rules.dedupe_seconds)
+
+        await self._do(work)
 
     async def owed(self) -> list[Session]:
         """Return what is complete and was not handed in."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,15 @@ from backhaul_connectors.scanner.scan import MODES, Refused, scan_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from backhaul_connectors.scanner.acting import Action
     from backhaul_connectors.scanner.journal import Session
     from backhaul_connectors.scanner.scan import Scan
     from backhaul_connectors.scanner.settings import Settings
     from backhaul_sdk import Emit, Line, Receipt
 
 NOT_STORED = "not stored, please try again in a moment"
+UNNUMBERED = "not numbered: sent again after a restart it counts again"
+"""What is true of a scan without `sequence` where there is no folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,15 @@ def refusal_of(refused: Refused) -> Answer:
 class Intake:
     """Takes scans for the host, and keeps those that are collected until then."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
         self._settings = settings
         self._clock = clock
+        self._wall = wall
         self._repeats = Repeats(settings.dedupe_seconds, clock)
         self._floor: Floor | None = None
         self.emit: Emit | None = None
@@ -79,7 +89,7 @@ class Intake:
                 self._settings.numeric_skus,
             )
             self._floor = await asyncio.to_thread(
-                Floor, self._settings.folder, rules, self._clock
+                Floor, self._settings.folder, rules, self._clock, self._wall
             )
 
     async def close(self) -> None:
@@ -97,7 +107,15 @@ class Intake:
             return await self._take_on_the_floor(scan)
         if scan.mode in ("count", "pick") or scan.code.upper() in COMMANDS:
             raise Refused(422, "nothing is picked or counted here: folder is not set")
-        return await self._take_alone(_in_mode(scan, self._settings.first_mode))
+        scan = _in_mode(scan, self._settings.first_mode)
+        action = self._action_of(scan)
+        answer = await self._store(action, scan.key or self._repeats.key_of(scan))
+        if scan.key is not None or answer.status == 503:
+            return answer
+        self._repeats.answered(scan)
+        if answer.status != 200 or not action.adds:
+            return answer
+        return replace(answer, what=f"{answer.what}; {UNNUMBERED}")
 
     async def _take_on_the_floor(self, scan: Scan) -> Answer:
         try:
@@ -110,23 +128,26 @@ class Intake:
             return Answer(200, step.what, step.order)
         if isinstance(step, Complete):
             return await self.hand_in(step.session)
-        return await self._take_alone(_in_mode(step.scan, ""))
+        answer = await self._store(self._action_of(_in_mode(step.scan, "")), step.key)
+        if scan.key is None and answer.status != 503:
+            # If this fails it stays known for longer, and its device is told so.
+            with suppress(Exception):
+                await self._open_floor().answered(step.scan)
+        return answer
 
     def _open_floor(self) -> Floor:
         if self._floor is None:
             raise OSError("the folder is not open")
         return self._floor
 
-    async def _take_alone(self, scan: Scan) -> Answer:
-        action = action_of(scan, numeric_skus=self._settings.numeric_skus)
-        numbered = scan.key
-        record = action.record(numbered or self._repeats.key_of(scan))
+    def _action_of(self, scan: Scan) -> Action:
+        return action_of(scan, numeric_skus=self._settings.numeric_skus)
+
+    async def _store(self, action: Action, key: str) -> Answer:
         try:
-            receipt = await self._emit()(record)
+            receipt = await self._emit()(action.record(key))
         except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
             return Answer(503, NOT_STORED)
-        if numbered is None:
-            self._repeats.answered(scan)
         return _answer_to(receipt, action.what)
 
     def _emit(self) -> Emit:

@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS scans (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQ
     session INTEGER, sku TEXT NOT NULL, quantity INTEGER NOT NULL,
     what TEXT NOT NULL, second REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS scans_session ON scans (session);
+CREATE TABLE IF NOT EXISTS repeats (identity TEXT PRIMARY KEY, key TEXT NOT NULL,
+    until REAL NOT NULL);
 """
 _SESSION = """SELECT id, name, device, mode, order_name, tracking_company,
     tracking_number, shipped_at, state, what FROM sessions"""

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from psycopg.adapt import Loader
 from psycopg.pq import Format
-from sqlalchemy import LargeBinary, Text, and_, bindparam, cast, func, or_, tuple_
+from pymysql.constants import FIELD_TYPE
+from sqlalchemy import LargeBinary, Text, and_, bindparam, cast, func, or_, text, tuple_
 from sqlalchemy.types import NullType
 
 from backhaul_connectors.sql.values import Bytes
@@ -19,16 +20,22 @@ from backhaul_connectors.sql.values import Bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import URL, ColumnElement
+    from sqlalchemy import URL, ColumnElement, Connection
 
 POSTGRES, MYSQL, MARIADB, SQLITE = "postgresql", "mysql", "mariadb", "sqlite"
+# Not by now(): in local time an hour comes twice, and would be taken for its second.
+_SINCE_1970 = "SELECT timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6"
 CLOCKS = {
     POSTGRES: "SELECT extract(epoch FROM clock_timestamp())",
-    MYSQL: "SELECT unix_timestamp(now(6))",
-    MARIADB: "SELECT unix_timestamp(now(6))",
+    MYSQL: _SINCE_1970,
+    MARIADB: _SINCE_1970,
     SQLITE: "SELECT (julianday('now') - 2440587.5) * 86400.0",
 }
 """Seconds since 1970, as the database's own clock has them."""
+_WINTER_AND_SUMMER = (
+    "SELECT time(from_unixtime(1577836800)) != time(from_unixtime(1593561600))"
+)
+"""Midnight, UTC, of a first of January and of a first of July."""
 _TEXTS = ("text", "varchar", "bpchar", "name")
 _TIMES = ("timestamp", "timestamptz", "date")
 
@@ -133,6 +140,14 @@ def later(
     if family in (POSTGRES, SQLITE):
         return tuple_(at, id_) > tuple_(last_at, last_id)
     return and_(at >= last_at, or_(at > last_at, id_ > last_id))
+
+
+def is_shown_in_summer_time(family: str, connection: Connection, kind: Any) -> bool:
+    """Tell whether moments in a column of that kind, as the driver calls it, are shown
+    in a zone that sets its clock back: two of them then look like one."""
+    if family not in (MYSQL, MARIADB) or kind != FIELD_TYPE.TIMESTAMP:
+        return False
+    return bool(connection.execute(text(_WINTER_AND_SUMMER)).scalar_one())
 
 
 def lock_number(text: str) -> int:

@@ -14,14 +14,19 @@ from sqlalchemy.types import NullType
 
 from backhaul_connectors.sql.cursor import Place
 from backhaul_connectors.sql.database import words
-from backhaul_connectors.sql.dialects import CLOCKS, bound, later
+from backhaul_connectors.sql.dialects import (
+    CLOCKS,
+    bound,
+    is_shown_in_summer_time,
+    later,
+)
 from backhaul_connectors.sql.parsing import Origin, key_of, record_of
 from backhaul_connectors.sql.settings import columns_of
 from backhaul_connectors.sql.tables import lack, quoted_column, table_of
 from backhaul_connectors.sql.values import (
     Bytes,
     Unusable,
-    moment,
+    latest,
     shown,
     to_json,
 )
@@ -119,13 +124,25 @@ class Reader:
         """Read one row; say what keeps it from being read, empty if nothing does."""
         with engine.connect() as connection:
             try:
-                connection.execute(self._base().limit(1)).all()
-                return ""
+                with connection.execute(self._base().limit(1)) as rows:
+                    kind = rows.cursor.description[1][1]
+                    rows.all()
+                return self._ambiguity(connection, kind)
             except DBAPIError as error:
                 if error.connection_invalidated:
                     raise
                 connection.rollback()
                 return self._lack(connection) or words(error)
+
+    def _ambiguity(self, connection: Connection, kind: Any) -> str:
+        if not is_shown_in_summer_time(self._family, connection, kind):
+            return ""
+        return (
+            f"{self.source.changed_at or self.source.id} is a TIMESTAMP, which is "
+            "shown in the zone of the session, and there an hour of autumn comes "
+            "twice: add ?init_command=SET time_zone='%2B00:00' to url, and leave "
+            "timezone out"
+        )
 
     def _lack(self, connection: Connection) -> str:
         own = (self.source.id, self.source.changed_at, self.source.processed_at)
@@ -193,8 +210,13 @@ class Reader:
         return list(takewhile(lambda row: self._is_settled(row, cut), rows))
 
     def _is_settled(self, row: Any, cut: datetime) -> bool:
+        """Tell whether no row that comes later can stand before this one.
+
+        In the hour that comes twice in autumn rows of the second time stand among those
+        of the first: these wait until both are there.
+        """
         try:
-            return moment(row[1], self._zone, self.source.changed_at) <= cut
+            return latest(row[1], self._zone, self.source.changed_at) <= cut
         except Unusable:
             return True  # a time that is none gets no later by waiting
 

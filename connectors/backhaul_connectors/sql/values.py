@@ -121,10 +121,25 @@ def whole(value: object, name: str) -> int:
 
 def moment(value: object, zone: tzinfo, name: str) -> datetime:
     """Return a time in UTC. A number is one of seconds or milliseconds since 1970."""
+    return _moments(value, zone, name)[0]
+
+
+def latest(value: object, zone: tzinfo, name: str) -> datetime:
+    """Return in UTC when it is behind that time, whatever was done to the clock.
+
+    Where the clock is set back a time comes twice, and this is the second.
+    """
+    return max(_moments(value, zone, name))
+
+
+def _moments(value: object, zone: tzinfo, name: str) -> tuple[datetime, datetime]:
+    """Return what the time may mean, in UTC: twice the same but in two nights."""
     try:
         found = _moment(value, zone)
-        aware = found if found.tzinfo else found.replace(tzinfo=zone)
-        return aware.astimezone(UTC)
+        if found.tzinfo:
+            return (found.astimezone(UTC),) * 2
+        first, second = (found.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+        return first.astimezone(UTC), second.astimezone(UTC)
     except (ValueError, OverflowError, OSError, ArithmeticError):
         raise Unusable(f"{name} is no time: {shown(value)!r}") from None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backhaul_connectors.tryton.manifest import SPEC
 from backhaul_connectors.tryton.orders import Orders
 from backhaul_connectors.tryton.reading import Cursor, Reader
-from backhaul_connectors.tryton.rpc import Refused, Server, may_have_arrived
+from backhaul_connectors.tryton.rpc import NotNow, Refused, Server, may_have_arrived
 from backhaul_sdk import (
     Absent,
     Applied,
@@ -43,7 +43,7 @@ class Tryton(Connector["Settings"]):
     ) -> None:
         super().__init__(instance, settings)
         self._clock = clock
-        self._server = Server(settings)
+        self._server = Server(settings, clock)
         self._reader = Reader(self._server, settings)
         self._orders = Orders(self._server, settings)
         self._at_rest_from = 0.0
@@ -93,6 +93,8 @@ class Tryton(Connector["Settings"]):
             return Applied(str(await self._orders.place(change)))
         except Refused as error:
             return Rejected(str(error))
+        except NotNow as error:
+            return NotSent(str(error), error.retry_after_seconds)
         except CheckFailed as error:
             if not may_have_arrived(error):
                 return NotSent(str(error))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from backhaul_connectors.tryton.rpc import Refused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
 
 if TYPE_CHECKING:
@@ -80,13 +81,31 @@ class Reader:
         )
         if not rows:
             return Page((), cursor, more=False)
-        sold = await self._sold([row["id"] for row in rows])
-        records = [each for row in rows for each in self._of(row, sold)]
+        shipments = [row["id"] for row in rows]
+        sold, carriers = await self._sold(shipments), await self._carriers(shipments)
+        told = [{**row, "carrier": carriers.get(row["id"])} for row in rows]
+        records = [each for row in told for each in self._of(row, sold)]
         last = rows[-1]
         place = replace(
             cursor, written=last["write_date"].isoformat(), shipment=last["id"]
         )
         return Page(records, place, len(rows) == size)
+
+    async def _carriers(self, shipments: list[int]) -> dict[int, str]:
+        """Return by shipment who carries it, where Tryton knows.
+
+        It does with the module stock_shipment_cost; a user who may not read carriers
+        still ships.
+        """
+        model = f"model.{SHIPMENT}"
+        if not await self._server.call(f"{model}.fields_get", ["carrier"]):
+            return {}
+        name = ["carrier.party.name"]
+        try:
+            rows = await self._server.call(f"{model}.read", shipments, name)
+        except Refused:
+            return {}
+        return {row["id"]: said for row in rows if (said := _carrier(row))}
 
     def is_stock_due(self, cursor: Cursor) -> bool:
         """Tell whether the stock is to be read, or to be read on."""
@@ -200,6 +219,11 @@ def _behind(cursor: Cursor) -> list[Any]:
     return [["OR", [["write_date", ">", at]], same]]
 
 
+def _carrier(row: Mapping[str, Any]) -> str | None:
+    party = (row.get("carrier.") or {}).get("party.") or {}
+    return (party.get("name") or "").strip() or None
+
+
 def _fulfillment(
     row: Mapping[str, Any],
     reference: str,
@@ -218,6 +242,7 @@ def _fulfillment(
     return Fulfillment(
         key=key,
         order=reference,
+        tracking_company=row["carrier"],
         tracking_number=str(tracking) if tracking else None,
         lines=tuple(Line(sku=g["code"], quantity=int(g["quantity"])) for g in goods),
         shipped_at=_text(row["write_date"]),

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from backhaul_sdk import CheckFailed
-from backhaul_sdk.calls import Caller, NoAnswer, NotJson
+from backhaul_sdk import CheckFailed, NotSent, Rejected
+from backhaul_sdk.calls import Caller, NoAnswer, NotJson, outcome_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from backhaul_connectors.tryton.settings import Settings
     from backhaul_sdk.calls import Answer
+
+LOGIN_REST_SECONDS = 300.0
+"""For so long Tryton counts each login that it turns away, unless it is set otherwise.
+
+Who asks more often than that is never let in again.
+"""
 
 
 class Refused(CheckFailed):
     """The server understood and refused; nothing was done. The text is its own."""
+
+
+class NotNow(CheckFailed):
+    """Nothing was done, and the same call may do later; None leaves it open when."""
+
+    def __init__(self, words: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(words)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Failed(CheckFailed):
@@ -35,10 +52,17 @@ class Expired(NotLetIn):
 
 
 class Server:
-    """A database of a server, with a session that is renewed when it has expired."""
+    """A database of a server, with a session that is renewed when it has expired.
 
-    def __init__(self, settings: Settings) -> None:
+    `clock` returns seconds that never go back.
+    """
+
+    def __init__(
+        self, settings: Settings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._settings = settings
+        self._clock = clock
+        self._shut_out_until = clock()
         self._base = settings.url.rstrip("/")
         self._caller = Caller(
             settings.network,
@@ -67,7 +91,10 @@ class Server:
             return await self.write(method, *parameters, **context)
 
     async def write(self, method: str, *parameters: Any, **context: Any) -> Any:
-        """Call a method once. Raises NeverSent, NoAnswer, Refused, Failed, NotLetIn."""
+        """Call a method once.
+
+        Raises NeverSent, NoAnswer, Refused, NotNow, Failed, NotLetIn.
+        """
         if self._session is None:
             await self._log_in()
         merged = {**self._context, **context}
@@ -81,6 +108,8 @@ class Server:
         return self._result(answer)
 
     async def _log_in(self) -> None:
+        if (left := self._shut_out_until - self._clock()) > 0:
+            raise NotNow("too many logins failed; wait a while", left)
         settings = self._settings
         secret = {"password": settings.password.get_secret_value()}
         answer = await self._post(
@@ -88,6 +117,10 @@ class Server:
         )
         if answer.status == 404:
             raise NotLetIn(await self._not_served())
+        if answer.status == 429:
+            rest = answer.retry_after_seconds or LOGIN_REST_SECONDS
+            self._shut_out_until = self._clock() + rest
+            raise NotNow("too many logins failed; wait a while", rest)
         if answer.status in (401, 403):
             raise NotLetIn(
                 f"{self._base} does not let {settings.user} in: check user and password"
@@ -124,7 +157,8 @@ class Server:
             headers={"Content-Type": "application/json", **headers},
             body=body,
         )
-        self._look_at_the_clock(answer)
+        if answer.is_success:
+            self._look_at_the_clock(answer)
         return answer
 
     def _look_at_the_clock(self, answer: Answer) -> None:
@@ -134,10 +168,8 @@ class Server:
             raise Failed("the server does not say what time it is") from None
 
     def _result(self, answer: Answer) -> Any:
-        if answer.status == 429:
-            raise Refused("too many logins failed; wait a while")
         if not answer.is_success:
-            raise Failed(f"{self._base} answered {answer.words()}")
+            raise _failure(self._base, answer)
         try:
             document = untyped(answer.json())
         except NotJson as error:
@@ -149,15 +181,35 @@ class Server:
         return document["result"]
 
 
+def _failure(where: str, answer: Answer) -> CheckFailed:
+    """Return what a status that is no success means."""
+    said = outcome_of(answer)
+    if isinstance(said, NotSent):
+        return NotNow(f"{where}: {said.reason}", said.retry_after_seconds)
+    if isinstance(said, Rejected):
+        return Refused(f"{where}: {said.reason}")
+    return Failed(f"{where} answered {answer.words()}")
+
+
+_MEANINGS: dict[object, type[CheckFailed]] = {
+    "UserError": Refused,
+    "UserWarning": Refused,
+    "ConcurrencyException": NotNow,
+    "LoginException": NotLetIn,
+}
+"""What may be raised on purpose; all else is a fault in the server."""
+
+
 def _refusal(error: Any) -> CheckFailed:
     """Return what the server's error means: its own words, or that it broke."""
     kind, *more = error if isinstance(error, list) and error else [error]
-    if kind in ("UserError", "UserWarning", "ConcurrencyException"):
-        words = more[0] if more else kind
-        texts = words if isinstance(words, list) else [words]
-        said = " ".join(str(text) for text in texts if isinstance(text, str) and text)
-        return Refused(f"Tryton refuses: {said}")
-    return Failed(f"Tryton failed: {kind}")
+    meaning = _MEANINGS.get(kind) if isinstance(kind, str) else None
+    if meaning is None:
+        return Failed(f"Tryton failed: {kind}")
+    words = more[0] if more else kind
+    texts = words if isinstance(words, list) else [words]
+    said = " ".join(str(text) for text in texts if isinstance(text, str) and text)
+    return meaning(f"Tryton refuses: {said}")
 
 
 def typed(value: object) -> Any:

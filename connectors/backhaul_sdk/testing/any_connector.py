@@ -23,6 +23,7 @@ HOST_KEYS = frozenset(
         "every",
         "silent_after",
         "dry_run",
+        "counts",
         "topics",
         "begin",
     }

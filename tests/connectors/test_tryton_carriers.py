@@ -1,0 +1,99 @@
+"""Who carries a parcel, as far as Tryton knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from backhaul_sdk import Fulfillment
+from backhaul_sdk.testing import MemoryHost
+from connectors.erp_answers import AnsweringErp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+FIELDS = "model.stock.shipment.out.fields_get"
+READ = "model.stock.shipment.out.read"
+WRITTEN = {
+    "__class__": "datetime",
+    **dict.fromkeys(("hour", "minute", "second", "microsecond"), 0),
+    **dict.fromkeys(("month", "day"), 1),
+    "year": 2026,
+}
+
+
+@pytest.fixture
+async def erp() -> AsyncIterator[AnsweringErp]:
+    """Return a Tryton that has shipped three orders, and knows nothing of carriers."""
+    erp = AnsweringErp()
+    shipments = [
+        {"id": id_, "number": f"CU{id_}", "write_date": WRITTEN, "reference": "BD1"}
+        for id_ in (1, 2, 3)
+    ]
+    moves = [
+        {
+            "id": id_,
+            "shipment": f"stock.shipment.out,{id_}",
+            "origin": f"sale.line,{id_}",
+            "quantity": 1.0,
+            "product.": {"code": "LS-S"},
+        }
+        for id_ in (1, 2, 3)
+    ]
+    party = {"party.": {"code": "SHOP"}}
+    lines = [
+        {"id": id_, "sale.": {"reference": f"ord_{id_}", **party}} for id_ in (1, 2, 3)
+    ]
+    erp.results |= {
+        "model.stock.shipment.out.search_read": lambda *_: shipments,
+        "model.stock.move.search_read": lambda *_: moves,
+        "model.sale.line.read": lambda *_: lines,
+        FIELDS: lambda *_: {},
+    }
+    await erp.plug_in()
+    yield erp
+    await erp.close()
+
+
+async def companies(erp: AnsweringErp) -> dict[str, str | None]:
+    """Return who carries each order, by what is pulled."""
+    host = MemoryHost()
+    connector = erp.connector(stock_seconds=0)
+    await connector.open()
+    await host.pull(connector)
+    shipped = [each for each in host.records.values() if isinstance(each, Fulfillment)]
+    assert [each.tracking_number for each in shipped] == ["BD1"] * 3
+    return {each.order: each.tracking_company for each in shipped}
+
+
+async def test_a_carriers_name_goes_with_its_parcel(erp: AnsweringErp) -> None:
+    def carriers(ids: list[int], fields: list[str], _: object) -> list[dict[str, Any]]:
+        assert (ids, fields) == ([1, 2, 3], ["carrier.party.name"])
+        dhl = {"id": 7, "party.": {"id": 8, "name": " DHL "}}
+        nameless = {"id": 9, "party.": {"id": 10, "name": None}}
+        known = {1: dhl, 2: None, 3: nameless}
+        return [{"id": id_, "carrier.": known[id_]} for id_ in ids]
+
+    erp.results[FIELDS] = lambda names, _: {name: {} for name in names}
+    erp.results[READ] = carriers
+    told = await companies(erp)
+    assert told == {"ord_1": "DHL", "ord_2": None, "ord_3": None}
+
+
+async def test_a_tryton_without_carriers_is_not_asked_for_them(
+    erp: AnsweringErp,
+) -> None:
+    assert set((await companies(erp)).values()) == {None}
+    assert READ not in erp.asked
+
+
+async def test_who_may_not_read_carriers_still_ships(erp: AnsweringErp) -> None:
+    def refuse() -> web.Response:
+        said = ["UserError", ["You are not allowed to access Carrier.", "", None]]
+        return web.json_response({"id": 1, "error": said})
+
+    erp.results[FIELDS] = lambda names, _: {name: {} for name in names}
+    erp.answers[READ] = refuse
+    assert set((await companies(erp)).values()) == {None}
