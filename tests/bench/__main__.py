@@ -19,6 +19,7 @@ from bench.fold import fold
 from bench.fold_large import fold_large, start
 from bench.ingest import ingest, ingest_at_256, ingest_folding
 from bench.ingest_peers import ingest_peers
+from bench.overview import overview
 from bench.push import push
 from bench.recovery import recovery
 from bench.results import CountsDisagreeError, Rounds, Scale
@@ -39,6 +40,7 @@ ROWS: dict[str, Row] = {
     "fold-large": fold_large,
     "start": start,
     "recovery": recovery,
+    "overview": overview,
     "reference-page": reference.page,
     "reference-page-anew": reference.page_anew,
     "reference-product": reference.product,

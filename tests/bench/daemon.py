@@ -53,11 +53,13 @@ class Daemon:
         self.database = folder / "backhaul.db"
         self._config = folder / "backhaul.toml"
         self._ready = ""
+        self.admin_port = 0
         self._process: subprocess.Popen[bytes]
 
     def start(self) -> tuple[float, int]:
         """Return the seconds from the command to `ready`, and the process id."""
-        self._configure(free_port())
+        self.admin_port = free_port()
+        self._configure(self.admin_port)
         command = [sys.executable, "-m", "backhaul", "run", "--config"]
         started = perf_counter()
         with machine.measured_core():

@@ -29,6 +29,8 @@ def push(scale: Scale) -> Rounds:
             output = servers.run("bench.pushing", url, str(scale.directory), *numbers)
             found = msgspec.json.decode(output, type=Pushed)
             agree("commands applied", commands, found.applied)
+            beside = found.applied_beside_blocked
+            agree("commands applied beside a blocked lane", commands, beside)
             _add(rounds, found, commands)
     return rounds
 
@@ -41,6 +43,8 @@ def _add(rounds: Rounds, found: Pushed, commands: int) -> None:
     rounds.add("ratio to bare, connections kept", "x", kept.seconds / push.seconds)
     backlog = push.seconds / found.backlog.seconds
     rounds.add("rate with a backlog to rate without", "x", backlog)
+    blocked = push.seconds / found.blocked.seconds
+    rounds.add("rate beside a blocked lane to rate without", "x", blocked)
     rounds.add("ours", "commands/s", commands / push.seconds)
     rounds.add("bare", "requests/s", commands / bare.seconds)
     rounds.add("memory, with the backlog", "MB", found.memory_bytes / 1e6)

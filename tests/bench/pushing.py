@@ -15,8 +15,8 @@ import typer
 import uvloop
 from loguru import logger
 
-from backhaul.core.clock import SystemClock
-from backhaul.core.lifecycle import State
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.core.lifecycle import Cause, State
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.settings import Push
 from backhaul.shop import requests
@@ -25,6 +25,7 @@ from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.contract import Command, Matched, NewCommand, NewRecord
 from backhaul.store.opening import open_store
+from backhaul.store.outbox import Attempt, Sendable, Settlement
 from bench import machine
 from support.databases import rows
 from support.processes import memory_bytes
@@ -39,6 +40,9 @@ STORE = "main"
 KEY = "svc_live_bench"
 BATCH = 1_000
 PAYLOAD = {"variant_id": "var_1", "delta": -1, "reason": "DAMAGED"}
+BLOCKED = "blocked"
+"""The lane whose first command is in doubt."""
+NEVER = "9999"
 CLOSING = httpx.Limits(max_keepalive_connections=0)
 
 
@@ -67,34 +71,57 @@ class Pushed(msgspec.Struct):
     bare_kept_alive: Took
     push: Took
     backlog: Took
+    blocked: Took
     memory_bytes: int
     applied: int
     applied_of_backlog: int
+    applied_beside_blocked: int
 
 
-def command(number: int) -> NewCommand:
-    """Return an adjustment of a product of its own."""
-    product = f"prod_{number}"
+def command(number: int, product: str = "") -> NewCommand:
+    """Return an adjustment of a product, without one of a product of its own."""
+    product = product or f"prod_{number}"
     return NewCommand(f"{number:032x}", "adjust", product, product, PAYLOAD)
 
 
-async def plan(store: SqliteStore, count: int) -> None:
-    """Plan so many commands, each in a lane of its own."""
-    for start in range(0, count, BATCH):
-        numbers = range(start, min(start + BATCH, count))
-        records = [NewRecord(str(n), b"null", "", "", "") for n in numbers]
-        await store.records.accept("bench", STORE, records, None, _matched)
+async def plan(store: SqliteStore, numbers: range, product: str = "") -> None:
+    """Plan a command of each number, without a product each in a lane of its own."""
+
+    def matched(record: WaitingRecord, _: MatchReader) -> Matched:
+        return Matched(command(int(record.key), product))
+
+    for start in range(0, len(numbers), BATCH):
+        batch = numbers[start : start + BATCH]
+        records = [NewRecord(str(n), b"null", "", "", "") for n in batch]
+        await store.records.accept("bench", STORE, records, None, matched)
 
 
-def _matched(record: WaitingRecord, _: MatchReader) -> Matched:
-    return Matched(command(int(record.key)))
+async def block(store: SqliteStore, numbers: range) -> None:
+    """Plan commands in one lane whose first one stays in doubt."""
+    await plan(store, numbers[:1], BLOCKED)
+
+    def prepare(asked: Command, _: MatchReader) -> Sendable:
+        return Sendable(requests.body(asked, Dialect()), "")
+
+    gates = {"adjust": NEVER}
+    for head, _ in await store.commands.claim(STORE, gates, 1, prepare):
+        attempt = Attempt(to_text(CLOCK.now()), "uncertain", None, "", None)
+        step = Settlement((Cause.UNKNOWN,), "", due_at=NEVER)
+        await store.commands.settle(head, attempt, step)
+    await plan(store, numbers[1:], BLOCKED)
 
 
-async def dispatch(url: str, path: Path, planned: int, wanted: int) -> tuple[Took, int]:
-    """Return how long the first `wanted` commands took, and how many were applied."""
+async def dispatch(
+    url: str, path: Path, planned: int, wanted: int, blocked: int = 0
+) -> tuple[Took, int]:
+    """Return how long the first `wanted` commands took, and how many were applied.
+
+    So many as `blocked` wait in one lane beside them, for all that time.
+    """
     store = open_store(path, CLOCK)
     store.start()
-    await plan(store, planned)
+    await block(store, range(planned, planned + blocked))
+    await plan(store, range(planned))
     transport = Transport(url, KEY, Limits(5.0, 30.0, 5_000_000), CLOCK)
     client = ShopClient(transport)
     dispatcher = Dispatcher(
@@ -164,8 +191,13 @@ async def measure(url: str, directory: str, commands: int, backlog: int) -> Push
         waiting, of_backlog = await dispatch(
             url, Path(folder, "b.db"), backlog, commands
         )
-    memory = memory_bytes(os.getpid(), "VmHWM")
-    return Pushed(bare, kept_alive, push, waiting, memory, applied, of_backlog)
+        memory = memory_bytes(os.getpid(), "VmHWM")
+        beside, of_beside = await dispatch(
+            url, Path(folder, "l.db"), commands, commands, backlog // 2
+        )
+    return Pushed(
+        bare, kept_alive, push, waiting, beside, memory, applied, of_backlog, of_beside
+    )
 
 
 def main(

@@ -53,7 +53,7 @@ async def _plan(database: Path, count: int) -> None:
     """Plan so many commands; a start will find half of them in doubt."""
     store = open_store(database, SystemClock())
     store.start()
-    await plan(store, count)
+    await plan(store, range(count))
     sent = Sendable(b"{}", "a key")
     await store.commands.claim(STORE, GATES, count // 2, lambda *_: sent)
     await store.stop()

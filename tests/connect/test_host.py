@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loguru import logger
 
+from backhaul.connect.host import REPORTED_AT_ONCE
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 from backhaul_sdk import (
@@ -25,12 +26,12 @@ from support.databases import count, locked, rows, started_store
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
     from backhaul.connect.host import Host
     from backhaul.store.sqlite.database import SqliteStore
-    from backhaul_sdk import Emit, Record
+    from backhaul_sdk import Emit, Record, Rejection
 
 RECORDS = "SELECT key, state FROM records ORDER BY id"
 
@@ -108,15 +109,53 @@ async def test_whatever_a_pull_raises_ends_its_round_only(
         await until(lambda: host.state()["up"], "the round's end")
 
 
+@pytest.mark.parametrize(
+    "failure", [OSError("the port is taken"), Busy("the disk is full"), None]
+)
 async def test_a_connector_that_cannot_listen_stops_nothing(
-    store: SqliteStore, lines: list[str]
+    store: SqliteStore, lines: list[str], failure: Exception | None
 ) -> None:
     class Deaf(Desk):
-        async def listen(self, emit: Emit) -> list[Route]:
-            raise OSError("the port is taken")
+        listened = 0
 
-    assert await host_of(Deaf(), store).listen() == ()
+        async def listen(self, emit: Emit) -> list[Route]:
+            self.listened += 1
+            if failure is not None:
+                raise failure
+            return None  # type: ignore[return-value]  # as somebody may forget
+
+    deaf = Deaf()
+    deaf.waiting.append(Batch(records=[shipped()], cursor=None))
+    host = host_of(deaf, store)
+    assert await host.listen() == ()
+    async with running(host):
+        await until(lambda: host.state()["worked_at"], "a round that worked")
+        await until(lambda: len(deaf.cursors) > 2, "more rounds")
+    assert count(store.path, "commands") == 1
+    assert deaf.listened == 1
     assert about_connectors(lines) == ["connector.deaf"]
+    assert not host.state()["up"]
+    assert "until the daemon is started anew" in str(host.state()["reason"])
+
+
+async def test_one_that_could_not_be_opened_to_listen_is_left_alone_first(
+    store: SqliteStore,
+) -> None:
+    class Unmounted(Desk):
+        tries = 0
+
+        async def open(self) -> None:
+            self.tries += 1
+            raise CheckFailed("/mnt/share is not there: mount it")
+
+    desk, clock = Unmounted(), VirtualClock()
+    host = host_of(desk, store, clock=clock)
+    await host.listen()
+    async with running(host):
+        await clock.asleep()
+        assert desk.tries == 1, "it is tried again without a rest"
+        await clock.advance(1)
+        await until(lambda: desk.tries > 1, "it is tried again")
 
 
 async def test_one_that_cannot_be_opened_is_down_until_it_can(
@@ -263,6 +302,21 @@ async def test_a_report_that_failed_is_made_again(tmp_path: Path) -> None:
                 "it is remembered",
             )
     assert [told.key for told in desk.reported] == ["k9"]
+
+
+async def test_many_bad_rows_are_reported_some_at_a_time(store: SqliteStore) -> None:
+    pages: list[list[str]] = []
+
+    class Counting(Desk):
+        async def report(self, rejections: Sequence[Rejection]) -> None:
+            pages.append([told.key for told in rejections])
+
+    keys = [f"{number:05}" for number in range(2 * REPORTED_AT_ONCE)]
+    many = [Bad(key=key, raw="x;y", reason="no order number") for key in keys]
+    desk = Counting()
+    desk.waiting.append(Batch(records=many, cursor=None))
+    await host_of(desk, store).once()
+    assert pages == [keys[:REPORTED_AT_ONCE], keys[REPORTED_AT_ONCE:]]
 
 
 async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.store.deciding import Decision
 from backhaul_sdk import Tracking
 from support import payloads
 from support.back_office import Desk, host_of
@@ -80,6 +81,23 @@ async def test_a_parcel_that_came_back_is_a_proposal(sent: SqliteStore) -> None:
     assert reason.startswith("proposed: parcel T1 came back")
     await tell(sent, "2", "returned", number="T2")
     assert len(rows(sent.path, COMMANDS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"), [("resend", "planned"), ("drop", "rejected")]
+)
+async def test_what_a_person_made_of_a_proposal_stays(
+    sent: SqliteStore, verb: str, state: str
+) -> None:
+    await tell(sent, "1", "returned")
+    ((command,),) = rows(sent.path, "SELECT id FROM commands")
+    await sent.decisions.decide(Decision(command, verb, "kim", "they asked for it"))
+    before = rows(sent.path, COMMANDS)
+    await tell(sent, "2", "returned", number="T2")
+    assert rows(sent.path, COMMANDS) == before
+    assert before[0][2] == state
+    ((said,),) = rows(sent.path, "SELECT reason FROM records WHERE key = '2'")
+    assert said.endswith("is returned; to cancel it was asked for before")
 
 
 async def test_an_order_is_cancelled_once_every_parcel_came_back(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backhaul.connect import registry
 from backhaul.errors import ConfigurationError
+from backhaul.settings.connectors import Connector
+from backhaul_sdk import Spec
+from backhaul_sdk.testing import HOST_KEYS
 from support.back_office import Desk
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 DESK = "support.back_office:Desk"
+WRITING = Path(__file__).parents[2] / "docs" / "connectors" / "writing-one.md"
 
 
 def install(folder: Path, distribution: str, **entries: str) -> None:
@@ -32,6 +35,16 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
     return folder
+
+
+def test_the_sdk_knows_every_key_that_is_the_hosts() -> None:
+    assert Connector.model_fields.keys() == HOST_KEYS
+
+
+@pytest.mark.parametrize("text", [Spec.__doc__, WRITING.read_text("utf-8")])
+def test_whoever_writes_a_connector_is_told_them(text: str) -> None:
+    (told,) = re.findall(r"`(type,[a-z_, ]+)`", " ".join(text.split()))
+    assert set(told.split(", ")) == HOST_KEYS
 
 
 def test_an_installed_connector_is_found(packages: Path) -> None:

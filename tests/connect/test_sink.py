@@ -200,6 +200,20 @@ async def test_one_that_never_answers_is_told_less_and_less(
     assert reason(store) == "no answer"
 
 
+async def test_one_that_breaks_each_time_and_is_never_there_is_sent_less_and_less(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [Uncertain("answered 500")] * 100
+    books.finds += [Absent()] * 100
+    for _ in range(600):
+        await deliver(sink)
+        await clock.advance(1)
+    assert 6 <= len(books.looked) <= 20
+    assert owed(store)[-1] == (*PLACED, "planned")
+
+
 async def test_what_fails_by_itself_keeps_no_other_news_waiting(
     store: SqliteStore, clock: VirtualClock
 ) -> None:

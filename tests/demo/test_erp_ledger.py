@@ -128,6 +128,23 @@ def test_a_count_may_be_overtaken_by_a_newer_one() -> None:
     assert found_after(be("superseded")) == set()
 
 
+def test_a_count_may_be_replaced_by_a_newer_one_before_its_article_is_known() -> None:
+    def found(place: int, replaced: str) -> set[tuple[Kind, str]]:
+        def change(world: World) -> None:
+            world.causes.insert(place, count("counts 0", 9, T2))
+            row = {"cause": f"record erp {replaced}"}
+            world.tables["replaced"] = [row]
+            if replaced == "counts 1":
+                forget(world)
+
+        return found_after(change)
+
+    older = (Kind.LOST, "target by erp, counts 0")
+    assert found(0, "counts 0") == found(-1, "counts 0") == set()
+    assert found(0, "counts 5") == {older}
+    assert found(0, "counts 1") == {older, (Kind.LOST, CAUSE)}
+
+
 def test_a_count_that_was_heard_wrongly_differs() -> None:
     def mishear(world: World) -> None:
         world.command(COUNT)["payload"] = '{"quantity": 406, "target": ""}'

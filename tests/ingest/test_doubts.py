@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.store.sqlite.rereads import PARENTS_BATCH
 from support import payloads
-from support.databases import count, fold_all, rows, started_store, take
+from support.databases import arrive, count, fold_all, rows, started_store, take
 from support.payloads import arrival, envelope, read
 
 if TYPE_CHECKING:
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 async def asked(store: SqliteStore) -> list[tuple[str, str]]:
     found = await store.rereads.next("main", 99)
     return [(row.kind, row.object_id) for row in found]
-
-
-async def arrive(store: SqliteStore, *arrivals: Arrival) -> None:
-    """Append and fold one after the other, as when nothing is in a hurry."""
-    for one in arrivals:
-        await store.inbox.append(one)
-        assert await fold_all(store) == []
 
 
 def state(store: SqliteStore) -> Any:

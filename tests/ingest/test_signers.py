@@ -10,6 +10,7 @@ import pytest
 from backhaul.core import signature
 from backhaul.errors import Busy
 from backhaul.ingest.signers import SAVE_SECONDS, Signers, secret_fingerprint
+from backhaul.store.deeds import Deed
 from support.clock import VirtualClock
 from support.databases import locked, rows
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 OLD, NEW, GIVEN = b"whsec_old", b"whsec_new", b"whsec_given"
 BODY = b"{}"
+DEED = Deed("otto", "secrets drop", "the old one of main")
 EARLY, LATE = "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:09.000Z"
 
 
@@ -99,13 +101,13 @@ async def test_a_secret_from_elsewhere_is_accepted_at_once(signers: Signers) -> 
 async def test_what_was_dropped_stays_so_after_a_restart(
     signers: Signers, store: SqliteStore, clock: VirtualClock
 ) -> None:
-    await signers.drop("main", secret_fingerprint(OLD))
+    await signers.drop("main", secret_fingerprint(OLD), DEED)
     assert not accepts(signers, OLD)
     again = Signers(store.webhook_secrets, clock)
     await again.load({"main": [OLD, NEW]})
     assert not accepts(again, OLD)
     assert accepts(again, NEW)
-    await again.drop("main", secret_fingerprint(OLD), dropped=False)
+    await again.drop("main", secret_fingerprint(OLD), DEED, dropped=False)
     assert accepts(again, OLD)
 
 

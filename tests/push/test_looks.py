@@ -86,6 +86,20 @@ async def test_no_look_is_taken_early_for_a_clock_set_forward(
     assert len(stage.server.commands) == 2
 
 
+async def test_what_comes_in_doubt_after_a_clock_was_set_forward_is_not_put_off(
+    stage: Scene,
+) -> None:
+    """It was set while nothing was in doubt, and nobody looked."""
+    async with working(stage):
+        await stage.quiet()
+        stage.clock.set_back(-86_400)
+        command = await doubt(stage)
+        stage.platform.says(HISTORY, history(move(1, command)))
+        stage.dispatcher.wake()
+        await stage.reaches(command, "applied")
+    assert looks(stage, command) == [(1, "applied")]
+
+
 async def test_it_may_still_land_between_the_looks(stage: Scene) -> None:
     command = await doubt(stage)
     stage.platform.says(HISTORY, history(), history(move(1, command)))

@@ -60,6 +60,12 @@ def put(stage: Scene, command: str, state: State) -> None:
         )
 
 
+def give_up_at(stage: Scene, command: str, at: str | None) -> None:
+    with closing(sqlite3.connect(stage.path)) as connection, connection:
+        change = "UPDATE commands SET settled_at = ? WHERE id = ?"
+        connection.execute(change, (at, command))
+
+
 async def compete(stage: Scene, state: State, **members: Any) -> str:
     """Have a command looked for beside another one in `state`, sent with `members`."""
     async with working(stage):
@@ -118,3 +124,47 @@ async def test_what_would_show_as_another_change_is_no_rival(
     command = await compete(stage, State.PARKED, **member)
     assert stage.state(command) == "applied"
     assert stage.column("effect_id", command) == "adj_2"
+
+
+@pytest.mark.parametrize(
+    ("given_up", "state"),
+    [
+        ("2026-02-22T11:00:00.000Z", "applied"),
+        ("2026-02-22T13:00:00.000Z", "parked"),
+        ("2026-03-02T12:00:00.000Z", "parked"),
+        (None, "parked"),
+    ],
+)
+async def test_a_rival_that_was_given_up_a_week_before_is_none(
+    given_up: str | None, state: str, stage: Scene
+) -> None:
+    """The change is of 12:00 on March 1st; what is open was not given up at all."""
+    async with working(stage):
+        await learn(stage)
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        other = await give_up(stage)
+        command = await doubt(stage)
+        give_up_at(stage, other, given_up)
+        await look(stage, command)
+    assert stage.state(command) == state
+
+
+async def test_a_change_from_the_time_of_an_old_rival_may_be_its_own(
+    stage: Scene,
+) -> None:
+    """A history that is read from its beginning shows it again."""
+    async with working(stage):
+        await learn(stage)
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        other = await give_up(stage)
+        command = await doubt(stage)
+        give_up_at(stage, other, "2025-03-01T12:00:00.000Z")
+        old = move(2, "", note=None, createdAt="2025-03-01T12:00:01.000Z")
+        stage.platform.says(HISTORY, history(move(1, "", **FIRST), old))
+        while stage.state(command) == "uncertain":
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert stage.state(command) == "parked"
+    assert "another command may have made it" in stage.reason(command)

@@ -158,8 +158,23 @@ BUGS = (
     Bug(
         "a lane is not held while its command is in doubt",
         "daemon/backhaul/store/sqlite/commands.py",
-        "          AND o.state IN ('planned', 'sending', 'uncertain')\n",
-        "          AND o.state IN ('planned', 'sending')\n",
+        # All of it: what passes over those who wait, and what makes sure of them.
+        """c INDEXED BY commands_free
+    WHERE {_OPEN_TO} AND behind = 0 AND NOT EXISTS (
+        SELECT 1 FROM commands o INDEXED BY commands_flying
+        WHERE o.store = c.store AND o.lane = c.lane
+          AND o.state IN ('sending', 'uncertain')
+    ) AND NOT EXISTS (
+        SELECT 1 FROM commands o INDEXED BY commands_lane
+        WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
+          AND o.state IN ('planned', 'sending', 'uncertain')
+""",
+        """c
+    WHERE {_OPEN_TO} AND NOT EXISTS (
+        SELECT 1 FROM commands o
+        WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
+          AND o.state IN ('planned', 'sending')
+""",
         "tests/store/test_commands.py::test_which_states_hold_a_lane",
     ),
     Bug(

@@ -9,6 +9,7 @@ import pytest
 
 from backhaul.connect.matching import Matcher
 from backhaul.store.contract import Matched, NewRecord, Unmatched
+from backhaul.store.sqlite.records import UNREPORTED
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from support import payloads
 from support.clock import VirtualClock
@@ -193,16 +194,32 @@ async def test_connector_hears_of_a_bad_row_once(
     store: SqliteStore, matcher: Matcher
 ) -> None:
     await accept(store, matcher, NewRecord("row-2", None, "a;b", "no", "file:2"))
-    (row,) = await store.records.unreported("courier")
+    (row,) = await store.records.unreported("courier", 9)
     assert (row.key, row.raw, row.reason, row.locator) == (
         "row-2",
         "a;b",
         "no",
         "file:2",
     )
-    assert await store.records.unreported("other") == []
+    assert await store.records.unreported("other", 9) == []
     await store.records.mark_reported([row.id])
-    assert await store.records.unreported("courier") == []
+    assert await store.records.unreported("courier", 9) == []
+
+
+async def test_connector_hears_of_the_oldest_bad_rows_first(
+    store: SqliteStore, matcher: Matcher
+) -> None:
+    for number in range(3):
+        await accept(store, matcher, NewRecord(f"row-{number}", None, "", "no", ""))
+    told = []
+    while found := await store.records.unreported("courier", 2):
+        await store.records.mark_reported([row.id for row in found])
+        told.append([row.key for row in found])
+    assert told == [["row-0", "row-1"], ["row-2"]]
+    plan = rows(store.path, f"EXPLAIN QUERY PLAN {UNREPORTED}", "courier", 2)
+    assert [row[3] for row in plan] == [
+        "SEARCH quarantine USING INDEX quarantine_unreported (name=?)"
+    ]
 
 
 async def test_unknown_order_is_waited_for(

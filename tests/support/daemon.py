@@ -210,7 +210,7 @@ class DaemonProcess:
             )
 
     @on_purpose()
-    def await_ready(self, seconds: float = 30) -> dict[str, Any]:
+    def await_ready(self, seconds: float = 90) -> dict[str, Any]:
         """Return what it says of itself once it is ready."""
 
         def look() -> dict[str, Any] | None:

@@ -103,6 +103,7 @@ class Office:
     server: TestServer
     passwords: Passwords
     signers: Signers
+    jobs: Jobs
     asked: list[str]
     deliveries: Deliveries
     clients: list[TestClient[web.Request, web.Application]] = field(
@@ -189,7 +190,7 @@ async def open_office(
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
         async def tell() -> dict[str, Any]:
-            return shown
+            return shown | jobs.told()
 
         async def numbers() -> bytes:
             return b""
@@ -198,7 +199,6 @@ async def open_office(
             store.samples, lambda: store.numbers.read(["courier"]), Metrics(), clock
         )
         app = site.build(lambda: True, tell, {}, numbers)
-        plans = {key: job.in_words() for key, job in settings.planned_jobs().items()}
         given = Given(
             settings,
             clock,
@@ -207,14 +207,22 @@ async def open_office(
             store.users,
             store.numbers,
             sampler,
-            plans,
             deliveries,
         )
         dashboard.install(app, given)
         server = TestServer(app)
         await server.start_server(access_log=None)
         office = Office(
-            store, settings, clock, app, server, Passwords(), signers, asked, deliveries
+            store,
+            settings,
+            clock,
+            app,
+            server,
+            Passwords(),
+            signers,
+            jobs,
+            asked,
+            deliveries,
         )
         try:
             yield office
@@ -232,7 +240,6 @@ STATUS: dict[str, Any] = {
     "public_url": "http://127.0.0.1:1",
     "admin_url": "http://127.0.0.1:2",
     "dry_run": [],
-    "jobs": {},
     "stores": {"main": {"sending": 0, "stopped": {}}},
     "subscriptions": {"main": ""},
     "connectors": {

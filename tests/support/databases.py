@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
+    from backhaul.store.contract import Arrival, Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
 
 Row = tuple[Any, ...]
@@ -109,6 +109,13 @@ async def take(store: SqliteStore, *bodies: bytes) -> list[tuple[int, Folded]]:
     """Append deliveries in this order and fold them."""
     await append(store, bodies)
     return await fold_all(store)
+
+
+async def arrive(store: SqliteStore, *arrivals: Arrival) -> None:
+    """Append and fold one after the other, as when nothing is in a hurry."""
+    for one in arrivals:
+        await store.inbox.append(one)
+        assert await fold_all(store) == []
 
 
 async def append(store: SqliteStore, bodies: Iterable[bytes]) -> None:

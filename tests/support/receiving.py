@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from backhaul.store.contract import Inbox
+    from backhaul.store.deeds import Deed
 
 MAX_BODY_BYTES = 64_000
 SECRETS = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
@@ -89,7 +90,7 @@ class SecretsInMemory:
 
     async def last_used(self, store: str, name: str) -> str | None: ...
 
-    async def drop(self, store: str, name: str, dropped: bool) -> set[str]:
+    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
         self._dropped ^= {name}
         return self._dropped
 

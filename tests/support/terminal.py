@@ -38,6 +38,24 @@ def seen(*arguments: str, config: Path, columns: int, lines: int) -> list[str]:
     return _STEERING.sub("", text).replace("\r", "").splitlines()
 
 
+def at_a_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
+    """Run `backhaul` where somebody types; return its exit code and what it said."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    done = subprocess.run(
+        [sys.executable, "-m", "backhaul", *arguments, "--config", str(config)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    for end in (ours, theirs):
+        os.close(end)
+    return done.returncode, done.stdout
+
+
 def _all_of(ours: int) -> bytes:
     """Read until nobody writes any more, which Linux tells as an error."""
     found = b""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backhaul_sdk import Batch, Connector, HttpRequest, HttpResponse, Record, Route
     from backhaul_sdk.contract import HttpHandler
 
+REPORTED_AT_ONCE = 1_000
 _WORDS = {
     "accepted": "on its way to the store",
     "waiting": "kept: {}; it is tried again",
@@ -62,6 +63,7 @@ class Host:
         self._counts: Counter[str] = Counter()
         self._health = Health(connector.instance, "", clock, chance)
         self._wait = 0.0
+        self._deaf: str | None = None
         self._emitted = Gathering(self._accept)
         self._log = logger.bind(instance=connector.instance)
 
@@ -69,8 +71,8 @@ class Host:
         """Return whether the instance works, if not why, and when it last did."""
         health = self._health
         return {
-            "up": health.up,
-            "reason": health.reason,
+            "up": health.up and self._deaf is None,
+            "reason": health.reason or self._deaf,
             "worked_at": health.worked_at,
         }
 
@@ -82,17 +84,20 @@ class Host:
         """
         try:
             await self.open()
-        except ConnectorFailed as error:
-            self._wait = self._health.fell(str(error))
+        except (ConnectorFailed, Busy) as error:
+            self._wait = self._health.fell(words(error))
         try:
-            routes = await guarded(self.connector.listen(self.emit))
-        except ConnectorFailed as error:
+            return await guarded(self._routes())
+        except (ConnectorFailed, Busy) as error:
+            until = "cannot be called until the daemon is started anew"
+            self._deaf = f"{until}: {words(error)}"
             self._log.bind(action="connector.deaf").error(
-                "{}: cannot be called until the daemon is started anew: {}",
-                self.connector.instance,
-                error,
+                "{}: {}", self.connector.instance, self._deaf
             )
             return ()
+
+    async def _routes(self) -> Sequence[Route]:
+        routes = await self.connector.listen(self.emit)
         return [replace(route, handler=self._when_open(route)) for route in routes]
 
     async def open(self) -> None:
@@ -113,9 +118,10 @@ class Host:
     async def run(self) -> None:
         """Ask for records for ever. Cancel to stop."""
         while True:
+            # First: one that could not be opened when it was to listen is left alone.
+            await self._rest()
             async with self._rounds:
                 await self._round()
-            await self._rest()
 
     async def _rest(self) -> None:
         """Wait for the next round; meanwhile say that it works, once it has."""
@@ -184,8 +190,8 @@ class Host:
 
     async def report(self) -> None:
         """Show the connector its rows in quarantine that it has not seen."""
-        rows = await self._records.unreported(self.connector.instance)
-        if rows:
+        own = self.connector.instance
+        while rows := await self._records.unreported(own, REPORTED_AT_ONCE):
             await self.connector.report(
                 [Rejection(row.key, row.raw, row.reason, row.locator) for row in rows]
             )

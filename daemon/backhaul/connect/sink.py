@@ -213,7 +213,12 @@ class Sink:
                 cause=Cause.PROVED_APPLIED, reason="found there", reference=reference
             )
         if isinstance(said, Absent):
-            return Mark(cause=Cause.PROVED_ABSENT, reason="it is not there")
+            again = delivery.attempts - 1
+            # What the system breaks on each time is not sent at once without end.
+            due_at = self._in(_alone_seconds(again)) if again > 0 else None
+            return Mark(
+                cause=Cause.PROVED_ABSENT, reason="it is not there", due_at=due_at
+            )
         reason = _text(said.reason) if isinstance(said, Unknown) else None
         reason = reason or f"lookup returned {type(said).__name__}"
         looks = delivery.looks + 1

@@ -20,9 +20,11 @@ class Books:
     """One store's rows as the daemon keeps them, columns by name.
 
     `adopted` are effects that a restored database forgot to have asked for, `set_aside`
-    events and records in quarantine or not handled, `sightings` when
-    each order was first folded, `scans` how long each applied command of a scanner took
-    from the receipt (`began`) to the store's answer (`ended`).
+    events and records in quarantine or not handled, `replaced` the causes that commands
+    would have of counts in whose place a newer one was put before their article was
+    known, `sightings` when each order was first folded, `scans` how long each applied
+    command of a scanner took from the receipt (`began`) to the store's answer
+    (`ended`).
     """
 
     orders: Sequence[Row] = ()
@@ -37,6 +39,7 @@ class Books:
     adopted: Sequence[Row] = ()
     deliveries: Sequence[Row] = ()
     set_aside: Sequence[Row] = ()
+    replaced: Sequence[Row] = ()
     sightings: Sequence[Row] = ()
     scans: Sequence[Row] = ()
 
@@ -134,6 +137,10 @@ _TABLES = {
         UNION ALL
         SELECT source || ' ' || coalesce(nullif(locator, ''), key), 'quarantined',
                reason FROM quarantine WHERE source = 'record'
+    """,
+    "replaced": """
+        SELECT 'record ' || instance || ' ' || locator AS cause
+        FROM records WHERE state = 'replaced' AND store = :store
     """,
     "sightings": """
         SELECT object_id AS order_id, min(folded_at) AS folded_at FROM event_outcomes

@@ -41,13 +41,16 @@ def check_counts(
     for command in books.commands:
         if command["kind"] == COUNT and not is_of_tryton(command):
             heard[command["cause"]].append(command)
+    newest = {cause.sku: cause for cause in sorted(counted, key=_moment)}
+    replaced = {row["cause"] for row in books.replaced}
     for cause in counted:
-        found = heard.pop(f"record {cause.instance} {cause.locator}", [])
-        yield from _check_count(cause, found)
+        name = f"record {cause.instance} {cause.locator}"
+        found = heard.pop(name, [])
+        if found or name not in replaced or cause is newest[cause.sku]:
+            yield from _check_count(cause, found)
     for strays in heard.values():
         for stray in strays:
             yield Finding(Kind.UNEXPECTED, _name(stray), "nobody counted")
-    newest = {cause.sku: cause for cause in sorted(counted, key=_moment)}
     for cause in newest.values():
         yield from _check_level(state, books, cause)
 

@@ -7,11 +7,14 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from msgspec import json
+
 from backhaul.core import standing
 from backhaul.core.fold import Judgement, Version, join, judge, supersedes
 from backhaul.core.identity import cancellation
 from backhaul.core.resources import Deletion
 from backhaul.shop import wire
+from backhaul.shop.effects import shows_more
 from backhaul.store.contract import Folded
 from backhaul.store.refolds import CONFIRMING
 
@@ -127,17 +130,24 @@ def order(fold: Fold) -> Folded:
     version = fold.version(found.updated_at, found.document, standing.of_order(found))
     held = mirror.held("order", store, found.id)
     put = partial(mirror.put_order, store, found)
-    mirror.hear(store, f"order:{found.id}", _effects(found), fold.event.id)
+    _listen(fold, found)
     judgement = decide(fold, ("order", found.id), held, version, put)
     return fold.conclude("order", found.id, judgement)
 
 
-def _effects(order: Order) -> list[str]:
-    """Return the identities of what commands do to an order."""
-    effects = [parcel.id for parcel in order.shipments]
+def _listen(fold: Fold, order: Order) -> None:
+    """Note which effects of commands an order shows first, and whether more changed."""
+    store, mirror = fold.event.store, fold.mirror
+    parcels = {parcel.id for parcel in order.shipments}
+    effects = sorted(parcels)
     if order.cancelled_at is not None:
         effects.append(cancellation(order.id, order.cancelled_at))
-    return effects
+    heard = set(mirror.hear(store, f"order:{order.id}", effects, fold.event.id))
+    if not heard:
+        return
+    known, shown = mirror.order_document(store, order.id), json.decode(order.document)
+    if shows_more(known, shown, heard & parcels, cancels=bool(heard - parcels)):
+        mirror.share(fold.event.id)
 
 
 def customer(fold: Fold) -> Folded:

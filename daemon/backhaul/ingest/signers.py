@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import WebhookSecrets
+    from backhaul.store.deeds import Deed
 
 SAVE_SECONDS = 30.0
 """After a crash `last used` may be as old as this; no delivery waits for it."""
@@ -65,9 +66,11 @@ class Signers:
         self._known.setdefault(store, {})[source] = named
         self._refresh(store, dropped)
 
-    async def drop(self, store: str, name: str, dropped: bool = True) -> None:
+    async def drop(
+        self, store: str, name: str, deed: Deed, *, dropped: bool = True
+    ) -> None:
         """Accept the secret of this fingerprint no more, or again."""
-        self._refresh(store, await self._kept.drop(store, name, dropped))
+        self._refresh(store, await self._kept.drop(store, name, dropped, deed))
 
     def _refresh(self, store: str, dropped: Collection[str]) -> None:
         known = ChainMap(*self._known[store].values())

@@ -74,7 +74,8 @@ def history_row(fold: Fold) -> Folded:
 
 
 def _change(fold: Fold, change: StockChange) -> Folded:
-    is_news = fold.mirror.add_moves(fold.event.store, change)
+    told_by = fold.envelope.event_id or ""
+    is_news = fold.mirror.add_moves(fold.event.store, change, told_by)
     if change.adjustment_id and not change.order_id:
         lane = f"product:{change.product_id}"
         effects = [change.adjustment_id]

@@ -42,6 +42,8 @@ OVERLAP = timedelta(minutes=1)
 """Read again each time: a platform may show a change a moment after its time."""
 MOST_STRANGE_PAGES = 50
 """Pages without a tag that is news, after which a history never read before ends."""
+REFUSALS = 5
+"""In a row, after which a history that was read before is taken for one no more."""
 CLOCK_SECONDS = 30.0
 """How often the wall clock is compared with the monotonic one."""
 STEP_BACK_SECONDS = 2.0
@@ -113,6 +115,7 @@ class Auditor:
         self._offset = self._wall_offset()
         self._back_seconds = 0.0
         self._is_caught_up = False
+        self._refusals = 0
 
     def wake(self) -> None:
         """Ask for an audit; called by the scheduled job."""
@@ -218,14 +221,26 @@ class Auditor:
                 tell_doubled(self._store, command, (parcel,))
             await self.audit_now(starting=starting)
         except ReadRefused as error:
-            if error.status in NOT_OFFERED and await self._client.opens():
+            if await self._is_without_history(error):
                 self._tell_blind("history", f"there is no history to be read ({error})")
                 return True
             return self._tell_failed(error)
         except (NotSent, InDoubt, Unusable, Busy) as error:
             return self._tell_failed(error)
         self._told.discard("failed")
+        self._refusals = 0
         return True
+
+    async def _is_without_history(self, error: ReadRefused) -> bool:
+        """Tell whether the platform has no history, or shows it to us no more.
+
+        One refusal may be a gateway's, just when a restored database would show.
+        """
+        if error.status not in NOT_OFFERED or not await self._client.opens():
+            return False
+        self._refusals += 1
+        was_read = await self._marks.get(self._mark) is not None
+        return not was_read or self._refusals >= REFUSALS
 
     async def audit_now(self, *, starting: bool = False) -> None:
         """Read the history back to the last audit, and take in what it tells."""

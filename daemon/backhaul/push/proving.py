@@ -118,7 +118,8 @@ class Prover:
         tagged = any(move.note for move in own)
         if finding.found is not Found.APPLIED:
             return Proof(finding.found, finding.reason, read)
-        if not tagged and await self._doubts.rivals(doubt.command):
+        landed_at = min((move.at for move in own), default="")
+        if not tagged and await self._doubts.rivals(doubt.command, landed_at):
             reason = f"{finding.reason}, but another command may have made it"
             return Proof(Found.UNDECIDABLE, reason, read)
         first, *more = finding.adjustment_ids

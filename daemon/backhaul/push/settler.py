@@ -130,7 +130,8 @@ class Settler:
         offset = self._wall_offset()
         forward = offset - self._offset
         if forward > STEP_FORWARD_SECONDS:
-            await self._doubts.postpone(self._store, forward)
+            longest = max(self._push.looks[-1], self._push.retry_cap)
+            await self._doubts.postpone(self._store, forward, longest)
         self._offset = offset
 
     async def _look(self, doubt: Doubt) -> None:
@@ -182,6 +183,7 @@ class Settler:
         age = now - from_text(doubt.first_sent_at)
         return (
             self._replay.allowed()
+            and not doubt.is_overtaken
             and doubt.key_fingerprint == self._replay.transport.key_fingerprint
             and from_text(doubt.sent_at) <= now
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)

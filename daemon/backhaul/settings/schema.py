@@ -56,8 +56,8 @@ class Database(Section):
     retention_days: Count = Field(
         default=30,
         le=3_650,
-        description="How many days the bodies and headers of events are kept; what "
-        "became of them is kept for good.",
+        description="How many days the bodies and headers of events are kept, and "
+        "counts of stock that changed nothing; what became of events is kept for good.",
     )
 
 

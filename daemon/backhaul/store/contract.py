@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Product,
         StockChange,
     )
+    from backhaul.store.deeds import Deed
     from backhaul.store.tracking import Parcel
 
 
@@ -118,8 +119,11 @@ class MirrorWriter(Protocol):
 
     def put_level(self, store: str, level: Level, version: Version) -> None: ...
 
-    def add_moves(self, store: str, change: StockChange) -> bool:
-        """Write a stock change to the ledger; False where it was known already."""
+    def add_moves(self, store: str, change: StockChange, told_by: str) -> bool:
+        """Write a stock change to the ledger; False where it was known already.
+
+        `told_by` is the platform's id of the event, empty where it gave none.
+        """
         ...
 
     def remove(self, kind: str, store: str, object_id: str, version: Version) -> None:
@@ -157,11 +161,22 @@ class MirrorWriter(Protocol):
         """Add a row to the change feed, with the instance that caused the change."""
         ...
 
-    def hear(self, store: str, lane: str, effects: Sequence[str], event: int) -> None:
+    def hear(
+        self, store: str, lane: str, effects: Sequence[str], event: int
+    ) -> list[str]:
         """Note that an event shows effects; the first to show our own is its echo.
 
         An effect is an adjustment's id, a parcel's, or a cancellation's identity.
+        Returns those that are, or may be, our own, and were not shown before.
         """
+        ...
+
+    def share(self, event: int) -> None:
+        """Note that an event shows more than what is our own: all are told of it."""
+        ...
+
+    def order_document(self, store: str, object_id: str) -> dict[str, Any]:
+        """Return the document of an order; empty where none is known."""
         ...
 
     def ask(
@@ -405,7 +420,7 @@ class Records(Protocol):
         """Try the waiting records again."""
         ...
 
-    async def unreported(self, instance: str) -> list[QuarantinedRow]: ...
+    async def unreported(self, instance: str, limit: int) -> list[QuarantinedRow]: ...
 
     async def mark_reported(self, ids: Sequence[int]) -> None: ...
 
@@ -465,6 +480,6 @@ class WebhookSecrets(Protocol):
         """Return when the secret last signed a delivery."""
         ...
 
-    async def drop(self, store: str, name: str, dropped: bool) -> set[str]:
+    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
         """Remember that a person dropped the secret, or took it back; return all."""
         ...

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from backhaul.store.deeds import Deed
+
 JobKey: TypeAlias = tuple[str, str]
 """A job's name and its store, "" for a job of no store."""
 
@@ -65,7 +67,11 @@ class JobRuns(Protocol):
         """
         ...
 
-    async def begin(self, run: JobRun) -> int:
+    async def replan(self, plans: Mapping[JobKey, str]) -> None:
+        """From now on these jobs run by other words; what they missed is not owed."""
+        ...
+
+    async def begin(self, run: JobRun, deed: Deed | None = None) -> int:
         """Write a run down; return how many new commands its gate lets out.
 
         The run of a gate has ended with that. Where it lets out nothing it is worth no
@@ -77,10 +83,10 @@ class JobRuns(Protocol):
         """End the runs begun by then. One that failed is not owed."""
         ...
 
-    async def pause(self, keys: Collection[JobKey]) -> str:
+    async def pause(self, keys: Collection[JobKey], deed: Deed) -> str:
         """Pause jobs; return since when. One that is paused stays so."""
         ...
 
-    async def resume(self, keys: Collection[JobKey]) -> None:
+    async def resume(self, keys: Collection[JobKey], deed: Deed) -> None:
         """Let jobs run again; what they missed is not owed."""
         ...

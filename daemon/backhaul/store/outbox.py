@@ -47,7 +47,8 @@ class Doubt:
 
     `request` are the exact bytes sent at `sent_at` with the key of `key_fingerprint`;
     `first_sent_at` is when its idempotency key was used first, `baseline` what the
-    mirror knew of the object before the last send; `looks` counts those taken.
+    mirror knew of the object before the last send; `looks` counts those taken;
+    `is_overtaken` where it must not be sent again, whatever protects it.
     """
 
     command: Command
@@ -57,6 +58,7 @@ class Doubt:
     sent_at: str
     first_sent_at: str
     looks: int
+    is_overtaken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +145,20 @@ class Doubts(Protocol):
         """Return the product of the newest adjustment that is known to be ours."""
         ...
 
-    async def postpone(self, store: str, seconds: float) -> None:
-        """Put off all looks by as much as the clock was set forward."""
+    async def postpone(
+        self, store: str, seconds: float, longest_seconds: float
+    ) -> None:
+        """Put off looks by as much as the clock was set forward.
+
+        A look that is due later than `longest_seconds`, the longest wait there is,
+        after the time by the clock of before stays: it was put off by the new one.
+        """
         ...
 
-    async def rivals(self, command: Command) -> int:
-        """Count the adjustments whose effect would look like this one's in the history.
+    async def rivals(self, command: Command, landed_at: str) -> int:
+        """Count the adjustments that may have made a change that looks like its own.
 
-        Those are without a known effect, and were sent at least once.
+        Those are without a known effect, and were sent at least once. `landed_at` is
+        the change's time on the platform, "" where that is not known.
         """
         ...

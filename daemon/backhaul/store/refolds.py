@@ -24,6 +24,12 @@ class Selection:
     state: str | None = None
     since: str | None = None
 
+    def in_words(self) -> str:
+        """Say which, for the audit."""
+        said = [", ".join(map(str, self.ids)), self.state]
+        said.append(f"since {self.since}" if self.since else None)
+        return "; ".join(filter(None, said)) or "all"
+
 
 @dataclass(frozen=True, slots=True)
 class RefoldReport:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from backhaul.core.lifecycle import State
     from backhaul.core.stock import Computation, Count, Shelf
     from backhaul.store.contract import Command
+    from backhaul.store.deeds import Deed
     from backhaul.store.outbox import Settlement
 
 
@@ -112,6 +113,8 @@ class Targets(Protocol):
         """Return why the store's targets are stopped."""
         ...
 
-    async def stop(self, store: str, reason: str | None) -> None:
-        """Stop the store's targets until a person resumes them (None)."""
+    async def stop(
+        self, store: str, reason: str | None, deed: Deed | None = None
+    ) -> None:
+        """Stop the store's targets until a person resumes them (None), by a deed."""
         ...

@@ -45,10 +45,14 @@ class SearchIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """One slice of pruning: how many bodies were erased, and whether more are due."""
+    """One slice of pruning: how many bodies were erased, whether there is more to do.
+
+    `counts` is how many counts of stock were dropped.
+    """
 
     erased: int
     more: bool
+    counts: int = 0
 
 
 class Retention(Protocol):
@@ -58,18 +62,23 @@ class Retention(Protocol):
         """Erase bodies and headers received before that time, for about that long.
 
         What is not folded, waits or is in quarantine keeps them. The rows of jobs' runs
-        go as well. May raise Busy.
+        go as well, and counts of stock that were done without a step: not the newest of
+        an article that was made true, nor what a person decided. May raise Busy.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the mirror holds of a person: the customer's id, documents, orders' ids."""
+    """What the mirror holds of a person: the customer's id, documents, orders' ids.
+
+    `forgotten_at` is when the person was forgotten before, empty if never.
+    """
 
     customer_id: str
     documents: tuple[str, ...]
     orders: tuple[str, ...]
+    forgotten_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

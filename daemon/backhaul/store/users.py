@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from backhaul.store.deeds import Deed
+
 
 class Role(IntEnum):
     """What somebody may do; each may all that the ones before may."""
@@ -75,6 +77,6 @@ class Users(Protocol):
         """Write down that somebody logged in."""
         ...
 
-    async def did(self, who: str, action: str, detail: str) -> None:
-        """Write down what somebody did elsewhere."""
+    async def does(self, deed: Deed) -> None:
+        """Write down what somebody is about to do, where it is no row of ours."""
         ...

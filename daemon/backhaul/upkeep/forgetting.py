@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
 from backhaul.core import strict_json
+from backhaul.core.clock import normalize
 from backhaul.core.identity import address_digest
 from backhaul.errors import BackhaulError, Busy, Unusable
 from backhaul.shop import people
@@ -15,10 +17,14 @@ from backhaul.shop.members import describe
 from backhaul.shop.people import Person
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from typing import TypeAlias
 
     from backhaul.core.clock import Clock
     from backhaul.store.upkeep import Forgetting, Trace
+
+    Find: TypeAlias = Callable[[str, str, Collection[str]], Awaitable[Trace | None]]
+    Note: TypeAlias = Callable[[Trace, "CustomerEraser"], Awaitable[None]]
 
 SLICE_SECONDS = 0.005
 AT_ONCE = 16
@@ -42,6 +48,7 @@ class CustomerEraser:
         # What is no address ("walk-in") is shared by people and tells nobody apart.
         told = {person.email.casefold() for person in known if person.email}
         self.emails = {email for email in told if "@" in email}
+        self.names = {person.name for person in known if person.name}
         self.texts = {text for person in known for text in person.texts()}
         spelled = {each for text in self.texts for each in _spellings(text)}
         # The longest first: an e-mail address may begin with the name. Whole words
@@ -163,31 +170,13 @@ class Forgetter:
         }
 
     async def _remember(self, store: str, name: str) -> tuple[Trace, CustomerEraser]:
-        """Have the fold redact this person from now on; return all that is held.
+        """Have the fold redact this person from now on; return all that is held."""
 
-        It is looked up again until nothing is new: an e-mail leads to guests' orders,
-        and something may have been folded before the fold knew.
-        """
-        persons = {Person(email=name.casefold())} if "@" in name else set()
-        known, emails = "", {person.email for person in persons if person.email}
-        while True:
-            trace = await self._find(store, name, emails)
-            persons.update(_persons(trace, emails))
-            eraser = CustomerEraser(trace.customer_id, persons)
-            if trace.customer_id == known and eraser.emails <= emails:
-                return trace, eraser
-            known, emails = trace.customer_id, emails | eraser.emails
+        async def note(trace: Trace, eraser: CustomerEraser) -> None:
             digests = [address_digest(store, email) for email in eraser.emails]
             await self._store.remember(store, trace, digests)
 
-    async def _find(self, store: str, name: str, emails: set[str]) -> Trace:
-        trace = await self._store.find_person(store, name, sorted(emails))
-        if trace is None:
-            raise BackhaulError(
-                f"no customer of {store} has the id or e-mail {name!r}; looked in "
-                "customers and orders, and among those who were forgotten"
-            )
-        return trace
+        return await _look_up(self._store.find_person, note, store, name)
 
     async def _erase(
         self, store: str, trace: Trace, eraser: CustomerEraser
@@ -244,6 +233,77 @@ class Forgetter:
                 return True
             await self._clock.sleep(LOG_PAUSE_SECONDS)
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """Who would be forgotten, for a person to look at before it is done.
+
+    `orders` is how many the mirror holds; `since` is the first time that is told of
+    them, None where none is; `forgotten_at` is empty unless it was done before.
+    """
+
+    customer: str
+    names: list[str]
+    emails: list[str]
+    orders: int
+    since: str | None
+    forgotten_at: str
+
+
+async def whom(find: Find, store: str, name: str) -> Whom:
+    """Return whom this id or e-mail means; nothing is written.
+
+    Raises BackhaulError where nothing is known of such a person.
+    """
+
+    async def note(trace: Trace, eraser: CustomerEraser) -> None:
+        pass
+
+    trace, eraser = await _look_up(find, note, store, name)
+    return Whom(
+        trace.customer_id,
+        sorted(eraser.names),
+        sorted(eraser.emails),
+        len(trace.orders),
+        min(filter(None, map(_began, trace.documents)), default=None),
+        trace.forgotten_at,
+    )
+
+
+async def _look_up(
+    find: Find, note: Note, store: str, name: str
+) -> tuple[Trace, CustomerEraser]:
+    """Return all that is held of a person; `note` is told whenever there is more.
+
+    It is looked up again until nothing is new: an e-mail leads to guests' orders, and
+    something may have been folded before the fold knew.
+    """
+    persons = {Person(email=name.casefold())} if "@" in name else set()
+    known, emails = "", {person.email for person in persons if person.email}
+    while True:
+        trace = await find(store, name, sorted(emails))
+        if trace is None:
+            raise BackhaulError(
+                f"no customer of {store} has the id or e-mail {name!r}; looked in "
+                "customers and orders, and among those who were forgotten"
+            )
+        persons.update(_persons(trace, emails))
+        eraser = CustomerEraser(trace.customer_id, persons)
+        if trace.customer_id == known and eraser.emails <= emails:
+            return trace, eraser
+        known, emails = trace.customer_id, emails | eraser.emails
+        await note(trace, eraser)
+
+
+def _began(text: str) -> str | None:
+    """Return when an order was placed, or a customer made."""
+    document = strict_json.decode_object(text.encode())
+    told = document.get("placedAt") or document.get("createdAt")
+    try:
+        return normalize(told) if isinstance(told, str) else None
+    except ValueError:
+        return None
 
 
 _NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}

@@ -50,18 +50,22 @@ class Pruner:
     async def _prune(self) -> int | None:
         """Return how many bodies were erased; None where the disk refused."""
         before = to_text(self._clock.now() - self._age)
-        total, more = 0, True
+        total, counts, more = 0, 0, True
         while more:
             try:
                 pruned = await self._retention.prune(before, SLICE_SECONDS)
             except Busy as error:
                 logger.bind(action="prune.busy").warning("{}", error)
                 return None
-            total, more = total + pruned.erased, pruned.more
+            total, counts = total + pruned.erased, counts + pruned.counts
+            more = pruned.more
             if more:
                 await self._clock.sleep(REST_SECONDS)
-        if total:
+        if total or counts:
             logger.bind(action="prune.done").info(
-                "erased {} bodies received before {}", total, before
+                "erased {} bodies and {} counts received before {}",
+                total,
+                counts,
+                before,
             )
         return total

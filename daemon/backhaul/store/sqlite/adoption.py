@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.clock import from_text, to_text
+from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import State
 from backhaul.store.tagging import restored_mark
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 REMEMBERED = timedelta(days=30)
 """How long after a restore a record may come in again that was worked off before."""
+EARLIER_ROUNDS = 20
+"""How often, at most, a count was reckoned anew in a life that is not remembered."""
 ADOPTED = "the platform's history showed our tag before this record came in again"
 LOOKED_AT = "the database was restored: the order is read before anything is sent"
 
@@ -74,6 +77,22 @@ def adopted(
     first, *more = (msgspec.json.decode(row[0]) for row in rows)
     doubled = [each["adjustment_id"] for each in more]
     return {**first, **({"doubled": doubled} if doubled else {})}
+
+
+def last_round(
+    connection: sqlite3.Connection, store: str, instance: str, target: str, since: int
+) -> int | None:
+    """Return the last round, from `since` on, whose step of a count was adopted."""
+    steps = {
+        step_id(store, instance, target, number): number
+        for number in range(since, since + EARLIER_ROUNDS)
+    }
+    found = connection.execute(
+        "SELECT command_id FROM adopted WHERE store = ?"
+        " AND command_id IN (SELECT value FROM json_each(?))",
+        (store, msgspec.json.encode(list(steps)).decode()),
+    )
+    return max((steps[row[0]] for row in found), default=None)
 
 
 def adopt(

@@ -59,9 +59,11 @@ _NEWEST_CHANGES = """
     WHERE ?1 IS NULL OR kind = ?1
     GROUP BY kind, store, object_id ORDER BY 1 DESC LIMIT ?2
 """
+_PRODUCT_TITLE = "SELECT title FROM products WHERE store = ? AND id = ?"
 _TITLES = {
+    "level": _PRODUCT_TITLE,  # a change of stock is told of its product
     "order": "SELECT coalesce(name, number, id) FROM orders WHERE store = ? AND id = ?",
-    "product": "SELECT title FROM products WHERE store = ? AND id = ?",
+    "product": _PRODUCT_TITLE,
     "customer": "SELECT coalesce(name, email, id) FROM customers"
     " WHERE store = ? AND id = ?",
 }

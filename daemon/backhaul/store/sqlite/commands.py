@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,24 +13,32 @@ from backhaul.core.intact import digest_of, is_intact
 from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
-from backhaul.store.outbox import Sendable
+from backhaul.store.outbox import Sendable, Settlement
 from backhaul.store.sqlite import corrections, echoes
 from backhaul.store.sqlite.adoption import beginning
 from backhaul.store.sqlite.baselines import baseline
+from backhaul.store.sqlite.connections import concerns_the_file
+from backhaul.store.sqlite.members import document_of, is_document
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import NewCommand
-    from backhaul.store.outbox import Attempt, Prepare, Settlement
+    from backhaul.store.outbox import Attempt, Prepare
     from backhaul.store.sqlite.writer import Writer
 
-COLUMNS = (
-    "seq, id, store, kind, target, lane, state, payload, attempts, failures, instance"
-)
+_NAMES = "seq id store kind target lane state payload attempts failures instance"
+
+
+def columns(table: str) -> str:
+    """Return what `to_command` reads of a row of commands that is called so."""
+    told = ", ".join(f"{table}.{name}" for name in _NAMES.split())
+    return told.replace(f"{table}.payload", f"CAST({table}.payload AS BLOB)")
+
+
+COLUMNS = columns("commands")
 # As bytes: what is damaged may be no text any more.
 _TO_CHECK = (
     "seq, CAST(id AS BLOB), CAST(store AS BLOB), CAST(kind AS BLOB),"
@@ -45,8 +54,22 @@ _OPEN_TO = """
 # A command is free when no earlier one of its lane is open. One that is held waits for
 # the order to change, not for its turn, and lets the others pass; so does one that is
 # rehearsed, which waits for a person to end the dry run, and a stock target, which
-# reckons with whatever leaves before its adjustment does.
+# reckons with whatever leaves before its adjustment does. `behind` is kept by triggers
+# and says the same, so that those who wait their turn are not even looked at.
 _DUE = f"""
+    SELECT {_TO_CHECK} FROM commands c INDEXED BY commands_free
+    WHERE {_OPEN_TO} AND behind = 0 AND NOT EXISTS (
+        SELECT 1 FROM commands o INDEXED BY commands_flying
+        WHERE o.store = c.store AND o.lane = c.lane
+          AND o.state IN ('sending', 'uncertain')
+    ) AND NOT EXISTS (
+        SELECT 1 FROM commands o INDEXED BY commands_lane
+        WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
+          AND o.state IN ('planned', 'sending', 'uncertain')
+          AND o.kind != 'target' AND o.held = 0)
+    ORDER BY due_at, seq LIMIT :limit
+"""  # noqa: S608 - constants
+_DUE_IN_A_DRY_RUN = f"""
     SELECT {_TO_CHECK} FROM commands c
     WHERE {_OPEN_TO} AND NOT {_REHEARSED.format("c")} AND NOT EXISTS (
         SELECT 1 FROM commands o
@@ -65,10 +88,10 @@ DAMAGED = (
     "is not as it was written: the disk or the file is damaged; compare it with its"
     " record, and restore a backup"
 )
+# What is met where values of a damaged row are read; anything else is a bug.
+_DAMAGE = (LookupError, TypeError, ValueError, sqlite3.OperationalError)
 REHEARSED = "dry run: not sent"
 """The reason of a planned command that would have left but for a dry run."""
-
-
 _EPOCH = "epoch"
 _NEXT_EPOCH = """
     INSERT INTO marks (name, value) VALUES (?, '1')
@@ -164,9 +187,10 @@ class SqliteCommands:
             now = to_text(self._clock.now())
             mirror = MirrorReader(connection)
             claimed = []
-            due = _due(connection, _DUE, store, gates, now, limit, rehearsed)
+            query = _DUE_IN_A_DRY_RUN if rehearsed else _DUE
+            due = _due(connection, query, store, gates, now, limit, rehearsed)
             for command in due:
-                step = prepare(command, mirror)
+                step = _prepared(connection, command, prepare, mirror)
                 if isinstance(step, Sendable):
                     _begin(connection, command, step, now)
                     claimed.append((command, step))
@@ -240,12 +264,17 @@ class SqliteCommands:
 
         def unit(connection: sqlite3.Connection) -> list[str]:
             now = to_text(self._clock.now())
-            rows = connection.execute(
-                f"SELECT {COLUMNS} FROM commands WHERE state = 'sending'"  # noqa: S608 - constants
+            sending = connection.execute(
+                "SELECT seq FROM commands WHERE state = 'sending'"
             ).fetchall()
-            for row in rows:
-                move_on(connection, to_command(row), State.SENDING, settlement, now)
-            return [to_command(row).id for row in rows]
+            usable = [
+                _command(connection, seq)
+                for (seq,) in sending
+                if is_usable(connection, seq, State.SENDING, now)
+            ]
+            for command in usable:
+                move_on(connection, command, State.SENDING, settlement, now)
+            return [command.id for command in usable]
 
         return await self._writer.urgent(unit)
 
@@ -265,7 +294,7 @@ def _due(
     for kind, planned_by in gates.items():
         gate = {"kind": kind, "planned_by": planned_by, "limit": limit - len(due)}
         for seq, *parts, digest in connection.execute(query, values | gate).fetchall():
-            if is_intact(digest, parts):
+            if _is_whole(digest, parts):
                 due.append(_command(connection, seq))
             else:
                 park_damaged(connection, seq, State.PLANNED, now)
@@ -277,14 +306,42 @@ def _command(connection: sqlite3.Connection, seq: int) -> Command:
     return to_command(connection.execute(query, (seq,)).fetchone())
 
 
+def _is_whole(digest: bytes | None, parts: Sequence[bytes]) -> bool:
+    """Tell whether a row is as it was written."""
+    return is_intact(digest, parts) and is_document(parts[-1])
+
+
+def _prepared(
+    connection: sqlite3.Connection,
+    command: Command,
+    prepare: Prepare,
+    mirror: MirrorReader,
+) -> Sendable | Settlement:
+    """Prepare a command; one that cannot be is a person's, and in nobody's way."""
+    connection.execute("SAVEPOINT prepare")
+    try:
+        step = prepare(command, mirror)
+    except _DAMAGE as error:
+        if concerns_the_file(error):
+            raise
+        connection.execute("ROLLBACK TO prepare")
+        reason = f"cannot be made ready to be sent: {type(error).__name__}: {error}"
+        logger.bind(action="command.unprepared", command=command.id).opt(
+            exception=error
+        ).error("command {} {}", command.id, reason)
+        step = Settlement((Cause.UNDECIDABLE,), reason)
+    connection.execute("RELEASE prepare")
+    return step
+
+
 def is_usable(connection: sqlite3.Connection, seq: int, state: State, now: str) -> bool:
     """Tell whether a command is as it was written; one that is not is parked."""
     query = f"SELECT {_TO_CHECK} FROM commands WHERE seq = ?"  # noqa: S608 - constants
     _, *parts, digest = connection.execute(query, (seq,)).fetchone()
-    intact = is_intact(digest, parts)
-    if not intact:
+    usable = _is_whole(digest, parts)
+    if not usable:
         park_damaged(connection, seq, state, now)
-    return intact
+    return usable
 
 
 def park_damaged(
@@ -424,10 +481,9 @@ def _evidence(evidence: dict[str, Any]) -> str | None:
 
 
 def to_command(row: tuple[Any, ...]) -> Command:
-    """Return the command of a row of COLUMNS."""
-    seq, id_, store, kind, target, lane, state, payload, attempts, failures, source = (
-        row
-    )
+    """Return the command of a row of COLUMNS; the payload of a damaged one is empty."""
+    seq, id_, store, kind, target, lane, state, payload, *counts, source = row
+    attempts, failures = counts
     return Command(
         seq=seq,
         id=id_,
@@ -436,7 +492,7 @@ def to_command(row: tuple[Any, ...]) -> Command:
         target=target,
         lane=lane,
         state=State(state),
-        payload=msgspec.json.decode(payload),
+        payload=document_of(payload),
         attempts=attempts,
         failures=failures,
         instance=source,

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-STEP_PAGES = 4_096
-"""Pages between two looks at whether to go on; 32 MB of ours."""
+STEP_PAGES = 1_024
+"""Pages between two looks at whether to go on; 8 MB of ours."""
 CHECK_STEPS = 100_000
 FINDINGS_SHOWN = 3
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -37,18 +37,31 @@ def is_damage(error: BaseException) -> bool:
     return code is not None and code & 0xFF in DAMAGE
 
 
-def copy(source: Path, target: Path, ended: Callable[[], bool] = never) -> int:
+def free_bytes(folder: Path) -> int:
+    """Return how much may still be written there."""
+    there = os.statvfs(folder)
+    return there.f_bavail * there.f_frsize
+
+
+def copy(
+    source: Path,
+    target: Path,
+    ended: Callable[[], bool] = never,
+    room: Callable[[Path], int] = free_bytes,
+) -> int:
     """Copy a database to a file that is checked, whole and durable, or not there.
 
-    The source may be in use: the copy is as it was at one moment. Returns the bytes.
-    Raises CorruptData, BackhaulError where it cannot be written, and Ended.
+    The source may be in use: the copy is as it was at one moment. Until it is read the
+    log beside it keeps what is written meanwhile; the copy is given up once that takes
+    more than the disk has left, in bytes by `room`. Returns the bytes. Raises
+    CorruptData, BackhaulError where it cannot be written, and Ended.
     """
     unfinished = target.with_name(f".{target.name}.unfinished")
     try:
         unfinished.unlink(missing_ok=True)
-        _require_room(source, target)
+        _require_room(source, target, room(target.parent))
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        _fill(source, unfinished, ended)
+        _fill(source, unfinished, ended, room)
         check(unfinished, ended, source)
         _sync(unfinished)
         unfinished.replace(target)
@@ -101,25 +114,44 @@ def open_to_look(path: Path) -> Iterator[sqlite3.Connection]:
         yield opened
 
 
-def _fill(source: Path, target: Path, ended: Callable[[], bool]) -> None:
+def _fill(
+    source: Path,
+    target: Path,
+    ended: Callable[[], bool],
+    room: Callable[[Path], int],
+) -> None:
+    log = source.with_name(f"{source.name}-wal")
+    begun = _size(log)
+
     def look(_status: int, _remaining: int, _total: int) -> None:
         if ended():
             raise Ended(f"{target}: the copy was given up")
+        grown, free = _size(log) - begun, room(source.parent)
+        if grown > free:
+            raise BackhaulError(
+                f"{source}: its log has grown by {grown >> 20} MB while it was read and"
+                f" {free >> 20} MB are free there: the copy was given up"
+            )
 
-    with open_to_look(source) as reading, closing(sqlite3.connect(target)) as writing:
-        # One transaction for all steps: what is written meanwhile would otherwise
-        # begin the copy anew, and on a busy database it would never end.
-        reading.execute("BEGIN")
-        reading.execute("SELECT 1 FROM sqlite_master").fetchone()
-        reading.backup(writing, pages=STEP_PAGES, progress=look)
+    with closing(sqlite3.connect(target)) as writing:
+        # Nothing is flushed before the source is let go, for its log grows until then.
+        writing.execute("PRAGMA synchronous=OFF")
+        with open_to_look(source) as reading:
+            # One transaction for all steps: what is written meanwhile would otherwise
+            # begin the copy anew, and one commit a second is enough for no end.
+            reading.execute("BEGIN")
+            reading.execute("SELECT 1 FROM sqlite_master").fetchone()
+            reading.backup(writing, pages=STEP_PAGES, progress=look)
         writing.execute("PRAGMA journal_mode=DELETE")
 
 
-def _require_room(source: Path, target: Path) -> None:
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _require_room(source: Path, target: Path, free: int) -> None:
     """Leave a disk alone that the copy would fill. Raises BackhaulError."""
-    needed = source.stat().st_size if source.is_file() else 0
-    there = os.statvfs(target.parent)
-    free = there.f_bavail * there.f_frsize
+    needed = _size(source)
     if free < needed + needed // 10:
         raise BackhaulError(
             f"{target}: {needed >> 20} MB are needed and {free >> 20} MB are free there"

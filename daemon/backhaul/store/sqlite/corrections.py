@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.lifecycle import Cause, State, move
 from backhaul.errors import BackhaulError
+from backhaul.store.sqlite import adoption
 
 if TYPE_CHECKING:
     import sqlite3
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 KIND = "target"
 """The kind of a command that says how much there is, and is never sent itself."""
 NEWER = "a newer count has come"
+FORGOTTEN = "before the database was restored its count was reckoned anew"
 STOPPED = "targets:stopped:"
 """Under this and its name a store's targets are marked as stopped, with the reason."""
 ROUNDS_AT_ONCE, MOST_ROUNDS = 2, 10
@@ -192,7 +194,26 @@ def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
         return "its target was counted anew"
     if row[0]:
         return NEWER
+    if has_later_step(connection, command):
+        return FORGOTTEN
     return f"the store's targets are stopped: {row[1]}" if row[1] else None
+
+
+def has_later_step(connection: sqlite3.Connection, command: Command) -> bool:
+    """Tell whether an adjustment's count was made true in a life not remembered here.
+
+    Its step of a later round stands in the platform's history. That was planned because
+    this one had come to nothing, and from a level that nobody has to reckon with now.
+    """
+    row = connection.execute(
+        "SELECT command_id, round + 1 FROM stock_targets WHERE correction = ?",
+        (command.id,),
+    ).fetchone()
+    store, instance = command.store, command.instance
+    return (
+        row is not None
+        and adoption.last_round(connection, store, instance, *row) is not None
+    )
 
 
 def _counted(connection: sqlite3.Connection, command: Command) -> str | None:

@@ -10,8 +10,10 @@ from backhaul.core.clock import to_text
 from backhaul.core.identity import cancellation
 from backhaul.core.lifecycle import Cause, State, move
 from backhaul.errors import BackhaulError
+from backhaul.store.deeds import Deed
 from backhaul.store.deliveries import Outgoing
 from backhaul.store.sqlite import following
+from backhaul.store.sqlite.deeds import write_down
 
 if TYPE_CHECKING:
     import sqlite3
@@ -182,10 +184,8 @@ class SqliteDeliveries:
             now = to_text(self._clock.now())
             said = f"{verb} by {who}: {reason}"
             state = _move(connection, seq, _VERBS[verb], said, now)
-            connection.execute(
-                "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
-                (now, who, f"deliveries {verb}", f"delivery {seq}: {reason}"),
-            )
+            deed = Deed(who, f"deliveries {verb}", f"delivery {seq}: {reason}")
+            write_down(connection, now, deed)
             connection.execute(
                 "UPDATE deliveries SET due_at = ?, failures = 0, looks = 0"
                 " WHERE seq = ?",
@@ -266,10 +266,10 @@ def _is_own(
     """Tell whether a delivery would tell an instance what it asked for itself.
 
     An event may show one's own parcel and a customer's cancellation at once, so who
-    cancelled is told by the cancellation alone.
+    cancelled is told by the cancellation, and that nothing else changed by the cause.
     """
-    if topic == "order.cancelled":
-        return _canceller(connection, store, order) == instance
+    if topic == "order.cancelled" and _canceller(connection, store, order) != instance:
+        return False
     return cause == instance and topic != "order.placed"
 
 

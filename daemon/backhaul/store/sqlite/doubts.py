@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,10 +15,13 @@ from backhaul.core.proof import Owner
 from backhaul.store.outbox import Doubt
 from backhaul.store.sqlite.commands import (
     COLUMNS,
+    is_usable,
     move_on,
     park_damaged,
     to_command,
 )
+from backhaul.store.sqlite.corrections import has_later_step
+from backhaul.store.sqlite.members import document_of, is_document, member
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,9 +43,8 @@ _DUE = f"""
     WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """  # noqa: S608 - constants
 _TO_CHECK = """
-    SELECT seq, request, request_digest FROM commands
-    WHERE state = 'uncertain' AND store = ? AND due_at <= ? AND request IS NOT NULL
-    ORDER BY due_at LIMIT ?
+    SELECT seq, request, request_digest, CAST(baseline AS BLOB) FROM commands
+    WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """
 _NEXT_DUE = """
     SELECT min(due_at) FROM commands WHERE state = 'uncertain' AND store = ?
@@ -51,18 +54,23 @@ _POSTPONE = """
     UPDATE commands SET due_at = strftime(:form, due_at, :forward),
       sent_at = iif(request IS NULL, strftime(:form, sent_at, :forward), sent_at)
     WHERE state = 'uncertain' AND store = :store
+      AND due_at <= strftime(:form, :now, :back, :longest)
 """
 _FORM = "%Y-%m-%dT%H:%M:%fZ"
+ON_ITS_WAY = timedelta(days=7)
+"""For how long what was given up may still land; clocks may differ within it."""
 # Whatever became of it: a person may have called it applied or dropped it, it may be
 # under way, or to be sent again. A history says neither why it was asked for nor for
-# which count; without a variant any of the product may be meant.
-_RIVALS = """
+# which count; without a variant, or damaged, any of the product may be meant. What was
+# given up long before the change is not in it: no request is on its way for so long.
+_RIVALS = f"""
     SELECT count(*) FROM commands
     WHERE store = :store AND target = :target AND kind = 'adjust' AND seq != :seq
       AND attempts > 0 AND effect_id IS NULL
-      AND json_extract(payload, '$.delta') = :delta
-      AND coalesce(json_extract(payload, '$.variant_id') = :variant, 1)
-"""
+      AND coalesce({member("payload", "$.delta")} = :delta, 1)
+      AND coalesce({member("payload", "$.variant_id")} = :variant, 1)
+      AND coalesce(settled_at >= strftime(:form, :landed_at, :on_its_way), 1)
+"""  # noqa: S608 - constants
 
 
 class SqliteDoubts:
@@ -78,11 +86,13 @@ class SqliteDoubts:
         def unit(connection: sqlite3.Connection) -> list[Doubt]:
             now = to_text(self._clock.now())
             to_check = connection.execute(_TO_CHECK, (store, now, limit)).fetchall()
-            for seq, request, digest in to_check:
-                if not is_intact(digest, (request,)):
+            for seq, *sent in to_check:
+                usable = is_usable(connection, seq, State.UNCERTAIN, now)
+                if usable and not _can_be_looked_for(*sent):
                     park_damaged(connection, seq, State.UNCERTAIN, now)
             return [
-                _doubt(row) for row in connection.execute(_DUE, (store, now, limit))
+                _doubt(connection, row)
+                for row in connection.execute(_DUE, (store, now, limit)).fetchall()
             ]
 
         return await self._writer.urgent(unit)
@@ -96,9 +106,22 @@ class SqliteDoubts:
 
         return await self._writer.urgent(unit)
 
-    async def postpone(self, store: str, seconds: float) -> None:
-        """Put off all looks by as much as the clock was set forward."""
-        values = {"store": store, "form": _FORM, "forward": f"+{seconds:.3f} seconds"}
+    async def postpone(
+        self, store: str, seconds: float, longest_seconds: float
+    ) -> None:
+        """Put off looks by as much as the clock was set forward.
+
+        A look that is due later than `longest_seconds`, the longest wait there is,
+        after the time by the clock of before stays: it was put off by the new one.
+        """
+        values = {
+            "store": store,
+            "form": _FORM,
+            "now": to_text(self._clock.now()),
+            "forward": f"+{seconds:.3f} seconds",
+            "back": f"-{seconds:.3f} seconds",
+            "longest": f"+{longest_seconds:.3f} seconds",
+        }
         await self._writer.urgent(
             lambda connection: connection.execute(_POSTPONE, values).rowcount
         )
@@ -155,10 +178,12 @@ class SqliteDoubts:
 
         return await self._writer.urgent(unit)
 
-    async def rivals(self, command: Command) -> int:
-        """Count the adjustments whose effect would look like this one's in the history.
+    async def rivals(self, command: Command, landed_at: str) -> int:
+        """Count the adjustments that may have made a change that looks like its own.
 
-        Those are without a known effect, and were sent at least once.
+        Those are without a known effect, were sent at least once, and stood open within
+        ON_ITS_WAY before it landed; its time is the platform's, "" where that is not
+        known.
         """
 
         def unit(connection: sqlite3.Connection) -> int:
@@ -168,6 +193,9 @@ class SqliteDoubts:
                 "seq": command.seq,
                 "variant": command.payload["variant_id"],
                 "delta": command.payload["delta"],
+                "form": _FORM,
+                "landed_at": landed_at,
+                "on_its_way": f"-{ON_ITS_WAY.days} days",
             }
             (count,) = connection.execute(_RIVALS, values).fetchone()
             return int(count)
@@ -181,16 +209,26 @@ def sent_tag(command_id: str, request: bytes | None) -> str | None:
     return own if request and own.encode() in request else None
 
 
-def _doubt(row: tuple[Any, ...]) -> Doubt:
-    *command, request, key_fingerprint, baseline, sent_at, looks, sends = row
+def _can_be_looked_for(
+    request: bytes | None, digest: bytes | None, baseline: bytes | None
+) -> bool:
+    """Tell whether what was sent, and what was known then, are as they were."""
+    intact = request is None or is_intact(digest, (request,))
+    return intact and (baseline is None or is_document(baseline))
+
+
+def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:
+    *columns, request, key_fingerprint, baseline, sent_at, looks, sends = row
+    command = to_command(tuple(columns))
     return Doubt(
-        command=to_command(tuple(command)),
+        command=command,
         request=request or b"",
         key_fingerprint=key_fingerprint or "",
-        baseline=msgspec.json.decode(baseline) if baseline else {},
+        baseline=document_of(baseline),
         sent_at=sent_at,
         first_sent_at=_first_sent(sent_at, *msgspec.json.decode(sends)),
         looks=looks,
+        is_overtaken=has_later_step(connection, command),
     )
 
 

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Command
 
 _OWNER = "SELECT id, instance FROM commands WHERE store = ? AND effect_id = ?"
-# The first two states stand here for the sake of the index on lanes.
 _IN_FLIGHT = """
     SELECT 1 FROM commands WHERE store = ? AND lane = ?
-      AND state IN ('planned', 'sending', 'uncertain') AND state != 'planned'
+      AND state IN ('sending', 'uncertain')
 """
 _HEAR = """
     INSERT OR IGNORE INTO echoes (store, effect, lane, event_id, at, command_id)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import address_digest
+from backhaul.store.deeds import Deed
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.sqlite.guests import orders_of, told_of
+from backhaul.store.sqlite.members import member
 from backhaul.store.sqlite.search import index
 from backhaul.store.upkeep import Scanned, Trace
 
@@ -48,11 +53,11 @@ _ANSWERS = """
     WHERE c.target = ? AND c.store = ? AND a.response IS NOT NULL
 """
 # Earlier versions kept the answer of what a look sent again under its key.
-_LOOKS = """
-    SELECT l.id, json_extract(l.read, '$.body') AS body
+_LOOKS = f"""
+    SELECT l.id, {member("l.read", "$.body")} AS body
     FROM looks l JOIN commands c ON c.id = l.command_id
     WHERE c.target = ? AND c.store = ? AND body IS NOT NULL
-"""
+"""  # noqa: S608 - constants
 
 
 class SqliteForgetting:
@@ -67,16 +72,7 @@ class SqliteForgetting:
         self, store: str, name: str, emails: Collection[str]
     ) -> Trace | None:
         """Return what is held of the customer, and of guests with these e-mails."""
-        orders: dict[str, str] = {}
-        told: list[str] = []
-        for email in emails:
-            orders |= await asyncio.to_thread(orders_of, self._path, store, email)
-            told += await asyncio.to_thread(told_of, self._path, store, email)
-
-        def unit(connection: sqlite3.Connection) -> Trace | None:
-            return _trace(connection, store, name, orders, told)
-
-        return await self._writer.background(unit)
+        return await find_person(self._path, store, name, emails)
 
     async def remember(
         self, store: str, trace: Trace, digests: Sequence[bytes]
@@ -177,14 +173,8 @@ class SqliteForgetting:
 
     async def audit(self, who: str, action: str, detail: str) -> None:
         """Write down who did what."""
-
-        def unit(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
-                (to_text(self._clock.now()), who, action, detail),
-            )
-
-        await self._writer.urgent(unit)
+        now, deed = to_text(self._clock.now()), Deed(who, action, detail)
+        await self._writer.urgent(lambda connection: write_down(connection, now, deed))
 
 
 def _mark(store: str, customer_id: str) -> str:
@@ -218,6 +208,26 @@ def holds(path: Path, needles: Sequence[bytes]) -> bool:
     return False
 
 
+async def find_person(
+    path: Path, store: str, name: str, emails: Collection[str]
+) -> Trace | None:
+    """Return what is held of a customer and of guests with these e-mails.
+
+    It only reads, beside the writer: whatever was committed before is seen.
+    """
+
+    def look() -> Trace | None:
+        orders: dict[str, str] = {}
+        told: list[str] = []
+        for email in emails:
+            orders |= orders_of(path, store, email)
+            told += told_of(path, store, email)
+        with closing(connections.open_reader(path)) as connection:
+            return _trace(connection, store, name, orders, told)
+
+    return await asyncio.to_thread(look)
+
+
 def _trace(
     connection: sqlite3.Connection,
     store: str,
@@ -238,7 +248,7 @@ def _trace(
         return None
     known = {**dict(orders), **guest}
     documents = (*known.values(), *told, *([found[1]] if found else []))
-    return Trace(id_, documents, tuple(known))
+    return Trace(id_, documents, tuple(known), forgotten[0] if forgotten else "")
 
 
 def _customer_id(document: str) -> str | None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.job_runs import JobState, Trigger
+from backhaul.store.sqlite.deeds import write_down
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Mapping
 
     from backhaul.core.clock import Clock
+    from backhaul.store.deeds import Deed
     from backhaul.store.job_runs import JobKey, JobRun
     from backhaul.store.sqlite.writer import Writer
 
@@ -70,10 +72,23 @@ class SqliteJobRuns:
 
         return await self._writer.urgent(unit)
 
-    async def begin(self, run: JobRun) -> int:
+    async def replan(self, plans: Mapping[JobKey, str]) -> None:
+        """From now on these jobs run by other words."""
+        now = to_text(self._clock.now())
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                _KNOW, [(*key, plan, now) for key, plan in plans.items()]
+            )
+
+        await self._writer.urgent(unit)
+
+    async def begin(self, run: JobRun, deed: Deed | None = None) -> int:
         """Write a run down; return how many new commands its gate lets out."""
 
         def unit(connection: sqlite3.Connection) -> int:
+            if deed is not None:
+                write_down(connection, run.started_at, deed)
             let_out = _let_out(connection, run) if run.kind else 0
             idle = bool(run.kind) and not let_out and run.trigger is Trigger.SCHEDULE
             if idle and _remembered(connection, run):
@@ -103,7 +118,7 @@ class SqliteJobRuns:
 
         await self._writer.background(unit)
 
-    async def pause(self, keys: Collection[JobKey]) -> str:
+    async def pause(self, keys: Collection[JobKey], deed: Deed) -> str:
         """Pause jobs; return since when. One that is paused stays so."""
         now = to_text(self._clock.now())
 
@@ -114,11 +129,12 @@ class SqliteJobRuns:
                 " ON CONFLICT DO UPDATE SET paused_at = coalesce(paused_at, ?3)",
                 [(*key, now) for key in keys],
             )
+            write_down(connection, now, deed)
 
         await self._writer.urgent(unit)
         return now
 
-    async def resume(self, keys: Collection[JobKey]) -> None:
+    async def resume(self, keys: Collection[JobKey], deed: Deed) -> None:
         """Let jobs run again; what they missed is not owed."""
         now = to_text(self._clock.now())
 
@@ -128,6 +144,7 @@ class SqliteJobRuns:
                 " WHERE job = ? AND store = ? AND paused_at IS NOT NULL",
                 [(now, *key) for key in keys],
             )
+            write_down(connection, now, deed)
 
         await self._writer.urgent(unit)
 

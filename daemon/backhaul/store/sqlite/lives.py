@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.store.sqlite.members import member
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -30,7 +32,7 @@ FIND: Mapping[str, str] = {
         LEFT JOIN inventory_levels l ON l.store = v.store AND l.variant_id = v.id
         WHERE v.sku = :name OR v.id = :name
     """,
-    "customer": """
+    "customer": f"""
         SELECT coalesce(c.name, c.email, c.id) AS name, c.store, c.id, c.email,
                (SELECT count(*) FROM orders o WHERE o.customer_id = c.id
                 AND o.store = c.store) AS orders, c.updated_at, f.at AS forgotten_at
@@ -38,23 +40,23 @@ FIND: Mapping[str, str] = {
         LEFT JOIN forgotten f ON f.store = c.store AND f.customer_id = c.id
         WHERE c.id = :name OR c.email = :name COLLATE NOCASE
         UNION ALL
-        SELECT coalesce(json_extract(max(o.document), '$.customer.name'),
+        SELECT coalesce({member("max(o.document)", "$.customer.name")},
                         o.customer_id), o.store, o.customer_id,
-               json_extract(max(o.document), '$.customer.email'), count(*),
+               {member("max(o.document)", "$.customer.email")}, count(*),
                max(o.updated_at), max(f.at)
         FROM orders o
         LEFT JOIN forgotten f ON f.store = o.store AND f.customer_id = o.customer_id
         WHERE o.customer_id IN (:name, (
-                SELECT json_extract(g.document, '$.customer.id')
+                SELECT {member("g.document", "$.customer.id")}
                 FROM searchable_fts JOIN searchable s ON s.id = searchable_fts.rowid
                 JOIN orders g ON g.store = s.store AND g.id = s.object_id
                 WHERE searchable_fts MATCH :phrase AND s.kind = 'order'
-                  AND json_extract(g.document, '$.customer.email')
+                  AND {member("g.document", "$.customer.email")}
                       = :name COLLATE NOCASE))
           AND NOT EXISTS (SELECT 1 FROM customers c WHERE c.store = o.store
                           AND c.id = o.customer_id)
         GROUP BY o.store, o.customer_id
-    """,
+    """,  # noqa: S608 - constants
 }
 LOOKED_IN: Mapping[str, str] = {
     "order": "number, name, external id and id of {orders} orders",
@@ -75,9 +77,9 @@ _EVENTS = """
     WHERE o.object_id = :object AND i.store = :store
 """
 # A command of a product may be about another variant of it.
-_COMMAND = """
+_COMMAND = f"""
     c.target = :object AND c.store = :store AND (:variant IS NULL
-    OR coalesce(json_extract(c.payload, '$.variant_id'), :variant) = :variant)
+    OR coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant)
 """
 _WORK = f"""
     SELECT r.received_at, 'record', r.instance || ' ' || coalesce(
@@ -121,7 +123,7 @@ _WORK = f"""
     SELECT c.settled_at, c.kind, substr(c.id, 1, 8), c.state, c.reason, NULL, 4
     FROM commands c WHERE c.settled_at IS NOT NULL AND {_COMMAND}
 """  # noqa: S608 - constants
-_STOCK = """
+_STOCK = f"""
     SELECT l.at, 'stock',
            coalesce((SELECT sku FROM variants v WHERE v.store = l.store
                      AND v.id = l.variant_id), l.variant_id),
@@ -131,10 +133,11 @@ _STOCK = """
               AND o.id = l.cause),
              (SELECT 'command ' || substr(c.id, 1, 8) || ' (' || c.cause || ')'
               FROM commands c WHERE c.target = l.product_id
-              AND json_extract(c.evidence, '$.adjustment_id') = l.adjustment_id),
-             l.cause), ''), NULL, 5
+              AND {member("c.evidence", "$.adjustment_id")} = l.adjustment_id),
+             l.cause), '')
+             || iif(l.adjustment_id IS NULL, ', told without an id', ''), NULL, 5
     FROM stock_ledger l WHERE l.store = :store AND
-"""
+"""  # noqa: S608 - constants
 _OBJECT = f"{_EVENTS} UNION ALL {_WORK} UNION ALL {_STOCK}"
 _ORDERS_OF = "FROM orders o WHERE o.customer_id = :id AND o.store = :store"
 LIFE: Mapping[str, str] = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
-from backhaul.store.sqlite import echoes
+from backhaul.store.sqlite import echoes, moves
+from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.mirror_rows import table
 from backhaul.store.sqlite.rereads import Doubt, ask
 
@@ -79,12 +80,6 @@ _PUT_TOMBSTONE = (
 _HELD_IN_LANE = "store = ? AND lane = ? AND state = 'planned' AND held = 1"
 _WAITING = f"SELECT 1 FROM commands WHERE {_HELD_IN_LANE}"  # noqa: S608 - constants
 _RELEASE = f"UPDATE commands SET held = 0, due_at = ? WHERE {_HELD_IN_LANE}"  # noqa: S608 - constants
-_ADD_MOVE = """
-    INSERT OR IGNORE INTO stock_ledger
-        (store, product_id, variant_id, adjustment, stock_after, reason, cause,
-         adjustment_id, at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
 
 
 class MirrorTransaction:
@@ -328,26 +323,9 @@ class MirrorTransaction:
             (kind, store, object_id),
         )
 
-    def add_moves(self, store: str, change: StockChange) -> bool:
+    def add_moves(self, store: str, change: StockChange, told_by: str) -> bool:
         """Write a stock change to the ledger; False where it was known already."""
-        added = self._connection.executemany(
-            _ADD_MOVE,
-            [
-                (
-                    store,
-                    change.product_id,
-                    move.level.variant_id,
-                    move.adjustment,
-                    move.level.stock,
-                    move.reason,
-                    change.order_id or change.adjustment_id,
-                    change.adjustment_id,
-                    change.updated_at,
-                )
-                for move in change.moves
-            ],
-        )
-        return added.rowcount > 0
+        return moves.add(self._connection, store, change, told_by)
 
     def forgets_anyone(self) -> bool:
         """Tell whether there is anybody to be forgotten at all."""
@@ -379,9 +357,12 @@ class MirrorTransaction:
     ) -> None:
         """Add a row to the change feed."""
         heard = self._heard.pop(event, {})
-        # Two that caused one change would each miss what the other one did.
+        # Two that caused one change would each miss what the other one did, and while
+        # it is not known whose two effects are, one may be a stranger's.
         causes = set(heard.values())
-        cause = causes.pop() if len(causes) == 1 else None
+        if len(causes) > 1 or (len(heard) > 1 and None in causes):
+            heard, causes = {}, {None}
+        cause = causes.pop() if causes else None
         added = self._connection.execute(
             "INSERT INTO changes (store, kind, object_id, change, at, event, instance)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -390,7 +371,9 @@ class MirrorTransaction:
         if heard:
             echoes.fed(self._connection, store, [*heard], added.lastrowid or 0)
 
-    def hear(self, store: str, lane: str, effects: Sequence[str], event: int) -> None:
+    def hear(
+        self, store: str, lane: str, effects: Sequence[str], event: int
+    ) -> list[str]:
         """Note that an event shows effects; the first to show our own is its echo."""
         heard = {}
         for effect in effects:
@@ -399,6 +382,17 @@ class MirrorTransaction:
             if is_first:
                 heard[effect] = instance
         self._heard = {event: heard}
+        return [*heard]
+
+    def share(self, event: int) -> None:
+        """Note that an event shows more than what is our own: all are told of it."""
+        self._heard.pop(event, None)
+
+    def order_document(self, store: str, object_id: str) -> dict[str, Any]:
+        """Return the document of an order; empty where none is known."""
+        query = "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?"
+        row = self._connection.execute(query, (store, object_id)).fetchone()
+        return document_of(row[0] if row else None)
 
     def ask(
         self,

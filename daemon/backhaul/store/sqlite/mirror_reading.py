@@ -10,6 +10,7 @@ from backhaul.core import gtin
 from backhaul.core.lifecycle import State
 from backhaul.store.contract import OrderSummary
 from backhaul.store.sqlite import corrections
+from backhaul.store.sqlite.members import document_of, member
 from backhaul.store.tracking import Parcel
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ _BY_BARCODE = """
 _SUMMARY = "SELECT id, coalesce(name, number, id), cancelled_at, updated_at FROM orders"
 # What is applied without an answer that shows it, a person confirmed: they know of it
 # from the store, as the mirror does.
-_ASKED = """
-    SELECT state, json_extract(payload, '$.lines') FROM commands
+_ASKED = f"""
+    SELECT state, CAST(payload AS BLOB) FROM commands
     WHERE target = :order AND store = :store AND kind = 'fulfill' AND id != :own
       AND (state IN ('planned', 'sending', 'uncertain', 'parked')
            OR state = 'applied'
-              AND json_extract(evidence, '$.updated_at') > :updated_at)
-"""
+              AND {member("evidence", "$.updated_at")} > :updated_at)
+"""  # noqa: S608 - constants
 _CERTAIN = frozenset({State.PLANNED, State.APPLIED})
 """Of what the mirror does not show yet. It may show the effect of all else already."""
 
@@ -149,10 +150,12 @@ class MirrorReader:
         values = {"store": store, "order": order_id, "own": self._own}
         values["updated_at"] = updated_at
         asked = _Asked({})
-        for state, lines in self._connection.execute(_ASKED, values):
+        for state, payload in self._connection.execute(_ASKED, values):
+            said = document_of(payload)
             asked.any = True
-            asked.in_doubt = asked.in_doubt or state not in _CERTAIN
-            parts = json.loads(lines or "[]")
+            # What is damaged may have asked for any units.
+            asked.in_doubt = asked.in_doubt or state not in _CERTAIN or not said
+            parts = said.get("lines") or []
             asked.rest = asked.rest or not parts
             for part in parts:
                 units = asked.units.get(part["line_id"], 0) + part["quantity"]

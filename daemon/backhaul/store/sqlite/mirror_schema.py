@@ -1,4 +1,4 @@
-"""Migrations 20 to 23: what makes the mirror pleasant to ask, search, prune and erase.
+"""Migrations 20 to 23 and 87: a mirror that is pleasant to ask, search and prune.
 
 They are frozen like the others; `migrations` registers them.
 """
@@ -177,3 +177,8 @@ def add_forgotten(db: Database) -> None:
             action TEXT NOT NULL, detail TEXT NOT NULL)
         """
     )
+
+
+def add_told_by(db: Database) -> None:
+    """The event that told of a move of stock without the platform's id of it."""
+    db.execute("ALTER TABLE stock_ledger ADD COLUMN told_by TEXT")

@@ -74,6 +74,14 @@ def add_handed_in(db: Database) -> None:
     )
 
 
+def add_unreported(db: Database) -> None:
+    """The rows that no connector was told of, found without those it was."""
+    db.execute(
+        "CREATE INDEX quarantine_unreported ON quarantine (name, id)"
+        " WHERE source = 'record' AND reported = 0"
+    )
+
+
 def add_alert_ways(db: Database) -> None:
     """What each way to a person has told; a cause is `gone_at` until all told that."""
     db.execute("ALTER TABLE alerts ADD COLUMN gone_at TEXT")

@@ -89,7 +89,10 @@ def count(connection: sqlite3.Connection, wanted: Wanted) -> int:
 def planned(
     connection: sqlite3.Connection, wanted: Wanted, limit: int
 ) -> list[tuple[Command, str]]:
-    """Return what is planned, with the reason, in the order in which it may leave."""
+    """Return what is planned, with the reason, in the order in which it may leave.
+
+    A damaged one will not leave: it is left out.
+    """
     values = asdict(wanted) | {"state": "planned", "limit": limit}
     query = (
         f"SELECT {COLUMNS}, reason FROM commands WHERE {_WANTED}"  # noqa: S608 - constants
@@ -97,7 +100,8 @@ def planned(
         " ORDER BY seq LIMIT :limit"
     )
     rows = [tuple(row) for row in connection.execute(query, values)]
-    return [(to_command(row[:-1]), row[-1]) for row in rows]
+    found = [(to_command(row[:-1]), row[-1]) for row in rows]
+    return [(command, reason) for command, reason in found if command.payload]
 
 
 def whole(connection: sqlite3.Connection, prefix: str) -> Row | None:

@@ -190,3 +190,78 @@ def add_sent_again(db: Database) -> None:
         "CREATE INDEX commands_sent_again ON commands(store, sent_at)"
         " WHERE kind = 'fulfill' AND attempts > 1"
     )
+
+
+# The first two of a lane, of those that may leave in their turn.
+_FIRST = """
+    SELECT o.seq FROM commands o
+    WHERE o.store = {row}.store AND o.lane = {row}.lane
+      AND o.state IN ('planned', 'sending', 'uncertain')
+      AND o.state = 'planned' AND o.held = 0 AND o.kind != 'target'
+    ORDER BY o.seq LIMIT 2
+"""
+_BLOCKED = """
+    (EXISTS (SELECT 1 FROM commands o
+       WHERE o.store = commands.store AND o.lane = commands.lane
+         AND o.state IN ('sending', 'uncertain'))
+     OR EXISTS (SELECT 1 FROM commands o
+       WHERE o.store = commands.store AND o.lane = commands.lane
+         AND o.state IN ('planned', 'sending', 'uncertain')
+         AND o.state = 'planned' AND o.held = 0 AND o.kind != 'target'
+         AND o.seq < commands.seq))
+"""
+_WAIT = f"""
+    UPDATE commands SET behind = 1
+    WHERE state = 'planned' AND held = 0 AND kind != 'target' AND {_BLOCKED}
+"""  # noqa: S608 - constants
+_FEED_OF_LANES = """
+    SELECT c.id, c.store, c.kind, c.object_id, c.change, c.at, c.event, c.instance,
+           EXISTS (SELECT 1 FROM commands o WHERE o.store = c.store
+                   AND o.lane = CASE c.kind WHEN 'order' THEN 'order:'
+                                ELSE 'product:' END || c.object_id
+                   AND o.state IN ('sending', 'uncertain')) AS waits
+    FROM changes c
+"""
+# Whatever moves, by whoever's hand: no other row of its lane can stand otherwise now.
+_ALIGN = f"""
+    UPDATE commands SET behind = 1
+    WHERE seq IN (SELECT {{row}}.seq UNION ALL SELECT seq FROM ({_FIRST}))
+      AND behind = 0 AND state = 'planned' AND held = 0 AND kind != 'target'
+      AND {_BLOCKED};
+    UPDATE commands SET behind = 0
+    WHERE seq IN (SELECT {{row}}.seq UNION ALL SELECT seq FROM ({_FIRST}))
+      AND behind = 1 AND NOT (state = 'planned' AND held = 0 AND {_BLOCKED});
+"""  # noqa: S608 - constants
+
+
+def add_lanes(db: Database) -> None:
+    """Which commands wait behind another of their lane: a claim passes them over."""
+    db.execute("ALTER TABLE commands ADD COLUMN behind INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "CREATE INDEX commands_flying ON commands(store, lane)"
+        " WHERE state IN ('sending', 'uncertain')"
+    )
+    db.execute("DROP VIEW feed")
+    db.execute(f"CREATE VIEW feed AS {_FEED_OF_LANES}")
+    db.execute(_WAIT)
+    db.execute(
+        "CREATE INDEX commands_free ON commands(store, kind, due_at)"
+        " WHERE state = 'planned' AND held = 0 AND behind = 0"
+    )
+    for name, row, event in (
+        ("planned", "new", "AFTER INSERT ON commands WHEN new.kind != 'target'"),
+        (
+            "moved",
+            "new",
+            "AFTER UPDATE OF state, held ON commands WHEN new.kind != 'target'"
+            " AND (new.state, new.held) != (old.state, old.held)",
+        ),
+        (
+            "removed",
+            "old",
+            "AFTER DELETE ON commands WHEN old.kind != 'target'"
+            " AND old.state IN ('planned', 'sending', 'uncertain')",
+        ),
+    ):
+        align = _ALIGN.format(row=row)
+        db.execute(f"CREATE TRIGGER commands_{name} {event} BEGIN {align} END")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
+from backhaul.store.deeds import Deed
+from backhaul.store.sqlite.deeds import write_down
 
 if TYPE_CHECKING:
     import sqlite3
@@ -120,7 +122,4 @@ def _write_down(
     now: str,
 ) -> None:
     detail = f"row {row['id']} ({row['name']} {row['locator'] or row['key']}): {reason}"
-    connection.execute(
-        "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
-        (now, who, f"quarantine {verb}", detail),
-    )
+    write_down(connection, now, Deed(who, f"quarantine {verb}", detail))

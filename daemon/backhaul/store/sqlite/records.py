@@ -43,6 +43,10 @@ LONGEST_REST = timedelta(seconds=1)
 away."""
 OTHER = "its key is known with other content; the first one counts"
 GIVEN_UP = "its key is known with other content, which a person gave up"
+UNREPORTED = """
+    SELECT id, key, raw, reason, locator FROM quarantine
+    WHERE source = 'record' AND name = ? AND reported = 0 ORDER BY id LIMIT ?
+"""
 
 
 class SqliteRecords:
@@ -111,17 +115,11 @@ class SqliteRecords:
 
         return await self._writer.background(unit)
 
-    async def unreported(self, instance: str) -> list[QuarantinedRow]:
-        """Return quarantined rows that the connector was not told of."""
+    async def unreported(self, instance: str, limit: int) -> list[QuarantinedRow]:
+        """Return the oldest quarantined rows that the connector was not told of."""
 
         def unit(connection: sqlite3.Connection) -> list[QuarantinedRow]:
-            rows = connection.execute(
-                """
-                SELECT id, key, raw, reason, locator FROM quarantine
-                WHERE source = 'record' AND name = ? AND reported = 0 ORDER BY id
-                """,
-                (instance,),
-            )
+            rows = connection.execute(UNREPORTED, (instance, limit))
             return [QuarantinedRow(*row) for row in rows]
 
         return await self._writer.urgent(unit)

@@ -1,10 +1,14 @@
-"""Retention: bodies and headers go with age, what became of them stays."""
+"""Retention: bodies and headers go with age, what became of them stays.
+
+So do counts that changed nothing.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
+from backhaul.store.sqlite import old_counts
 from backhaul.store.upkeep import Pruned
 
 if TYPE_CHECKING:
@@ -53,7 +57,10 @@ class SqliteRetention:
         self._clock = clock
 
     async def prune(self, before: str, slice_seconds: float) -> Pruned:
-        """Erase bodies and headers received before that time, for about that long."""
+        """Erase bodies and headers received before that time, for about that long.
+
+        Then drop counts received before it that are done and changed nothing.
+        """
 
         def unit(connection: sqlite3.Connection) -> Pruned:
             return _prune(connection, self._clock, before, slice_seconds)
@@ -73,7 +80,8 @@ def _prune(
         erased += 1
         if clock.monotonic() >= until:
             break
-    return Pruned(erased, more=connection.total_changes > changes)
+    counts = 0 if erased else old_counts.drop(connection, before, clock, until)
+    return Pruned(erased, connection.total_changes > changes, counts)
 
 
 def _due(connection: sqlite3.Connection, before: str) -> Iterator[int]:

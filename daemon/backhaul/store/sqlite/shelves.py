@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.stock import Movement, Promise, Reserved, Shelf
+from backhaul.store.sqlite.adoption import EARLIER_ROUNDS
+from backhaul.store.sqlite.members import member, whole
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,18 +19,16 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(minutes=15)
 """How long a count waits for the order of what was handed in before it."""
-EARLIER_ROUNDS = 20
-"""How often, at most, a count was reckoned anew in a life that is not remembered."""
 _LEVEL = """
     SELECT stock, updated_at FROM inventory_levels
     WHERE store = :store AND variant_id = :variant
 """
-_MOVEMENTS = """
+_MOVEMENTS = f"""
     SELECT l.adjustment_id, l.at, l.adjustment, l.stock_after,
            coalesce('order ' || (SELECT o.name FROM orders o WHERE o.store = l.store
                     AND o.id = l.cause), 'command ' || substr(c.id, 1, 8),
                     l.reason || ' ' || coalesce(l.cause, '')),
-           c.id IS NOT NULL AND json_extract(c.payload, '$.target') IS NOT NULL,
+           {member("c.payload", "$.target")} IS NOT NULL,
            coalesce(c.caused_at, c.created_at, iif(l.reason = 'ORDER_CANCELLED', (
              SELECT min(coalesce(x.caused_at, x.created_at)) FROM commands x
              WHERE x.store = l.store AND x.target = l.cause AND x.kind = 'cancel'
@@ -37,13 +37,19 @@ _MOVEMENTS = """
     LEFT JOIN commands c ON c.store = l.store AND c.effect_id = l.adjustment_id
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
     ORDER BY l.at, l.id
-"""
-# Of lives that this database does not remember: it was restored.
-_ADOPTED = """
+"""  # noqa: S608 - constants
+# Of lives that this database does not remember, as it was restored, and of commands
+# that are damaged and do not say any more whether they were a count's step.
+_ADOPTED = f"""
     SELECT a.command_id, a.adjustment_id FROM adopted a
     JOIN stock_ledger l ON l.store = a.store AND l.adjustment_id = a.adjustment_id
     WHERE a.store = :store AND l.variant_id = :variant AND l.at >= :since
-"""
+    UNION ALL
+    SELECT c.id, c.effect_id FROM stock_ledger l
+    JOIN commands c ON c.store = l.store AND c.effect_id = l.adjustment_id
+    WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
+      AND {member("c.payload", "$.delta")} IS NULL
+"""  # noqa: S608 - constants
 _COUNTS = """
     SELECT c.store, c.instance, c.id, t.round
     FROM stock_targets t JOIN commands c ON c.id = t.command_id
@@ -65,35 +71,37 @@ _UNTOLD = """
         AND l.variant_id = i.variant_id)
     GROUP BY o.id
 """
-_ADJUSTS = """
-    SELECT id, json_extract(payload, '$.delta'), coalesce(caused_at, created_at)
+# What is damaged is not sent, but left to a person as soon as its turn comes.
+_ADJUSTS = f"""
+    SELECT id, {member("payload", "$.delta")}, coalesce(caused_at, created_at)
     FROM commands WHERE store = :store AND lane = 'product:' || :product
       AND state IN ('planned', 'sending', 'uncertain') AND kind = 'adjust'
-      AND json_extract(payload, '$.target') IS NULL
-      AND coalesce(json_extract(payload, '$.variant_id'), :variant) = :variant
-"""
-_CANCELS = """
+      AND {member("payload", "$.delta")} IS NOT NULL
+      AND {member("payload", "$.target")} IS NULL
+      AND coalesce({member("payload", "$.variant_id")}, :variant) = :variant
+"""  # noqa: S608 - constants
+_CANCELS = f"""
     SELECT c.id, sum(i.quantity), coalesce(c.caused_at, c.created_at), c.state
     FROM order_items i
     JOIN orders o ON o.store = i.store AND o.id = i.order_id
     JOIN commands c ON c.store = i.store AND c.lane = 'order:' || i.order_id
       AND c.state IN ('planned', 'sending', 'uncertain') AND c.kind = 'cancel'
-      AND json_extract(c.payload, '$.restock')
+      AND coalesce({member("c.payload", "$.restock")}, c.state != 'planned')
     WHERE i.variant_id = :variant AND i.store = :store AND o.cancelled_at IS NULL
       AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l WHERE l.store = i.store AND l.cause = o.id
         AND l.variant_id = i.variant_id AND l.reason = 'ORDER_CANCELLED')
     GROUP BY c.id
-"""
+"""  # noqa: S608 - constants
 # Units of a parcel that left later were still on the shelf; a parcel that does not say
 # what it holds holds all that is fulfilled.
-_RESERVED = """
+_RESERVED = f"""
     SELECT coalesce(o.name, o.id), sum(i.quantity - i.fulfilled_quantity + iif(EXISTS (
              SELECT 1 FROM shipments s WHERE s.store = o.store AND s.order_id = o.id
              AND s.shipped_at > :as_of),
            coalesce((
              SELECT sum(p.value ->> 'quantity')
-             FROM shipments s, json_each(o.document, '$.shipments') d,
+             FROM shipments s, json_each({whole("o.document")}, '$.shipments') d,
                   json_each(d.value, '$.items') p
              WHERE s.store = o.store AND s.order_id = o.id AND s.shipped_at > :as_of
                AND d.value ->> 'id' = s.id AND p.value ->> 'lineItemId' = i.id),
@@ -102,31 +110,41 @@ _RESERVED = """
     WHERE i.variant_id = :variant AND i.store = :store AND o.placed_at <= :as_of
       AND (o.cancelled_at IS NULL OR o.cancelled_at > :as_of)
     GROUP BY o.id HAVING units > 0
-"""
+"""  # noqa: S608 - constants
 _UNDER_WAY = """
     SELECT kind || ' command ' || substr(id, 1, 8) || ' is under way' FROM commands
     WHERE store = :store AND lane = 'product:' || :product
-      AND state IN ('planned', 'sending', 'uncertain') AND state != 'planned' LIMIT 1
+      AND state IN ('sending', 'uncertain') LIMIT 1
 """
-_UNHEARD = """
+_UNHEARD = f"""
     SELECT 'nothing was heard yet of command ' || substr(c.id, 1, 8) FROM commands c
     WHERE c.target = :product AND c.store = :store AND c.kind = 'adjust'
       AND c.state = 'applied' AND c.effect_id IS NOT NULL AND c.sent_at >= :since
-      AND coalesce(json_extract(c.payload, '$.variant_id'), :variant) = :variant
+      AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
       AND NOT EXISTS (SELECT 1 FROM stock_ledger l
                       WHERE l.store = c.store AND l.adjustment_id = c.effect_id)
+    UNION ALL
+    SELECT 'nothing was heard yet of command ' || substr(a.command_id, 1, 8)
+           || ', of before the database was restored'
+    FROM adopted a WHERE a.store = :store AND NOT EXISTS (
+        SELECT 1 FROM stock_ledger l
+        WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
+      AND EXISTS (
+        SELECT 1 FROM json_each({whole("a.evidence")}, '$.moves') m
+        WHERE m.value ->> 'product_id' = :product AND m.value ->> 'at' >= :since
+          AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
     LIMIT 1
-"""
+"""  # noqa: S608 - constants
 # What it puts back was on the shelf when it was counted; its order is not known yet.
 # One whose order does not come for so long may have a wrong number.
-_WAITING = """
+_WAITING = f"""
     SELECT 'a cancellation that was handed in before it, ' || locator
            || ', waits for its order'
     FROM records WHERE state = 'waiting' AND store = :store
-      AND json_extract(payload, '$.kind') = 'cancel'
-      AND json_extract(payload, '$.record.restock')
+      AND {member("payload", "$.kind")} = 'cancel'
+      AND {member("payload", "$.record.restock")}
       AND coalesce(caused_at, received_at) BETWEEN :patience AND :as_of LIMIT 1
-"""
+"""  # noqa: S608 - constants
 
 
 def under_way(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:

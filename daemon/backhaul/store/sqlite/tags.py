@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from backhaul.core.clock import to_text
 from backhaul.core.landing import FOREIGN, LANDS, Known, Meaning, meaning
 from backhaul.core.lifecycle import Cause, State
 from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite import adoption
-from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
+from backhaul.store.sqlite.commands import COLUMNS, is_usable, move_on, to_command
+from backhaul.store.sqlite.members import document_of, member, whole
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,24 +58,24 @@ _CATCH_UP = """
       AND (created_at > :now OR due_at > strftime(:form, :now, :longest))
 """
 # No history tells of parcels: the mirror shows the one that landed late.
-_TWICE = """
+_TWICE = f"""
     SELECT c.id, s.id FROM commands c
     JOIN shipments s ON s.store = c.store AND s.order_id = c.target
     WHERE c.store = ? AND c.kind = 'fulfill' AND c.attempts > 1 AND c.sent_at >= ?
-      AND c.state = 'applied' AND s.id != c.effect_id AND json_valid(c.payload)
-      AND s.tracking_number = json_extract(c.payload, '$.tracking_number')
-      AND s.tracking_company IS json_extract(c.payload, '$.tracking_company')
+      AND c.state = 'applied' AND s.id != c.effect_id
+      AND s.tracking_number = {member("c.payload", "$.tracking_number")}
+      AND s.tracking_company IS {member("c.payload", "$.tracking_company")}
       AND NOT EXISTS (
         SELECT 1 FROM commands o WHERE o.store = s.store AND o.effect_id = s.id)
       AND NOT EXISTS (
-        SELECT 1 FROM json_each(coalesce(c.evidence, '{}'), '$.doubled') d
+        SELECT 1 FROM json_each({whole("c.evidence")}, '$.doubled') d
         WHERE d.value = s.id)
-"""
-_KEEP_DOUBLE = """
-    UPDATE commands SET evidence = json_set(coalesce(evidence, '{}'), '$.doubled',
-      json_insert(coalesce(json_extract(evidence, '$.doubled'), '[]'), '$[#]', ?))
+"""  # noqa: S608 - constants
+_KEEP_DOUBLE = f"""
+    UPDATE commands SET evidence = json_set({whole("evidence")}, '$.doubled',
+      json_insert(coalesce({member("evidence", "$.doubled")}, '[]'), '$[#]', ?))
     WHERE id = ? AND store = ?
-"""
+"""  # noqa: S608 - constants
 REMEMBERED = timedelta(days=7)
 """For how long a parcel that lands late is looked for."""
 _FORM = "%Y-%m-%dT%H:%M:%fZ"
@@ -178,14 +177,13 @@ def begin_again(connection: sqlite3.Connection, store: str, now: str) -> None:
 
 def _known(connection: sqlite3.Connection, store: str, command: str) -> Known | None:
     row = connection.execute(
-        "SELECT kind, state, attempts, effect_id, evidence FROM commands"
+        "SELECT kind, state, attempts, effect_id, CAST(evidence AS BLOB) FROM commands"
         " WHERE id = ? AND store = ?",
         (command, store),
     ).fetchone()
     if row is not None:
         kind, state, attempts, effect_id, text = row
-        evidence = msgspec.json.decode(text) if text else {}
-        doubled = tuple(evidence.get("doubled", ()))
+        doubled = tuple(document_of(text).get("doubled", ()))
         return Known(kind, State(state), attempts, effect_id, doubled)
     evidence = adoption.adopted(connection, store, command)
     if evidence is None:
@@ -241,5 +239,6 @@ def _doubt_all(connection: sqlite3.Connection, store: str, now: str) -> None:
     """Put all that is open in doubt: it may have been sent meanwhile."""
     step = Settlement((Cause.UNKNOWN,), RESTORED, due_at=now)
     for row in connection.execute(_OPEN, (store,)).fetchall():
-        move_on(connection, to_command(row), State.PLANNED, step, now)
+        if is_usable(connection, row[0], State.PLANNED, now):
+            move_on(connection, to_command(row), State.PLANNED, step, now)
     connection.execute(_ANEW, {"store": store, "now": now})

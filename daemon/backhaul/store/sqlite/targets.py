@@ -17,12 +17,14 @@ from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite import adoption, corrections, shelves
 from backhaul.store.sqlite.commands import (
     COLUMNS,
+    columns,
     is_usable,
     move_on,
     plan,
     to_command,
 )
 from backhaul.store.sqlite.corrections import NEWER, OUTDATED
+from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.targets import Correct, Reading, Rest, Surroundings, Target
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import Command
+    from backhaul.store.deeds import Deed
     from backhaul.store.sqlite.writer import Writer
     from backhaul.store.targets import Decide
 
@@ -37,7 +40,7 @@ REASON = "MANUAL_ADJUSTMENT"
 """What the platform is told: the one reason that every platform knows."""
 BUSY = timedelta(seconds=1)
 """Rest of a target whose variant a command under way may move; its end wakes it."""
-_C = ", ".join(f"c.{name}" for name in COLUMNS.split(", "))
+_C = columns("c")
 _WIDTH = len(COLUMNS.split(", "))
 _DUE = f"""
     SELECT {_C}, t.tries, EXISTS (
@@ -49,7 +52,7 @@ _DUE = f"""
         AND u.product_id = t.product_id AND u.unread = 1)
       AND NOT EXISTS (
         SELECT 1 FROM commands o WHERE o.store = c.store AND o.lane = c.lane
-        AND o.state IN ('planned', 'sending', 'uncertain') AND o.state != 'planned')
+        AND o.state IN ('sending', 'uncertain'))
     ORDER BY c.due_at, c.seq LIMIT ?
 """  # noqa: S608 - constants
 _NEXT_DUE = """
@@ -208,10 +211,15 @@ class SqliteTargets:
 
         return await self._writer.urgent(unit)
 
-    async def stop(self, store: str, reason: str | None) -> None:
+    async def stop(
+        self, store: str, reason: str | None, deed: Deed | None = None
+    ) -> None:
         """Stop the store's targets until a person resumes them (None)."""
+        now = self._now()
 
         def unit(connection: sqlite3.Connection) -> None:
+            if deed is not None:
+                write_down(connection, now, deed)
             if reason is None:
                 connection.execute(
                     "DELETE FROM marks WHERE name = ?", (_stop_mark(store),)
@@ -366,15 +374,13 @@ def _identity(connection: sqlite3.Connection, target: Command) -> str:
     (round_,) = connection.execute(
         "SELECT round FROM stock_targets WHERE command_id = ?", (target.id,)
     ).fetchone()
-    while True:
-        identity = step_id(target.store, target.instance, target.id, round_)
-        if adoption.adopted(connection, target.store, identity) is None:
-            break
-        round_ += 1
+    store, instance = target.store, target.instance
+    last = adoption.last_round(connection, store, instance, target.id, round_)
+    round_ = round_ if last is None else last + 1
     connection.execute(
         "UPDATE stock_targets SET round = ? WHERE command_id = ?", (round_, target.id)
     )
-    return identity
+    return step_id(store, instance, target.id, round_)
 
 
 def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundings:

@@ -27,6 +27,7 @@ _ELSEWHERE = """
     AND NOT EXISTS (SELECT 1 FROM parcels p WHERE p.store = s.store
                     AND p.shipment_id = s.id AND p.status = 'returned')
 """
+_ASKED = "SELECT 1 FROM commands WHERE id = ?"
 
 
 def track(
@@ -65,6 +66,9 @@ def _came_back(
     (elsewhere,) = connection.execute(_ELSEWHERE, place).fetchone()
     if elsewhere and not found.propose:
         return f"; {elsewhere} of its parcels did not come back"
+    # What a person made of it since must stay, and what is on its way too.
+    if connection.execute(_ASKED, (cancel.id,)).fetchone():
+        return "; to cancel it was asked for before"
     cause = f"parcel {found.tracking_number} came back ({record.instance})"
     plan(connection, record.store, record.instance, cancel, cause, now)
     if not found.propose:

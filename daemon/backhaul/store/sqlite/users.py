@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
+from backhaul.store.deeds import Deed
 from backhaul.store.sqlite.connections import Readers
+from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.users import ROLES, Role, User
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ class SqliteUsers:
                 " VALUES (?, ?, ?, 1, ?)",
                 (name, role.word, secret, now),
             )
-            _write_down(connection, now, who, "users add", f"{name} as {role.word}")
+            added = Deed(who, "users add", f"{name} as {role.word}")
+            write_down(connection, now, added)
 
         await self._writer.urgent(unit)
 
@@ -104,16 +107,14 @@ class SqliteUsers:
             connection.execute(
                 "UPDATE users SET last_login_at = ? WHERE name = ?", (now, name)
             )
-            _write_down(connection, now, name, "users login", detail)
+            write_down(connection, now, Deed(name, "users login", detail))
 
         await self._writer.urgent(unit)
 
-    async def did(self, who: str, action: str, detail: str) -> None:
-        """Write down what somebody did elsewhere."""
+    async def does(self, deed: Deed) -> None:
+        """Write down what somebody is about to do, where it is no row of ours."""
         now = to_text(self._clock.now())
-        await self._writer.urgent(
-            lambda connection: _write_down(connection, now, who, action, detail)
-        )
+        await self._writer.urgent(lambda connection: write_down(connection, now, deed))
 
     async def _change(
         self,
@@ -135,7 +136,7 @@ class SqliteUsers:
                 raise BackhaulError(
                     f"{name} is the last admin: make somebody else one first"
                 )
-            _write_down(connection, now, who, action, detail)
+            write_down(connection, now, Deed(who, action, detail))
 
         await self._writer.urgent(unit)
 
@@ -143,15 +144,6 @@ class SqliteUsers:
 def _admins(connection: sqlite3.Connection) -> int:
     query = "SELECT count(*) FROM users WHERE role = ?"
     return int(connection.execute(query, (Role.ADMIN.word,)).fetchone()[0])
-
-
-def _write_down(
-    connection: sqlite3.Connection, now: str, who: str, action: str, detail: str
-) -> None:
-    connection.execute(
-        "INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)",
-        (now, who, action, detail),
-    )
 
 
 def _user(row: sqlite3.Row) -> User:

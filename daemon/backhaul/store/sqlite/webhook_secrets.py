@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
+from backhaul.store.sqlite.deeds import write_down
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
+    from backhaul.store.deeds import Deed
     from backhaul.store.sqlite.writer import Writer
 
 
@@ -69,16 +71,17 @@ class SqliteWebhookSecrets:
 
         return await self._writer.urgent(unit)
 
-    async def drop(self, store: str, name: str, dropped: bool) -> set[str]:
+    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
         """Remember that a person dropped the secret, or took it back; return all."""
-        now = to_text(self._clock.now()) if dropped else None
+        now = to_text(self._clock.now())
 
         def unit(connection: sqlite3.Connection) -> set[str]:
             connection.execute(
                 "UPDATE webhook_secrets SET dropped_at = ?"
                 " WHERE store = ? AND fingerprint = ?",
-                (now, store, name),
+                (now if dropped else None, store, name),
             )
+            write_down(connection, now, deed)
             return _dropped(connection, store)
 
         return await self._writer.urgent(unit)

@@ -1,0 +1,159 @@
+"""An event that shows one's own effect and more besides: the more is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.lifecycle import Cause
+from backhaul.store.outbox import Attempt, Sendable, Settlement
+from support import payloads
+from support.databases import rows, take, write
+from support.news import Books, deliver, sink_of
+from support.payloads import envelope, instant
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+CANCELLED = instant(302)
+PARCEL = ("fulfill", "own", "shp_1")
+CANCELLATION = ("cancel", "own", f"ord_9@{CANCELLED}")
+OF_ANOTHER = ("fulfill", "other", "shp_2")
+INSERT = """
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+                          instance, created_at, due_at, effect_id)
+    VALUES (?, 'main', ?, 'ord_9', 'order:ord_9', ?, '{}', '', ?, '', '', ?)
+"""
+SENT = payloads.shipment("shp_1")
+DONE = {
+    "shipments": [SENT],
+    "status": "CONFIRMED",
+    "fulfillmentStatus": "FULFILLED",
+    "items": [payloads.item("li_9", fulfilledQuantity=2)],
+}
+ENDED = {
+    "cancellation": {"cancelledAt": CANCELLED, "restocked": True},
+    "status": "CANCELLED",
+    "financialStatus": "VOIDED",
+    "fulfillmentStatus": "RESTOCKED",
+    "items": [payloads.item("li_9", restockedQuantity=2)],
+    "payment": {"method": "COD", "paidAt": None, "amountDue": "0.00"},
+}
+PAID = {"method": "COD", "paidAt": instant(301), "amountDue": "0.00"}
+STRANGE = payloads.shipment("shp_9", trackingNumber="XX9")
+UPDATED, GONE = ["order.updated"], ["order.cancelled"]
+MIXES: dict[str, tuple[list[tuple[str, ...]], dict[str, Any], list[str]]] = {
+    "its parcel alone": ([PARCEL], DONE, []),
+    "its cancellation alone": ([CANCELLATION], ENDED, []),
+    "both": ([PARCEL, CANCELLATION], {**DONE, **ENDED}, []),
+    "its parcel and a stranger's": (
+        [PARCEL],
+        {**DONE, "shipments": [SENT, STRANGE]},
+        UPDATED,
+    ),
+    "its parcel and another instance's": (
+        [PARCEL, OF_ANOTHER],
+        {**DONE, "shipments": [SENT, payloads.shipment("shp_2")]},
+        UPDATED,
+    ),
+    "its parcel and a payment": (
+        [PARCEL],
+        {**DONE, "financialStatus": "PAID"},
+        UPDATED,
+    ),
+    "its parcel and a new address": (
+        [PARCEL],
+        {**DONE, "shippingAddress": {"city": "Pune"}},
+        UPDATED,
+    ),
+    "its parcel and another number of items": (
+        [PARCEL],
+        {**DONE, "items": [payloads.item("li_9", quantity=3, fulfilledQuantity=2)]},
+        UPDATED,
+    ),
+    "its parcel and a customer's cancellation": ([PARCEL], {**DONE, **ENDED}, GONE),
+    "its cancellation and a stranger's parcel": (
+        [CANCELLATION],
+        {**ENDED, "shipments": [STRANGE]},
+        GONE,
+    ),
+    "its cancellation and a payment": (
+        [CANCELLATION],
+        {**ENDED, "payment": PAID},
+        GONE,
+    ),
+}
+
+
+def updated(at: int, **members: Any) -> bytes:
+    shown = {
+        "placedAt": instant(300),
+        "payment": {"method": "COD", "paidAt": None, "amountDue": "2998.00"},
+    }
+    order = payloads.order("ord_9", at, number=9, **(shown | members))
+    return envelope("orders/updated", order)
+
+
+async def heard(
+    store: SqliteStore,
+    clock: VirtualClock,
+    commands: list[tuple[str, ...]],
+    shown: dict[str, Any],
+) -> dict[str, list[str]]:
+    """Return what two instances are told once an event shows all that at once."""
+    told = {name: Books(name) for name in ("own", "other")}
+    sinks = [sink_of(books, store, clock) for books in told.values()]
+    for sink in sinks:
+        await sink.subscribe()
+    await take(store, updated(300))
+    for sink in sinks:
+        await deliver(sink)
+    for number, (kind, instance, effect) in enumerate(commands):
+        write(store.path, INSERT, f"c{number}", kind, "applied", instance, effect)
+    await take(store, updated(303, **shown))
+    for sink in sinks:
+        await deliver(sink)
+    return {
+        name: [topic for topic, _ in books.heard() if topic != "order.placed"]
+        for name, books in told.items()
+    }
+
+
+@pytest.mark.parametrize("name", MIXES)
+async def test_only_ones_own_effect_alone_is_withheld(
+    name: str, store: SqliteStore, clock: VirtualClock
+) -> None:
+    commands, shown, expected = MIXES[name]
+    told = await heard(store, clock, commands, shown)
+    assert told["own"] == expected
+    assert told["other"] == (GONE if "cancellation" in shown else UPDATED)
+
+
+async def test_the_echo_is_known_whatever_came_with_it(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await heard(store, clock, *MIXES["its parcel and a payment"][:2])
+    assert rows(store.path, "SELECT effect, command_id FROM echoes") == [
+        ("shp_1", "c0")
+    ]
+
+
+async def test_two_parcels_before_the_answer_are_told(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """The answer names one of them; the other is a stranger's."""
+    books = Books("own")
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    await take(store, updated(300))
+    write(store.path, INSERT, "c0", "fulfill", "planned", "own", None)
+    ((command, _),) = await store.commands.claim(
+        "main", {"fulfill": "9999"}, 1, lambda *_: Sendable(b"{}", "")
+    )
+    await take(store, updated(303, **DONE | {"shipments": [SENT, STRANGE]}))
+    step = Settlement((Cause.CONFIRMED,), "200", effect_id="shp_1")
+    await store.commands.settle(command, Attempt("", "x", 200, "", None), step)
+    await deliver(sink)
+    assert books.heard() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]

@@ -1,0 +1,56 @@
+"""A history that was read before is refused: once, or for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.push.auditing import OPENING
+from support.push_history import HISTORY, history, move
+from support.push_scene import audited
+from support.push_server import problem
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+
+EVERYTHING = "everything"
+REFUSED = problem(403, "INSUFFICIENT_SCOPE")
+STRANGE = "0" * 32
+
+
+async def read_before(stage: Scene) -> str:
+    """Read the history; then plan what the history tells of only later."""
+    stage.platform.says(HISTORY, history(move(1, STRANGE, note=None)))
+    await stage.auditor.audit_now(starting=True)
+    return await stage.plan("adjust", "prod_1")
+
+
+async def test_one_refusal_lets_nothing_out_that_the_history_tells_of(
+    stage: Scene,
+) -> None:
+    """A gateway may say so for a moment, just when a restored daemon starts."""
+    command = await read_before(stage)
+    stage.platform.says(HISTORY, REFUSED, history(move(2, command)))
+    async with audited(stage):
+        await until(lambda: stage.told("audit.failed"), "it is told")
+        assert OPENING in stage.dispatcher.door.reasons()[EVERYTHING]
+        while stage.state(command) != "applied":
+            await stage.quiet()
+            await stage.pass_time(1)
+    assert stage.server.commands == []
+    assert stage.told("audit.blind") == []
+
+
+async def test_a_history_that_is_refused_for_good_holds_nothing_up(
+    stage: Scene,
+) -> None:
+    command = await read_before(stage)
+    before = len(stage.server.of("GET", HISTORY))
+    stage.platform.says(HISTORY, REFUSED)
+    async with audited(stage):
+        while not stage.told("audit.blind"):
+            await stage.quiet()
+            await stage.pass_time(1)
+        asked = len(stage.server.of("GET", HISTORY)) - before
+        await stage.reaches(command, "applied")
+    assert asked == 5

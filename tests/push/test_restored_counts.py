@@ -1,0 +1,103 @@
+"""A restored database knows a count, and not the step that made it true meanwhile.
+
+Goods that came in have brought the level back to where the count was reckoned from.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from backhaul.shop.transport import InDoubt, Transport
+from backhaul_sdk import StockLevel
+from support.counting import ERP, House, now, working
+from support.reference_shop import Shop, open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOVES = [10, 3, -3]
+"""What the platform's history tells of once all is well: the count is true once."""
+
+
+async def lost(*_: Any, **__: Any) -> NoReturn:
+    raise InDoubt("no answer")
+
+
+def back_up(path: Path, copy: Path) -> None:
+    copy.parent.mkdir()
+    with (
+        closing(sqlite3.connect(path)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+
+
+async def find_three(shop: Shop, lamp: Any) -> None:
+    """Let somebody put three more on the shelf, at the platform."""
+    which = {"productId": lamp["id"], "variantId": lamp["variants"][0]["id"]}
+    found = which | {"adjustment": 3, "reason": "CORRECTION"}
+    assert (await shop.v1("POST", "/inventory/adjust", found)).status == 200
+
+
+async def moves(shop: Shop) -> list[int]:
+    return [row["adjustment"] for row in (await shop.state())["history"]]
+
+
+async def begin(at: House, state: str, copy: Path) -> str:
+    """Count, back up when the step is in that state, and let it be overtaken."""
+    lamp = await at.lamp(10)
+    target = await at.count(lamp, 7)
+    await until(lambda: at.steps(target) == [(state, -3)], f"its step is {state}")
+    back_up(at.path, copy)
+    await find_three(at.shop, lamp)
+    return target
+
+
+@pytest.mark.parametrize("state", ["planned", "uncertain"])
+async def test_a_step_that_was_overtaken_before_a_restore_is_not_made(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "restored" / "backhaul.db"
+    async with open_shop(tmp_path / "shop") as shop:
+        async with working(tmp_path, shop, {ERP: {}}) as at:
+            with monkeypatch.context() as weather:
+                if state == "planned":
+                    at.hold()
+                else:
+                    weather.setattr(Transport, "send", lost)
+                target = await begin(at, state, copy)
+            at.let_go()
+            await at.reaches(target, "applied")
+            assert at.steps(target) == [("superseded", -3), ("applied", -3)]
+        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+            await at.reaches(target, "applied")
+            assert at.steps(target) == [("superseded", -3)]
+            assert "3 came since: 10 wanted; 10 there" in at.reason(target)
+        assert await moves(shop) == MOVES
+
+
+async def test_a_count_that_is_handed_in_again_is_not_reckoned_from_an_old_level(
+    tmp_path: Path,
+) -> None:
+    copy = tmp_path / "restored" / "backhaul.db"
+    async with open_shop(tmp_path / "shop") as shop:
+        async with working(tmp_path, shop, {ERP: {}}) as at:
+            lamp = await at.lamp(10)
+            back_up(at.path, copy)
+            sku = lamp["variants"][0]["sku"]
+            count = StockLevel(key="c", sku=sku, quantity=7, as_of=now())
+            await at.hand_in(count)
+            await at.reaches(at.command_of("c"), "applied")
+            await find_three(shop, lamp)
+        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+            await at.hand_in(count)
+            target = at.command_of("c")
+            await at.reaches(target, "applied")
+            assert at.steps(target) == []
+            assert "3 came since: 10 wanted; 10 there" in at.reason(target)
+        assert sorted(await moves(shop)) == sorted(MOVES)

@@ -1,0 +1,297 @@
+"""One row whose JSON is damaged stops no other: whoever meets it goes on without it.
+
+Nothing of it is sent; it goes to a person where it is met.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.identity import step_id
+from backhaul.core.lifecycle import Cause, State
+from backhaul.core.proof import Move
+from backhaul.store import sqlite
+from backhaul.store.deciding import Decision
+from backhaul.store.outbox import Sendable, Settlement
+from backhaul.store.sqlite import shelves
+from backhaul.store.sqlite.lives import FIND, LIFE
+from backhaul.store.sqlite.mirror_reading import MirrorReader
+from backhaul.store.sqlite.outbox_reading import Wanted, planned
+from backhaul.store.tagging import Tagged
+from support import payloads
+from support.clock import VirtualClock
+from support.databases import rows, started_store, take, write
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.sqlite.database import SqliteStore
+
+NOW = "2026-03-01T12:00:00.000Z"
+GATES = {"cancel": "9999", "fulfill": "9999", "adjust": "9999"}
+BAD, GOOD = "b" * 32, "c" * 32
+ADJUST = '{"variant_id": "var_1", "delta": -5}'
+INSERT = """
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+      instance, created_at, due_at, sent_at, attempts, effect_id, evidence)
+    VALUES (?, 'main', ?, ?, ?, ?, CAST(? AS TEXT), '', 'books', ?, ?, ?, ?, ?, ?)
+"""
+VALUES = {
+    "store": "main",
+    "product": "prod_1",
+    "variant": "var_1",
+    "object": "prod_1",
+    "id": "var_1",
+    "name": "cus_1",
+    "number": "1001",
+    "phrase": '"asha"',
+    "as_of": "9999",
+    "since": "",
+    "patience": "",
+}
+
+
+@pytest.fixture(params=[b'{"delta": -5, "va', b'{"variant_id\xff": "var_1"}', b""])
+def damaged(request: pytest.FixtureRequest) -> bytes:
+    payload: bytes = request.param
+    return payload
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
+        product = payloads.envelope("products/update", payloads.product())
+        order = payloads.envelope("orders/create", payloads.order("ord_1"))
+        assert await take(started, product, order) == []
+        yield started
+
+
+def put(
+    store: SqliteStore,
+    id_: str,
+    state: str,
+    payload: bytes | str,
+    about: tuple[str, str] = ("adjust", "prod_1"),
+    *,
+    effect: str | None = None,
+    evidence: bytes | None = None,
+    lane: str = "",
+) -> None:
+    """Write a command as a version did that kept no digest."""
+    kind, target = about
+    sent = NOW if state not in {"planned"} else None
+    own = lane or f"{'product' if kind == 'adjust' else 'order'}:{target}"
+    kept = evidence.decode(errors="surrogateescape") if evidence else None
+    write(
+        store.path,
+        INSERT,
+        *(id_, kind, target, own, state, payload, NOW, NOW, sent),
+        *(int(sent is not None), effect, kept),
+    )
+
+
+def states(store: SqliteStore) -> dict[str, str]:
+    return dict(rows(store.path, "SELECT substr(id, 1, 1), state FROM commands"))
+
+
+def asked(store: SqliteStore, read: Callable[[sqlite3.Connection], Any]) -> Any:
+    with closing(sqlite3.connect(store.path)) as connection:
+        return read(connection)
+
+
+def prepare(command: Command, _: MatchReader) -> Sendable:
+    return Sendable(command.id.encode(), "mark")
+
+
+async def claimed(store: SqliteStore, prepare: Any = prepare) -> list[str]:
+    found = await store.commands.claim("main", GATES, 9, prepare)
+    return [command.id for command, _ in found]
+
+
+async def test_it_is_not_claimed(store: SqliteStore, damaged: bytes) -> None:
+    put(store, BAD, "planned", damaged)
+    put(store, GOOD, "planned", ADJUST, lane="other")
+    assert await claimed(store) == [GOOD]
+    assert states(store) == {"b": "parked", "c": "sending"}
+
+
+async def test_what_cannot_be_made_ready_lets_the_others_leave(
+    store: SqliteStore,
+) -> None:
+    """Valid JSON, but not what was written: no member is where it was."""
+    put(store, BAD, "planned", '{"deltb": -5}')
+    put(store, GOOD, "planned", ADJUST, lane="other")
+
+    def ready(command: Command, _: MatchReader) -> Sendable:
+        return Sendable(str(command.payload["delta"]).encode(), "mark")
+
+    assert await claimed(store, ready) == [GOOD]
+    assert states(store) == {"b": "parked", "c": "sending"}
+    (reason,) = rows(store.path, "SELECT reason FROM commands WHERE id = ?", BAD)[0]
+    assert reason == "cannot be made ready to be sent: KeyError: 'delta'"
+
+
+async def test_a_start_takes_what_was_being_sent(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    put(store, BAD, "sending", damaged)
+    put(store, GOOD, "sending", ADJUST, lane="other")
+    step = Settlement((Cause.UNKNOWN,), "died")
+    assert await store.commands.doubt_interrupted(step) == [GOOD]
+    assert states(store) == {"b": "parked", "c": "uncertain"}
+
+
+@pytest.mark.parametrize("column", ["payload", "baseline"])
+async def test_what_is_in_doubt_is_looked_for(
+    column: str, store: SqliteStore, damaged: bytes
+) -> None:
+    put(store, BAD, "uncertain", ADJUST)
+    put(store, GOOD, "uncertain", ADJUST, lane="other")
+    change = f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
+    write(store.path, change, damaged, BAD)
+    due = await store.doubts.due("main", 9)
+    assert [doubt.command.id for doubt in due] == [GOOD]
+    assert states(store) == {"b": "parked", "c": "uncertain"}
+
+
+async def test_it_may_have_made_any_change_of_its_product(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    put(store, BAD, "parked", damaged)
+    put(store, GOOD, "uncertain", ADJUST, lane="other")
+    (doubt,) = await store.doubts.due("main", 9)
+    assert await store.doubts.rivals(doubt.command, NOW) == 1
+
+
+async def test_a_count_is_reckoned(store: SqliteStore, damaged: bytes) -> None:
+    """What is planned and damaged will not leave, so it is no promise."""
+    moved = payloads.stock_change(at=1, adjustment_id="adj_1")
+    await take(store, payloads.envelope("inventory/level_update", moved))
+    put(store, BAD, "planned", damaged)
+    put(store, "d" * 32, "planned", damaged, ("cancel", "ord_1"))
+    put(store, "e" * 32, "applied", damaged, effect="adj_1")
+    put(store, GOOD, "planned", ADJUST)
+    write(store.path, "UPDATE orders SET document = CAST(? AS TEXT)", damaged)
+    write(
+        store.path,
+        "INSERT INTO records (instance, store, key, payload, raw, locator, state,"
+        " received_at, retry_at) VALUES ('books', 'main', 'k', CAST(? AS TEXT), '', '',"
+        " 'waiting', '', '')",
+        damaged,
+    )
+    assert asked(store, lambda c: shelves.under_way(c, VALUES)) == ""
+    shelf = asked(store, lambda c: shelves.gather(c, VALUES, 12))
+    assert [promise.command for promise in shelf.promises] == [GOOD]
+    assert len(shelf.movements) == 1
+
+
+async def test_a_damaged_step_of_a_count_is_known_by_its_id(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    """A foreign movement it would be taken for, and be made good a second time."""
+    moved = payloads.stock_change(at=1, adjustment_id="adj_1")
+    await take(store, payloads.envelope("inventory/level_update", moved))
+    put(store, GOOD, "applied", ADJUST, ("target", "prod_1"))
+    write(
+        store.path,
+        "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
+        " quantity, as_of) VALUES (?, 'main', 'prod_1', 'var_1', 7, '')",
+        GOOD,
+    )
+    put(store, step_id("main", "books", GOOD, 0), "applied", damaged, effect="adj_1")
+    shelf = asked(store, lambda c: shelves.gather(c, VALUES, 12))
+    assert [movement.is_correction for movement in shelf.movements] == [True]
+
+
+async def test_a_damaged_cancellation_under_way_may_restock(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    put(store, BAD, "uncertain", damaged, ("cancel", "ord_1"))
+    told = asked(store, lambda c: shelves.under_way(c, VALUES))
+    assert told == f"cancel command {BAD[:8]} is under way"
+
+
+async def test_what_it_asked_of_its_order_is_in_doubt(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    put(store, BAD, "planned", damaged, ("fulfill", "ord_1"))
+    order = asked(store, lambda c: MirrorReader(c).order("main", "ord_1"))
+    assert order.on_its_way
+    assert order.in_doubt
+
+
+@pytest.mark.parametrize("query", [*FIND.values(), *LIFE.values()])
+async def test_a_life_is_told(query: str, store: SqliteStore, damaged: bytes) -> None:
+    for table in ("orders", "products", "customers"):
+        change = f"UPDATE {table} SET document = CAST(? AS TEXT)"  # noqa: S608 - constants
+        write(store.path, change, damaged)
+    put(store, BAD, "applied", damaged, effect="adj_9", evidence=damaged[:7])
+    asked(store, lambda c: c.execute(query, VALUES).fetchall())
+
+
+async def test_a_tag_in_the_history_is_taken_in(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    """Of the damaged one too: it landed, whatever it was."""
+    put(store, BAD, "parked", damaged)
+    put(store, GOOD, "applied", ADJUST, effect="adj_2", lane="other")
+    spoil = "UPDATE commands SET evidence = CAST(? AS TEXT)"
+    write(store.path, spoil, damaged)
+    moves = tuple(
+        Move(f"adj_{number}", "prod_1", "var_1", -5, None, None) for number in (1, 3)
+    )
+    tagged = [Tagged(BAD, "adj_1", moves[:1]), Tagged(GOOD, "adj_3", moves[1:])]
+    await store.tags.sighted("main", tagged, adopt=False)
+    assert states(store) == {"b": "applied", "c": "applied"}
+    kept = 'SELECT instr(evidence, \'"doubled":["adj_3"]\') FROM commands WHERE id = ?'
+    assert rows(store.path, kept, GOOD)[0][0] > 0
+    assert await store.tags.parcels_twice("main") == []
+
+
+async def test_after_a_restore_all_others_are_doubted(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    put(store, BAD, "planned", damaged)
+    put(store, GOOD, "planned", ADJUST, lane="other")
+    foreign = Tagged("f" * 32, "adj_1", ())
+    await store.tags.sighted("main", [foreign], adopt=True)
+    assert states(store) == {"b": "parked", "c": "uncertain"}
+
+
+async def test_a_person_decides_about_it(store: SqliteStore, damaged: bytes) -> None:
+    put(store, BAD, "parked", damaged)
+    decided = Decision(BAD, "drop", "kim", "damaged")
+    assert (await store.decisions.decide(decided)).state is State.REJECTED
+
+
+async def test_what_is_planned_is_listed(store: SqliteStore, damaged: bytes) -> None:
+    put(store, BAD, "planned", damaged)
+    put(store, GOOD, "planned", ADJUST)
+    listed = asked(store, lambda c: planned(c, Wanted(), 9))
+    assert [command.id for command, _ in listed] == [GOOD]
+
+
+BARE = re.compile(r"json_(?:extract|each|set)\((?:\w+\.)?(?:payload|evidence)\b")
+GUARD = re.compile(r"iif\(json_valid\((?:\w+\.)?\w+\),\s*$")
+FROZEN = "outbox_schema.py"
+"""Steps of the schema stay as they are."""
+
+
+def test_no_query_reads_what_is_written_of_a_command_unguarded() -> None:
+    """`members` guards it; only an index is written out."""
+    bare = [
+        f"{path.name}: {found.group(0)}"
+        for path in Path(sqlite.__path__[0]).glob("*.py")
+        if path.name != FROZEN
+        for text in [path.read_text("utf-8")]
+        for found in BARE.finditer(text)
+        if not GUARD.search(text[: found.start()])
+    ]
+    assert bare == []

@@ -1,0 +1,279 @@
+"""Lanes: a claim costs what it gives, however many wait behind one that is blocked.
+
+Work is counted in steps of SQLite's machine, which are the same on every computer.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from backhaul.core.lifecycle import Cause, State
+from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul.store.deliveries import Subscriber
+from backhaul.store.opening import open_store
+from backhaul.store.outbox import Attempt, Sendable, Settlement
+from backhaul.store.sqlite.connections import open_writer
+from backhaul.store.sqlite.database import SqliteStore
+from support import payloads
+from support.clock import VirtualClock
+from support.databases import make_database, rows, take, write
+from support.push_records import plan
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from backhaul.store.contract import Command, MatchReader, WaitingRecord
+
+ALWAYS = "9999"
+GATES = {"cancel": ALWAYS, "fulfill": ALWAYS, "adjust": ALWAYS}
+LANE = "order:ord_1"
+FREE = 3
+BOOKS = Subscriber(instance="books", store="main", topics=frozenset({"stock.changed"}))
+SOON = "2026-03-01T12:00:00.000Z"
+
+
+@dataclass
+class Machine:
+    """What the writer's connection has worked so far."""
+
+    steps: int = 0
+
+    def count(self) -> None:
+        self.steps += 1
+
+    def connect(self, path: Path) -> sqlite3.Connection:
+        connection = open_writer(path)
+        connection.set_progress_handler(self.count, 1)
+        return connection
+
+    async def cost(self, work: Awaitable[Any]) -> int:
+        before = self.steps
+        await work
+        return self.steps - before
+
+
+@asynccontextmanager
+async def counted(path: Path) -> AsyncIterator[tuple[SqliteStore, Machine]]:
+    """Open a store whose work is counted."""
+    make_database(path)
+    machine = Machine()
+    store = SqliteStore(path, VirtualClock(), machine.connect)
+    store.start()
+    try:
+        yield store, machine
+    finally:
+        await store.stop()
+
+
+def prepare(command: Command, _: MatchReader) -> Sendable:
+    return Sendable(command.id.encode(), "mark")
+
+
+async def claimed(store: SqliteStore, limit: int = 99) -> list[Command]:
+    found = await store.commands.claim("main", GATES, limit, prepare)
+    return [command for command, _ in found]
+
+
+async def settle(
+    store: SqliteStore, command: Command, *causes: Cause, **step: Any
+) -> None:
+    attempt = Attempt(SOON, "x", None, "why", None)
+    await store.commands.settle(command, attempt, Settlement(causes, "why", **step))
+
+
+async def queue(store: SqliteStore, count: int, lane: str = LANE) -> None:
+    """Plan so many commands in one lane, at once."""
+
+    def behind(record: WaitingRecord, _: MatchReader) -> Matched:
+        id_ = f"{record.key:>032}"
+        return Matched(NewCommand(id_, "fulfill", "ord_1", lane, {"n": 1}))
+
+    records = [NewRecord(f"q{n}", b"null", "", "", "") for n in range(count)]
+    await store.records.accept("books", "main", records, None, behind)
+
+
+async def left_uncertain(store: SqliteStore) -> None:
+    await settle(store, (await claimed(store))[0], Cause.UNKNOWN, due_at=ALWAYS)
+
+
+async def left_sending(store: SqliteStore) -> None:
+    assert len(await claimed(store)) == 1
+
+
+async def left_to_try_again(store: SqliteStore) -> None:
+    await settle(store, (await claimed(store))[0], Cause.NOT_SENT, due_at=ALWAYS)
+
+
+async def left_held(store: SqliteStore) -> None:
+    """Held it lets the next one pass, which is under way."""
+    await settle(store, (await claimed(store))[0], Cause.NOT_SENT, held=True)
+    await plan(store, "fulfill", "ord_1", lane=LANE)
+    assert len(await claimed(store)) == 1
+
+
+Block: TypeAlias = "Callable[[SqliteStore], Awaitable[None]]"
+BLOCKS = [left_uncertain, left_sending, left_to_try_again, left_held]
+SIZES = (50, 500)
+
+
+async def blocked(store: SqliteStore, block: Any, count: int) -> None:
+    """Have so many wait behind what blocks their lane, and some in lanes of theirs."""
+    await plan(store, "fulfill", "ord_1", lane=LANE)
+    await block(store)
+    await queue(store, count)
+    for number in range(FREE):
+        await plan(store, "fulfill", f"ord_free_{number}")
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+async def test_a_claim_does_not_look_at_those_who_wait_their_turn(
+    block: Block, tmp_path: Path
+) -> None:
+    costs = []
+    for count in SIZES:
+        async with counted(tmp_path / f"{count}.db") as (store, machine):
+            await plan(store, "fulfill", "ord_1", lane=LANE)
+            await block(store)
+            await queue(store, count)
+            for number in range(FREE):
+                await plan(store, "fulfill", f"ord_free_{number}")
+            costs.append([await machine.cost(gives(store, n)) for n in (FREE, 0)])
+    assert grown(*costs) == []
+
+
+async def gives(store: SqliteStore, count: int) -> None:
+    assert len(await claimed(store)) == count
+
+
+def grown(few: list[int], many: list[int]) -> list[tuple[int, int]]:
+    """Return the works that cost more beside a queue ten times as long."""
+    pairs = list(zip(few, many, strict=True))
+    return [(a, b) for a, b in pairs if not 0 < b < a * 1.2 + 50]
+
+
+@pytest.mark.parametrize("cause", [Cause.CONFIRMED, Cause.UNKNOWN, Cause.NOT_SENT])
+async def test_a_lane_is_worked_off_without_a_look_at_its_end(
+    cause: Cause, tmp_path: Path
+) -> None:
+    """Nor does it cost more to stand in line at the end of a long one."""
+    costs = []
+    for count in SIZES:
+        async with counted(tmp_path / f"{count}.db") as (store, machine):
+            await queue(store, count)
+            (first,) = await claimed(store)
+            works = (
+                settle(store, first, cause),
+                claimed(store),
+                store.commands.next_due("main", SOON),
+                plan(store, "fulfill", "ord_1", lane=LANE),
+            )
+            costs.append([await machine.cost(work) for work in works])
+    assert grown(*costs) == []
+
+
+async def test_news_of_a_product_do_not_look_through_its_lane(tmp_path: Path) -> None:
+    """None is under way, and none may be: each of them would be looked at."""
+    costs = []
+    for count in SIZES:
+        async with counted(tmp_path / f"{count}.db") as (store, machine):
+            await store.deliveries.subscribe(BOOKS)
+            await queue(store, count, lane="product:prod_1")
+            change = payloads.stock_change(at=1, adjustment_id="adj_1")
+            told = payloads.envelope("inventory/level_update", change)
+            works = (
+                take(store, told),
+                store.deliveries.follow(BOOKS, 9.0),
+                store.deliveries.claim(BOOKS),
+            )
+            costs.append([await machine.cost(work) for work in works])
+            assert rows(store.path, "SELECT state FROM deliveries") == [("sending",)]
+    assert grown(*costs) == []
+
+
+def free(path: Path) -> set[str]:
+    """Return who may leave by the promise: the first of each lane with none away."""
+    query = "SELECT lane, id, state, held FROM commands WHERE kind != 'target'"
+    first: dict[str, str] = {}
+    away = set()
+    for lane, id_, state, held in rows(path, f"{query} ORDER BY seq"):
+        if state in {"sending", "uncertain"}:
+            away.add(lane)
+        elif state == "planned" and not held:
+            first.setdefault(lane, id_)
+    return {id_ for lane, id_ in first.items() if lane not in away}
+
+
+def meddle(path: Path, chance: random.Random) -> None:
+    """Move or remove rows as whatever part of the program, or a person, may do."""
+    known = [row[0] for row in rows(path, "SELECT seq FROM commands ORDER BY seq")]
+    for seq in chance.sample(known, min(chance.randrange(4), len(known))):
+        if chance.random() < 0.1:
+            write(path, "DELETE FROM commands WHERE seq = ?", seq)
+            continue
+        state = chance.choice([State.PLANNED, State.PLANNED, *State])
+        held = chance.random() < 0.3
+        change = "UPDATE commands SET state = ?, held = ? WHERE seq = ?"
+        write(path, change, state, held, seq)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_moves_the_first_of_each_lane_leaves_and_no_other(
+    seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)  # noqa: S311 - repeatable
+    path = tmp_path / "backhaul.db"
+    async with counted(path) as (store, _):
+        for _ in range(80):
+            for _ in range(chance.randrange(3)):
+                kind = chance.choice(["fulfill", "cancel", "target"])
+                await plan(store, kind, chance.choice(["ord_1", "ord_2"]))
+            meddle(path, chance)
+            expected = free(path)
+            assert set(flagged(path)) == expected
+            if chance.random() < 0.3:
+                assert {command.id for command in await claimed(store)} == expected
+
+
+def flagged(path: Path) -> list[str]:
+    query = (
+        "SELECT id FROM commands WHERE state = 'planned' AND held = 0 AND behind = 0"
+        " AND kind != 'target'"
+    )
+    return [row[0] for row in rows(path, query)]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+async def test_a_wrong_mark_lets_none_out_of_turn(block: Block, tmp_path: Path) -> None:
+    """A disk may flip it, or a hand."""
+    async with counted(tmp_path / "backhaul.db") as (store, _):
+        await plan(store, "fulfill", "ord_1", lane=LANE)
+        await block(store)
+        await queue(store, 3)
+        write(store.path, "UPDATE commands SET behind = 0")
+        assert await claimed(store) == []
+
+
+async def test_a_database_from_before_knows_who_waits(tmp_path: Path) -> None:
+    """The step of the schema that brings lanes finds them as they stand."""
+    path = tmp_path / "backhaul.db"
+    async with counted(path) as (store, _):
+        await plan(store, "fulfill", "ord_1")
+        await settle(store, (await claimed(store))[0], Cause.UNKNOWN, due_at=ALWAYS)
+        for target in ("ord_1", "ord_2", "ord_2", "ord_3"):
+            await plan(store, "fulfill", target)
+    for name in ("planned", "moved", "removed"):
+        write(path, f"DROP TRIGGER commands_{name}")
+    write(path, "DROP INDEX commands_free")
+    write(path, "DROP INDEX commands_flying")
+    write(path, "ALTER TABLE commands DROP COLUMN behind")
+    write(path, "DELETE FROM _sqlite_migrations WHERE name = 'm088_lanes'")
+    open_store(path, VirtualClock())
+    assert set(flagged(path)) == free(path)
+    assert len(free(path)) == 2
