@@ -452,13 +452,12 @@ class Daemon:
             path.unlink(missing_ok=True)
 
     async def _status(self) -> dict[str, Any]:
-        runs = self._schedule.next_runs()
         return {
             "started_at": self._started_at,
             "public_url": self.public_url,
             "admin_url": self.admin_url,
             "dry_run": self._settings.rehearsed,
-            "jobs": {name: run and to_text(run) for name, run in runs.items()},
+            **self._jobs.told(),
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()
             | {

@@ -21,6 +21,7 @@ from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.shop import requests
 from backhaul.store.deciding import Decision, require
+from backhaul.store.deeds import Deed
 from backhaul.store.refolds import Selection
 from backhaul.upkeep.forgetting import Forgetter
 
@@ -140,12 +141,18 @@ async def _forget(parts: Parts, asked: Mapping[str, Any]) -> Answer:
 
 async def _refold(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Fold the events of a Selection again; returns how many ended in each state."""
-    return {**await parts.refolder.refold(msgspec.convert(asked, Selection))}
+    selection = msgspec.convert(asked, Selection)
+    await parts.store.users.does(
+        Deed(asked["who"], "events refold", selection.in_words())
+    )
+    return {**await parts.refolder.refold(selection)}
 
 
 async def _run_connector(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Ask the connector `name` for its records now."""
-    return {"records": await parts.ask_connector(asked["name"])}
+    name = asked["name"]
+    await parts.store.users.does(Deed(asked["who"], "connectors run", name))
+    return {"records": await parts.ask_connector(name)}
 
 
 async def _settle_delivery(parts: Parts, asked: Mapping[str, Any]) -> Answer:
@@ -190,16 +197,20 @@ async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
 
 
 async def _change_jobs(
-    do: Callable[[str, str | None], Awaitable[list[Answer]]], asked: Mapping[str, Any]
+    do: Callable[[str, str | None, str], Awaitable[list[Answer]]],
+    asked: Mapping[str, Any],
 ) -> Answer:
     """Run, pause or resume the job `name`, of `store` or else of each."""
-    return {"jobs": await do(asked["name"], asked["store"])}
+    return {"jobs": await do(asked["name"], asked["store"], asked["who"])}
 
 
 async def _resume_targets(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Let the counts of `store` be made true again; tells why they were not."""
-    reason = await parts.store.targets.stopped(asked["store"])
-    await parts.store.targets.stop(asked["store"], None)
+    store = asked["store"]
+    reason = await parts.store.targets.stopped(store)
+    told = f"they were stopped: {reason}" if reason else "they were not stopped"
+    deed = Deed(asked["who"], "targets resume", f"{store}: {told}")
+    await parts.store.targets.stop(store, None, deed)
     parts.decided()
     return {"was": reason}
 
@@ -213,8 +224,11 @@ async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:
             f"store {store} is not in the settings, so it accepts no secret; add"
             f" [stores.{store}] first"
         )
+    verb, forced = "accept" if asked["undo"] else "drop", asked["force"]
+    said = f"{name} of {store}" + (" by force" if forced else "")
+    deed = Deed(asked["who"], f"secrets {verb}", said)
     if asked["undo"]:
-        await parts.signers.drop(store, name, dropped=False)
+        await parts.signers.drop(store, name, deed, dropped=False)
     else:
         if name not in live:
             raise BackhaulError(f"store {store} accepts no secret {name}")
@@ -225,9 +239,9 @@ async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:
             )
         await parts.signers.save()
         last = await parts.store.webhook_secrets.last_used(store, name)
-        if last and not asked["force"]:
+        if last and not forced:
             _require_idle(parts, name, last)
-        await parts.signers.drop(store, name)
+        await parts.signers.drop(store, name, deed)
     return {"store": store, "accepted": parts.signers.live()[store]}
 
 

@@ -13,10 +13,11 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.quiet import QuietHours
 from backhaul.errors import BackhaulError, Busy
 from backhaul.push.gates import JOBS
+from backhaul.store.deeds import Deed
 from backhaul.store.job_runs import JobRun, Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from backhaul.core.clock import Clock
@@ -53,6 +54,7 @@ class Jobs:
         schedule: Schedule | None = None,
     ) -> None:
         self._jobs = settings.planned_jobs()
+        self._plans = plans(settings)
         self._eager = settings.push.eager
         self._runs = runs
         self._clock = clock
@@ -89,8 +91,7 @@ class Jobs:
 
     async def load(self) -> None:
         """Take up where the last program ended: gates, pauses, and what is owed."""
-        plans = {key: job.in_words() for key, job in self._jobs.items()}
-        states = await self._runs.know(plans)
+        states = await self._runs.know(_in_words(self._jobs))
         for key, work in self._works.items():
             self._take_up(key, work, states[key])
 
@@ -110,20 +111,29 @@ class Jobs:
             call = partial(self._due, key)
             self._schedule.add(label(key), self._jobs[key], call, last, owed)
 
-    def replan(self, settings: Settings) -> None:
+    async def replan(self, settings: Settings) -> None:
         """Run as these settings say from now on; what is paused stays so.
 
-        An interval that changed counts from now.
+        An interval that changed counts from now. May raise Busy, with nothing changed.
         """
         planned = settings.planned_jobs()
-        changed = [key for key in self._works if planned[key] != self._jobs[key]]
-        self._jobs = planned
+        changed = {
+            key: planned[key] for key in self._works if planned[key] != self._jobs[key]
+        }
+        await self._runs.replan(_in_words(changed))
+        self._jobs, self._plans = planned, plans(settings)
         for key in changed:
             self._mind_gate(key)
             if self._schedule is not None:
                 self._schedule.remove(label(key))
             if key not in self._resting:
                 self._plan(key, self._clock.now())
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """Return by the label of each job when it runs next, and how often in words."""
+        runs = self._schedule.next_runs() if self._schedule else {}
+        moments = {name: run and to_text(run) for name, run in runs.items()}
+        return {"jobs": moments, "plans": self._plans}
 
     async def _due(self, key: JobKey, due: datetime) -> None:
         late = self._clock.now() - due > LATE
@@ -139,13 +149,15 @@ class Jobs:
             )
             self._works[key].start(to_text(self._clock.now()))
 
-    async def _start(self, key: JobKey, trigger: Trigger, due: datetime) -> int:
+    async def _start(
+        self, key: JobKey, trigger: Trigger, due: datetime, deed: Deed | None = None
+    ) -> int:
         """Write the run down before it begins; return how many commands it lets out."""
         work, at = self._works[key], to_text(self._clock.now())
         let_out = 0
         if trigger is Trigger.PERSON or not self._stands_open(key):
             run = JobRun(key, trigger, to_text(due), at, work.kind)
-            let_out = await self._runs.begin(run)
+            let_out = await self._runs.begin(run, deed)
         work.start(at)
         return let_out
 
@@ -163,7 +175,7 @@ class Jobs:
                 "the end of {} is not written down: {}", label(key), error
             )
 
-    async def run(self, name: str, store: str | None) -> list[dict[str, Any]]:
+    async def run(self, name: str, store: str | None, who: str) -> list[dict[str, Any]]:
         """Run a job now, even one that is paused. Raises BackhaulError."""
         keys, started = self._called(name, store), []
         if not self._works:
@@ -171,15 +183,18 @@ class Jobs:
                 "jobs run in the daemon, and none runs; start it with: backhaul run"
             )
         for key in keys:
-            let_out = await self._start(key, Trigger.PERSON, self._clock.now())
+            deed, now = Deed(who, "jobs run", label(key)), self._clock.now()
+            let_out = await self._start(key, Trigger.PERSON, now, deed)
             done = f"let out {let_out}" if key[0] in JOBS else "started"
             started.append({"job": key[0], "store": key[1], "done": done})
         return started
 
-    async def pause(self, name: str, store: str | None) -> list[dict[str, Any]]:
+    async def pause(
+        self, name: str, store: str | None, who: str
+    ) -> list[dict[str, Any]]:
         """Let a job rest until it is resumed. Raises BackhaulError."""
         keys = self._called(name, store)
-        since = await self._runs.pause(keys)
+        since = await self._runs.pause(keys, _deed(who, "jobs pause", keys))
         self._resting |= {*keys}
         for key in keys:
             logger.bind(action="job.paused", job=label(key)).info(
@@ -191,10 +206,12 @@ class Jobs:
                 self._schedule.remove(label(key))
         return _each(keys, "paused")
 
-    async def resume(self, name: str, store: str | None) -> list[dict[str, Any]]:
+    async def resume(
+        self, name: str, store: str | None, who: str
+    ) -> list[dict[str, Any]]:
         """Let a job run again, at its next time. Raises BackhaulError."""
         keys = self._called(name, store)
-        await self._runs.resume(keys)
+        await self._runs.resume(keys, _deed(who, "jobs resume", keys))
         self._resting -= {*keys}
         for key in keys:
             logger.bind(action="job.resumed", job=label(key)).info(
@@ -225,11 +242,34 @@ def label(key: JobKey) -> str:
     return ":".join(filter(None, key))
 
 
+def key_of(called: str) -> JobKey:
+    """Return the job that is called so."""
+    name, _, store = called.partition(":")
+    return name, store
+
+
+def plans(settings: Settings) -> dict[str, str]:
+    """Return for a person, by its label, when each job runs."""
+    eager = settings.push.eager
+    return {
+        label(key): words(key, job, eager=eager)
+        for key, job in settings.planned_jobs().items()
+    }
+
+
 def words(key: JobKey, job: Job, *, eager: bool) -> str:
     """Return for a person when a job does its work."""
     if not (eager and job.enabled and key[0] in JOBS):
         return job.in_words()
     return f"{AT_ONCE}, {job.quiet_words()}" if job.quiet else AT_ONCE
+
+
+def _in_words(jobs: Mapping[JobKey, Job]) -> dict[JobKey, str]:
+    return {key: job.in_words() for key, job in jobs.items()}
+
+
+def _deed(who: str, action: str, keys: Collection[JobKey]) -> Deed:
+    return Deed(who, action, ", ".join(map(label, keys)))
 
 
 def _each(keys: Collection[JobKey], done: str) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from backhaul import jobs
 from backhaul.admin import dashboard
 from backhaul.admin.desk import Given
 from backhaul.alerting.causes import BACKUP, causes
@@ -84,11 +83,6 @@ class Operations:
         """Put the dashboard on the admin application."""
         guardians = {name: shop.guardian for name, shop in shops.items()}
         deliveries = {n: kept.deliveries for n, kept in guardians.items() if kept}
-        eager = self._settings.push.eager
-        plans = {
-            key: jobs.words(key, job, eager=eager)
-            for key, job in self._settings.planned_jobs().items()
-        }
         given = Given(
             self._settings,
             self._clock,
@@ -97,7 +91,6 @@ class Operations:
             self._users,
             self._numbers,
             self._sampler,
-            plans,
             deliveries,
         )
         dashboard.install(app, given)

@@ -82,7 +82,7 @@ class Reloading:
 
     async def _take_over(self, wanted: Settings) -> None:
         await self._signers.load(webhook_secrets(wanted))
-        self._jobs.replan(wanted)
+        await self._jobs.replan(wanted)
         for name, shop in self._shops.items():
             key = wanted.stores[name].api_key.get_secret_value()
             if fingerprint(key) != shop.transport.key_fingerprint:

@@ -65,12 +65,12 @@ async def test_backups_that_fail_are_told_until_one_is_made(
     async with person() as (url, heard):
         more = ALERTED.format(folder=tmp_path, url=url)
         async with connected(shop, more) as (office, daemon):
-            await daemon._jobs.run("backup", None)
+            await daemon._jobs.run("backup", None, "otto")
             await until(lambda: "backup failed" in told(heard, "begun"), "told")
             query = "SELECT outcome FROM job_state WHERE job = 'backup'"
             assert rows(office.database, query) == [("failed",)]
             blocked.unlink()
-            await daemon._jobs.run("backup", None)
+            await daemon._jobs.run("backup", None, "otto")
             await until(lambda: "backup failed" in told(heard, "over"), "over")
             assert [path.suffix for path in blocked.iterdir()] == [".db"]
             old = "UPDATE job_state SET since = ?1 WHERE job = 'backup'"

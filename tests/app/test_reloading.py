@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from loguru import logger
 
 from backhaul.cli import context
 from backhaul.reloading import differences, taken_over
+from support.daemon import in_process
 from support.payloads import envelope, order, signed
 from support.supervising import handing, kept_socket, manager
 from support.unanswering import met_before, supervised
@@ -76,6 +78,27 @@ async def test_secrets_and_jobs_are_taken_over_and_the_rest_is_named() -> None:
         assert "needs a restart: connect.match_wait" in line["message"]
         assert NEW not in line["message"]
         assert (await accepts(daemon, NEW), await accepts(daemon, old)) == (True, False)
+
+
+async def planned(office: Office) -> str:
+    """Return when a job runs, as `jobs list` tells it beside the daemon."""
+    said = await asyncio.to_thread(
+        in_process, "jobs", "list", "--json", config=office.config
+    )
+    (prune,) = (row for row in said.json() if row["job"] == "prune")
+    return str(prune["when"])
+
+
+async def test_a_job_is_listed_as_it_runs_and_not_as_the_file_says() -> None:
+    async with running() as (office, daemon):
+        before = await planned(office)
+        office.more = '[jobs.prune]\nevery = "7m"\n'
+        office.write()
+        assert (await planned(office), before) == (before, "every 1h")
+        with told() as lines:
+            daemon.reload()
+            await until(lambda: lines, "it says what it did")
+        assert await planned(office) == "every 7m"
 
 
 async def test_a_mistake_changes_nothing_and_is_told_in_one_line() -> None:

@@ -71,7 +71,7 @@ CONTROL: dict[str, int] = {
 }
 """Of the unix socket, for its owner; nobody else may open it."""
 ONLY_THERE = {"POST /api/changes/jobs/pause": 404, "POST /api/reconcile": 404}
-PAUSE: dict[str, Any] = {"name": "prune", "store": None}
+PAUSE: dict[str, Any] = {"name": "prune", "store": None, "who": "the test"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import pty
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -21,11 +18,11 @@ from support.daemon import connected_process, in_process
 from support.databases import rows
 from support.mirrored import fill, lone_office, orders
 from support.shopping import buy, order_of
+from support.terminal import at_a_terminal
 from support.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from support.daemon import Office
     from support.reference import ReferenceProcess
@@ -203,24 +200,6 @@ def test_a_person_sees_what_is_sent_and_is_asked(
     assert case.state == ("applied" if parcels else "parked")
     assert case.parcels() == [case.number] * parcels
     assert len(case.audit()) == parcels
-
-
-def at_a_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
-    """Run the program where somebody types; return its exit code and what it said."""
-    ours, theirs = pty.openpty()
-    os.write(ours, answer)
-    done = subprocess.run(
-        [sys.executable, "-m", "backhaul", *arguments, "--config", config],
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=40,
-    )
-    for end in (ours, theirs):
-        os.close(end)
-    return done.returncode, done.stdout
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from support.daemon import backhaul, connected_process, in_process
 from support.databases import rows
 from support.mirrored import fill, lone_office
 from support.shopping import buy
+from support.terminal import at_a_terminal
 from support.waiting import await_true
 
 if TYPE_CHECKING:
@@ -57,12 +58,95 @@ def test_without_a_daemon_it_is_done_at_once(office: Office) -> None:
     assert "Asha" not in told.out
 
 
-def test_it_is_not_done_unless_meant(office: Office) -> None:
-    said = backhaul("forget", "customer", "cus_1", config=office.config)
+def untouched(office: Office) -> bool:
+    kept = rows(office.database, "SELECT email FROM customers") == [(EMAIL,)]
+    none = [rows(office.database, f"SELECT * FROM {t}") for t in ("forgotten", "audit")]  # noqa: S608 - ours
+    return kept and none == [[], []] and EMAIL.encode() in files_of(office)
+
+
+WHOM = ("customer cus_1", "name Asha Rao", f"e-mail {EMAIL}", "orders 1")
+
+
+@pytest.mark.parametrize("answer", [b"y\n", b"n\n", b"\n"])
+def test_a_person_sees_who_was_found_and_is_asked(
+    answer: bytes, office: Office
+) -> None:
+    words = ("forget", "customer", EMAIL)
+    code, told = at_a_terminal(office.config, answer, *words)
+    shown = " ".join(told.split())
+    for what in (*WHOM, f"since {payloads.instant(0)}"):
+        assert what in shown
+    assert "Erase this person? It cannot be undone. [y/N]" in shown
+    assert (code == 0) == (answer == b"y\n")
+    assert untouched(office) == (code != 0)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_without_a_terminal_it_is_said_or_not_done(
+    more: tuple[str, ...], office: Office
+) -> None:
+    said = backhaul("forget", "customer", "cus_1", *more, config=office.config)
+    assert said.code == 2
+    assert "nobody is there to be asked; say --yes or --dry-run" in said.err
+    assert untouched(office)
+
+
+def test_a_dry_run_shows_whom_and_erases_nobody(office: Office) -> None:
+    command = ("forget", "customer", "cus_1", "--dry-run", "--yes")
+    shown = " ".join(in_process(*command, config=office.config).out.split())
+    assert all(what in shown for what in WHOM)
+    assert untouched(office)
+    in_process("forget", "customer", "cus_1", "--yes", config=office.config)
+    found = in_process(*command, "--json", config=office.config).json()
+    assert found.pop("forgotten_at") > "2026"
+    assert found == {
+        "customer": "cus_1",
+        "names": [],
+        "emails": [],
+        "orders": 1,
+        "since": payloads.instant(0),
+    }
+
+
+def test_a_dry_run_finds_a_guest_s_orders_by_e_mail(office: Office) -> None:
+    guest = {"id": None, "name": "Zoe Quill", "email": "zoe@example.com"}
+    some = [payloads.order(f"ord_{n}", number=n, customer=guest) for n in (2, 3)]
+    bodies = [payloads.envelope("orders/create", each) for each in some]
+    asyncio.run(fill(office, *bodies))
+    command = ("forget", "customer", "Zoe@example.com", "--dry-run", "--json")
+    found = in_process(*command, config=office.config).json()
+    assert (found["names"], found["orders"]) == (["Zoe Quill"], 2)
+    assert untouched(office)
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("cus_9", "cus_1 (Asha Rao), cus_7 (Bela Other)"),
+        ("csu_1", "cus_1 (Asha Rao)"),
+        ("cus_12", "cus_1 (Asha Rao)"),
+        ("cus", "cus_1 (Asha Rao)"),
+        ("asha@exmaple.com", f"cus_1 ({EMAIL})"),
+        ("ASHA@example.co", f"cus_1 ({EMAIL})"),
+        ("asha rao", "cus_1 (Asha Rao)"),
+        ("dus_7", "cus_7 (Bela Other)"),
+        ("nobody", ""),
+        ("x" * 200, ""),
+    ],
+)
+def test_whoever_is_not_known_is_refused_with_the_nearest(
+    typed: str, near: str, office: Office
+) -> None:
+    """One is known by an order only."""
+    other = {"id": "cus_7", "name": "Bela Other", "email": "bela@example.com"}
+    order = payloads.order("ord_2", number=1002, customer=other)
+    asyncio.run(fill(office, payloads.envelope("orders/create", order)))
+    assert in_process("search", "--rebuild", config=office.config).code == 0
+    said = in_process("forget", "customer", typed, "--yes", config=office.config)
     assert said.code == 1
-    assert "It cannot be undone" in said.out
-    assert EMAIL.encode() in files_of(office)
-    assert rows(office.database, "SELECT * FROM forgotten") == []
+    assert f"no customer of main has the id or e-mail '{typed}'" in said.err
+    assert said.err.strip().partition("; nearest: ")[2] == near
+    assert untouched(office)
 
 
 def test_a_file_that_still_tells_is_named(office: Office) -> None:
@@ -130,7 +214,10 @@ def test_another_person_of_that_name_is_told_of(office: Office) -> None:
     ("arguments", "why"),
     [
         (("cus_9", "--yes"), "no customer of main has the id or e-mail 'cus_9'"),
-        (("cus_1", "--yes", "--store", "other"), "say which store with --store: main"),
+        (
+            ("cus_1", "--yes", "--store", "other"),
+            "say which store with --store; there are main",
+        ),
     ],
 )
 def test_what_cannot_be_is_said(

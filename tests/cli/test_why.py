@@ -42,7 +42,8 @@ def office() -> Iterator[Office]:
         payloads.envelope("customers/create", payloads.customer(**PERSON)),
         payloads.envelope("orders/create", order),
         payloads.envelope(
-            "inventory/level_update", payloads.stock_change(orderId="ord_1")
+            "inventory/level_update",
+            payloads.stock_change(orderId="ord_1", adjustmentId=None),
         ),
         payloads.envelope("orders/fulfilled", shipped),
         payloads.envelope(
@@ -105,7 +106,7 @@ def steps(office: Office, kind: str, name: str) -> list[str]:
     return [row.strip() for row in rows]
 
 
-STOCK = "stock LS-S: -2 now 10, MANUAL_ADJUSTMENT by order #1001"
+STOCK = "stock LS-S: -2 now 10, MANUAL_ADJUSTMENT by order #1001, told without an id"
 COUNTED = (
     "stock LS-S: +20 now 30, MANUAL_ADJUSTMENT"
     " by command abcdef01 (record erp counts.csv:2)"

@@ -14,6 +14,7 @@ from backhaul.errors import Unusable
 from backhaul.shop import wire
 from support import payloads
 from support.databases import take
+from support.planned_jobs import settings_of
 
 if TYPE_CHECKING:
     from support.dashboard import Browser, Office
@@ -114,9 +115,30 @@ async def test_a_connector_is_asked_at_once(office: Office) -> None:
     assert (await browser.post("/connectors/run", name="courier")).status == 303
     assert office.asked == ["courier"]
     assert "courier: 2 accepted." in await browser.read("/connectors")
-    assert audit(office) == [("otto", "connectors run", "courier: 2 accepted")]
+    assert audit(office) == [("otto", "connectors run", "courier")]
     answer = await browser.post("/connectors/run", name="nobody")
     assert (answer.status, office.asked) == (422, ["courier"])
+
+
+async def test_the_times_of_jobs_are_those_in_force(office: Office) -> None:
+    browser = await office.browser("vera")
+    assert "every 7m" not in await browser.read("/jobs")
+    planned = {"prune": {"every": "7m"}}
+    await office.jobs.replan(
+        office.settings.model_copy(update={"jobs": settings_of(planned).jobs})
+    )
+    assert "every 7m" in await browser.read("/jobs")
+
+
+async def test_a_move_of_stock_is_listed_by_its_product(office: Office) -> None:
+    await take(
+        office.store,
+        payloads.envelope("products/create", payloads.product(title="Wooden lamp")),
+        payloads.envelope("inventory/level_update", payloads.stock_change()),
+    )
+    page = await (await office.browser("vera")).read("/mirror")
+    link = '<a class="row" href="/mirror/product/main/prod_1">Wooden lamp</a>'
+    assert page.count(link) == 2  # of the product, and of its stock
 
 
 async def test_an_event_is_folded_again(office: Office) -> None:
@@ -127,7 +149,7 @@ async def test_an_event_is_folded_again(office: Office) -> None:
     assert (await browser.post("/events/1/refold")).status == 303
     assert office.rows("SELECT name FROM orders") == [("#1001",)]
     assert "Folded again: folded" in await browser.read("/events/1")
-    assert audit(office) == [("otto", "events refold", "1: folded")]
+    assert audit(office) == [("otto", "events refold", "1")]
 
 
 DELIVERY = {

@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
+import httpx
 import pytest
 
 from backhaul.demo import tryton_server
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.programs
 Demo = subprocess.Popen[str]
 STOP_SECONDS = 5.0
 WRONG = ("lost", "doubled", "unexpected", "differing", "parked")
+PLACES = ("the shop, where", "the store's dashboard", "the daemon's dashboard")
 ROW = re.compile(r"^ *(\S.*?) {2,}(\S.*?) *$", re.MULTILINE)
 
 
@@ -120,11 +122,14 @@ def test_without_tryton_it_is_told_what_to_install(
 def test_a_signal_stops_both_programs(number: signal.Signals, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     with running("--keep", str(kept)) as demo:
+        places = [read_until(demo.stdout, name).split()[-1] for name in PLACES]
+        statuses = [httpx.get(url, follow_redirects=True).status_code for url in places]
         read_until(demo.stdout, f"backhaul why order 1001 --config {kept}/")
         asked = time.monotonic()
         demo.send_signal(number)
         output, errors = demo.communicate(timeout=STOP_SECONDS)
     assert time.monotonic() - asked < STOP_SECONDS
+    assert statuses == [200] * 3
     assert (demo.returncode, errors) == (0, "")
     assert "both programs are stopped" in output
     assert '"daemon.stopped"' in (kept / "daemon.log").read_text()

@@ -25,6 +25,7 @@ BANS: dict[str, set[str]] = {
     r"(builtins\.)?(print|eval|exec)": set(),
     r"(pickle|marshal|shelve|dill)(\..*)?": set(),
     r"yaml\.(load|load_all|unsafe_load)": set(),
+    r"apscheduler\.jobstores(\..*)?": set(),  # those that outlive a start unpickle
 }
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from backhaul.errors import BackhaulError
+from backhaul.errors import BackhaulError, Busy
 from backhaul.jobs import Jobs
 from backhaul.schedule import Schedule
 from backhaul.store.job_runs import JobRun, Trigger
 from support.clock import VirtualClock, settle_down
-from support.databases import count, rows, started_store
+from support.databases import count, locked, rows, started_store
 from support.planned_jobs import program, settings_of
 from support.push_scene import scene, working
 from support.push_server import message
@@ -80,7 +80,7 @@ async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
     """Not for the next start: what fails at once would then fail at every one."""
     async with program(path, EACH_HOUR) as life:
         told = life.jobs.does("backup", "", lambda: None)
-        await life.jobs.run("backup", None)
+        await life.jobs.run("backup", None, "otto")
         await told(to_text(life.clock.now()), "no space left", failed=True)
         assert life.runs() == [("backup", "person", "failed", "no space left")]
     async with started_store(path) as store:
@@ -92,7 +92,7 @@ async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
 
 async def test_what_was_cut_off_runs_again(path: Path) -> None:
     async with program(path, EACH_HOUR) as life:
-        await life.jobs.run("reconcile_incremental", None)
+        await life.jobs.run("reconcile_incremental", None, "otto")
         assert len(life.polled) == 1
     async with program(path, EACH_HOUR) as life:
         await until(lambda: life.polled, "it is begun again")
@@ -105,7 +105,7 @@ async def test_what_was_cut_off_runs_again(path: Path) -> None:
 
 async def test_a_run_that_ended_is_not_begun_again(path: Path) -> None:
     async with program(path, EACH_HOUR) as life:
-        await life.jobs.run("reconcile_incremental", None)
+        await life.jobs.run("reconcile_incremental", None, "otto")
         await life.jobs._ended(POLL, to_text(life.clock.now()), "read 4 of 4 lists")
         expected = [(POLL[0], "person", "done", "read 4 of 4 lists")]
         await until(lambda: life.runs() == expected, "its end is written down")
@@ -117,7 +117,7 @@ async def test_a_run_that_ended_is_not_begun_again(path: Path) -> None:
 async def test_the_end_of_earlier_work_is_not_the_end_of_a_run(path: Path) -> None:
     async with program(path, EACH_HOUR) as life:
         earlier = to_text(life.clock.now() - timedelta(seconds=1))
-        await life.jobs.run("reconcile_incremental", None)
+        await life.jobs.run("reconcile_incremental", None, "otto")
         await life.jobs._ended(POLL, earlier, "begun before")
         await settled(life)
         assert life.runs() == [(POLL[0], "person", "running", "")]
@@ -132,15 +132,35 @@ async def test_a_changed_time_owes_nothing(path: Path) -> None:
         assert life.polled == []
 
 
+async def test_what_was_planned_anew_is_owed_by_its_new_words(path: Path) -> None:
+    """A reload is no restart, yet the next start must not take it for a change."""
+    before = settings_of({"reconcile_incremental": AT_SIX})
+    async with program(path, before, -100 * HOUR) as life:
+        await life.jobs.replan(EACH_HOUR)
+    async with program(path, EACH_HOUR) as life:
+        await until(life.runs, "the run is written down")
+        assert life.runs() == [(POLL[0], "catch_up", "running", "")]
+
+
+async def test_a_reload_that_cannot_be_written_down_changes_nothing(
+    path: Path,
+) -> None:
+    async with program(path, EACH_HOUR) as life:
+        before = life.jobs.told()
+        with locked(path), pytest.raises(Busy):
+            await life.jobs.replan(settings_of({"reconcile_incremental": AT_SIX}))
+        assert life.jobs.told() == before
+
+
 async def test_pause_outlives_the_program(path: Path) -> None:
     async with program(path, EACH_HOUR, -100 * HOUR) as life:
-        await life.jobs.pause("reconcile_incremental", None)
+        await life.jobs.pause("reconcile_incremental", None, "otto")
         assert life.schedule.next_runs() == {}
     async with program(path, EACH_HOUR) as life:
         await settled(life)
         assert life.polled == []
         assert life.schedule.next_runs() == {}
-        await life.jobs.resume("reconcile_incremental", None)
+        await life.jobs.resume("reconcile_incremental", None, "otto")
         assert list(life.schedule.next_runs()) == ["reconcile_incremental:main"]
         await settled(life)
         assert life.polled == []
@@ -154,7 +174,7 @@ async def test_a_resume_without_a_pause_puts_nothing_off(path: Path) -> None:
         pass
     async with program(path, EACH_HOUR) as life:
         before = life.schedule.next_runs()
-        await life.jobs.resume("reconcile_incremental", None)
+        await life.jobs.resume("reconcile_incremental", None, "otto")
         assert life.schedule.next_runs() == before
 
 
@@ -164,12 +184,12 @@ async def test_what_is_called_wrong_is_told_what_there_is(path: Path) -> None:
         with pytest.raises(
             BackhaulError, match="known: prune, backup, push_fulfillments"
         ):
-            await life.jobs.run("push_orders", None)
+            await life.jobs.run("push_orders", None, "otto")
         with pytest.raises(BackhaulError, match="no store 'x'; known: main, other"):
-            await life.jobs.pause("push_fulfillments", "x")
+            await life.jobs.pause("push_fulfillments", "x", "otto")
         with pytest.raises(BackhaulError, match="none, leave --store out"):
-            await life.jobs.resume("prune", "main")
-        done = await life.jobs.pause("reconcile_incremental", "other")
+            await life.jobs.resume("prune", "main", "otto")
+        done = await life.jobs.pause("reconcile_incremental", "other", "otto")
         assert done == [
             {"job": "reconcile_incremental", "store": "other", "done": "paused"}
         ]
@@ -193,7 +213,7 @@ async def test_a_retry_after_a_restart_waits_for_no_trigger(path: Path) -> None:
         stage.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
         retried = await stage.plan("fulfill", "ord_1")
         async with working(stage):
-            await jobs.run("push_fulfillments", None)
+            await jobs.run("push_fulfillments", None, "otto")
             await stage.arrive(1)
             await until(lambda: stage.state(retried) == "planned", "it waits")
             await stage.pass_time(1)
@@ -214,7 +234,7 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
     push = settings_of(eager=eager).push
     async with scene(path, push) as stage:
         jobs = await gated(stage, eager=eager)
-        await jobs.pause("push_cancellations", None)
+        await jobs.pause("push_cancellations", None, "otto")
     async with scene(path, push) as stage:
         jobs = await gated(stage, eager=eager)
         await stage.pass_time(1)
@@ -222,7 +242,7 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
         async with working(stage):
             await stage.arrive(0)
             await stage.pass_time(1)
-            assert await jobs.run("push_cancellations", "main") == [
+            assert await jobs.run("push_cancellations", "main", "otto") == [
                 {"job": "push_cancellations", "store": "main", "done": "let out 1"}
             ]
             await stage.reaches(paused, "applied")
@@ -230,7 +250,7 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
             after = await stage.plan("cancel", "ord_2")
             await stage.pass_time(60)
             await stage.arrive(1)
-            await jobs.resume("push_cancellations", None)
+            await jobs.resume("push_cancellations", None, "otto")
             if not eager:
                 await stage.arrive(1)
                 stage.open("cancel")
@@ -277,7 +297,7 @@ async def test_a_disabled_kind_does_not_leave_though_gates_are_eager(
             await stage.reaches(sent, "applied")
             await stage.pass_time(3_600)
             await stage.arrive(1)
-            await jobs.run("push_cancellations", "main")
+            await jobs.run("push_cancellations", "main", "otto")
             await stage.reaches(kept, "applied")
 
 

@@ -36,8 +36,8 @@ T = TypeVar("T")
 class Given:
     """What the composition root hands in.
 
-    `plans` says of each job, by name and store, when it runs; `changes` are those of
-    `backhaul.changes`; `deliveries` ask a store's platform for those to this daemon.
+    `changes` are those of `backhaul.changes`; `deliveries` ask a store's platform for
+    those to this daemon.
     """
 
     settings: Settings
@@ -47,7 +47,6 @@ class Given:
     users: Users
     numbers: Numbers
     sampler: Sampler
-    plans: Mapping[tuple[str, str], str]
     deliveries: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]]
 
 

@@ -49,7 +49,7 @@ def chart(
     """Return lines over time; `series` names the columns of `rows` for the legend."""
     found = [_values(rows, column, span) for column in series.values()]
     highest = max((value for line in found for _, value in line), default=0.0)
-    frame = _Frame(now - span, now, _nice(highest))
+    frame = _Frame(now - span, now, _nice(highest or 1.0))
     parts = [*_grid(frame), *_hours(frame, span)]
     for index, line in enumerate(found):
         parts += _lines(frame, line, index, 3 * max(span / MOST_POINTS, MINUTE))

@@ -100,7 +100,7 @@ def run(
 ) -> None:
     """Ask an instance for its records now, whatever its schedule says."""
     _known(context.settings(config), name)
-    done = change(config, "connectors/run", {"name": name})
+    done = change(config, "connectors/run", {"name": name, "who": who()})
     if as_json:
         showing.json(done)
         return

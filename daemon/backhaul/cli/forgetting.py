@@ -1,6 +1,10 @@
 """`backhaul forget`: erases a person from everything that is kept here."""
 
+import asyncio
+import sys
 from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +13,12 @@ import typer
 from backhaul.cli import context, showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.core.printable import printable
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
-from backhaul.store.sqlite.forgetting import holds, needles_of
+from backhaul.store.sqlite.forgetting import find_person, holds, needles_of
+from backhaul.store.sqlite.nearest import nearest
+from backhaul.upkeep.forgetting import Whom, whom
 
 forget = typer.Typer(no_args_is_help=True, help="Erase a person for good.")
 
@@ -33,20 +40,26 @@ def forget_customer(
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Write the file anew, however large.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show whom it would erase.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask back.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Erase a customer: names, addresses, notes. Amounts, stock and work stay whole.
 
-    What the platform says of this person later is redacted as it comes. Erase the
-    person there as well: this changes nothing on the platform, nor in backups.
+    It shows whom it found and asks, for there is no way back. What the platform says
+    of this person later is redacted as it comes. Erase the person there as well: this
+    changes nothing on the platform, nor in backups.
     """
     settings = context.settings(config)
-    name = _store(settings, store)
+    name = context.one_store(settings, store)
+    found = _whom(settings.database_file, name, customer)
+    if dry_run:
+        _tell(found, as_json)
+        return
     if not yes:
-        typer.confirm(
-            f"Erase customer {customer} of {name}? It cannot be undone.", abort=True
-        )
+        _ask(found, as_json)
     asked: dict[str, Any] = {"store": name, "customer": customer, "who": who()}
     asked["rewrite"] = rewrite
     done = change(config, "customers/forget", asked)
@@ -64,13 +77,44 @@ def forget_customer(
     showing.record(_report(done, places))
 
 
-def _store(settings: Settings, store: str | None) -> str:
-    names = list(settings.stores)
-    if store is None and len(names) == 1:
-        return names[0]
-    if store not in names:
-        raise BackhaulError(f"say which store with --store: {', '.join(names)}")
-    return store
+def _whom(database: Path, store: str, typed: str) -> Whom:
+    """Look up who is meant. Raises BackhaulError, with who may have been."""
+    if not database.exists():
+        raise BackhaulError(f"{database}: no database yet; start the daemon once")
+    try:
+        return asyncio.run(whom(partial(find_person, database), store, typed))
+    except BackhaulError as error:
+        near = nearest(database, store, typed)
+        if not near:
+            raise
+        named = ", ".join(
+            f"{i} ({called})" if called else i for i, called in near.items()
+        )
+        raise BackhaulError(f"{error}; nearest: {printable(named)}") from None
+
+
+def _ask(found: Whom, as_json: bool) -> None:
+    """Show who was found and go on after a yes."""
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter("nobody is there to be asked; say --yes or --dry-run")
+    _tell(found, as_json)
+    typer.confirm("Erase this person? It cannot be undone.", abort=True)
+
+
+def _tell(found: Whom, as_json: bool) -> None:
+    if as_json:
+        showing.json(asdict(found))
+        return
+    showing.record(
+        [
+            ("customer", found.customer),
+            ("name", ", ".join(found.names) or "none is held"),
+            ("e-mail", ", ".join(found.emails) or "none is held"),
+            ("orders", found.orders),
+            ("since", found.since or "no time is held"),
+            *([("forgotten", found.forgotten_at)] if found.forgotten_at else []),
+        ]
+    )
 
 
 def _report(done: dict[str, Any], places: list[str]) -> Iterator[tuple[str, object]]:

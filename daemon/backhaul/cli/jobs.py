@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from backhaul.cli import context, showing
-from backhaul.cli.changing import change
+from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.live import ask, job_rows
 
@@ -77,7 +77,8 @@ def resume_job(
 def _change(
     done: str, name: str, store: str | None, config: Path | None, as_json: bool
 ) -> None:
-    answer = change(config, f"jobs/{done}", {"name": name, "store": store})
+    asked = {"name": name, "store": store, "who": who()}
+    answer = change(config, f"jobs/{done}", asked)
     if as_json:
         showing.json(answer["jobs"])
     else:

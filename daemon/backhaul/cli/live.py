@@ -33,17 +33,23 @@ def job_rows(
     live: Mapping[str, Any] | None,
     states: Mapping[tuple[str, str], Row],
 ) -> list[dict[str, Any]]:
-    """Return of each job when it runs, did and will."""
-    next_runs = (live or {}).get("jobs", {})
+    """Return of each job when it runs, did and will.
+
+    The daemon knows what is in force: the settings may be different by now.
+    """
+    told = live or {}
+    next_runs = told.get("jobs", {})
+    plans = told.get("plans") or jobs.plans(settings)
     return [
         {
             "job": key[0],
             "store": key[1],
-            "when": jobs.words(key, job, eager=settings.push.eager),
+            "when": words,
             **_last(states.get(key, {})),
-            "next_run_at": next_runs.get(jobs.label(key)),
+            "next_run_at": next_runs.get(label),
         }
-        for key, job in settings.planned_jobs().items()
+        for label, words in plans.items()
+        for key in [jobs.key_of(label)]
     ]
 
 

@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from backhaul.cli import showing
-from backhaul.cli.changing import change
+from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption, TimeOption
 from backhaul.store.refolds import Selection
 
@@ -35,7 +35,8 @@ def refold(
     selection = Selection(tuple(ids or ()), state, since)
     if everything == (selection != Selection()):
         raise typer.BadParameter("name events, --state or --since, or else say --all")
-    states = change(config, "events/refold", msgspec.to_builtins(selection))
+    asked = {**msgspec.to_builtins(selection), "who": who()}
+    states = change(config, "events/refold", asked)
     if as_json:
         showing.json(states)
         return

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from backhaul.cli import showing
-from backhaul.cli.changing import change
+from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.errors import BackhaulError
 
@@ -47,7 +47,8 @@ def drop_secret(
             f" {fingerprint!r}; see: backhaul secrets list"
         )
     asked = {key: found[0][key] for key in ("store", "fingerprint")}
-    left = change(config, "secrets/drop", {**asked, "force": force, "undo": undo})
+    asked |= {"force": force, "undo": undo, "who": who()}
+    left = change(config, "secrets/drop", asked)
     if as_json:
         showing.json(left)
         return

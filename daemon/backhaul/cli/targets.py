@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from backhaul.cli import context, showing
-from backhaul.cli.changing import change
+from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.errors import BackhaulError
 
@@ -28,7 +28,7 @@ def resume(
     stores = context.settings(config).stores
     if store not in stores:
         raise BackhaulError(f"no store {store}; there are: {', '.join(stores)}")
-    was = change(config, "targets/resume", {"store": store})["was"]
+    was = change(config, "targets/resume", {"store": store, "who": who()})["was"]
     if as_json:
         showing.json({"store": store, "was": was})
         return

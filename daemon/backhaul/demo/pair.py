@@ -36,6 +36,11 @@ class Access:
     subdomain: str
     api_key: str
 
+    @property
+    def shop_url(self) -> str:
+        """Where people buy from the store."""
+        return f"{self.public_url}/shop/{self.subdomain}"
+
     @classmethod
     def read(cls, home: Home) -> Access:
         """Read what the reference server wrote for scripts."""

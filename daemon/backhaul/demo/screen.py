@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -16,8 +17,6 @@ from backhaul.demo.books import read_progress, recent_latency_seconds
 from backhaul.demo.findings import Kind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
 
     from backhaul.core.clock import Clock
@@ -93,24 +92,27 @@ def _places(pair: Pair) -> Figures:
     config = pair.home.config
     tryton = pair.tryton
     return [
-        ("the store (reference server)", pair.access.public_url),
-        ("its control side", pair.access.control_url),
+        ("the shop, where one buys", pair.access.shop_url),
+        ("the store's dashboard", pair.access.control_url),
+        ("the daemon's dashboard", pair.admin_url),
+        ("", "both say on their first page which file holds the token to log in"),
         ("the daemon receives at", pair.public_url),
-        ("its admin side", pair.admin_url),
         ("CSV files are taken from", str(pair.home.drop)),
         *([("Tryton is at", f"{tryton.server.url} (user admin)")] if tryton else []),
-        ("try", f"{backhaul} why order 1001 --config {config}"),
+        ("try, in another terminal", f"{backhaul} why order 1001 --config {config}"),
         ("", f"{backhaul} status --config {config}"),
         ("", f"{backhaul} commands list --config {config}"),
     ]
 
 
 def _command() -> str:
-    """Return how the person can call us; a virtual environment need not be on PATH."""
+    """Return how the person can call us, in any folder and with any PATH."""
     if shutil.which("backhaul"):
         return "backhaul"
     called = sys.argv[0]
-    return f"{sys.executable} -m backhaul" if called.endswith(".py") else called
+    if called.endswith(".py"):
+        return f"{sys.executable} -m backhaul"
+    return str(Path(called).absolute())
 
 
 def _figures(database: Path, floor: ShopFloor) -> Figures:

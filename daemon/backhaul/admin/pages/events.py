@@ -50,7 +50,6 @@ async def refold(desk: Desk, visit: Visit) -> web.Response:
     asked = msgspec.to_builtins(Selection((id_,)))
     states = await desk.change(visit, "events/refold", **asked)
     told = ", ".join(states) or "nothing: it is not kept any more"
-    await desk.given.users.did(visit.user.name, "events refold", f"{id_}: {told}")
     visit.session.tell("good", f"Folded again: {told}.")
     return visit.back_to(f"/events/{id_}")
 

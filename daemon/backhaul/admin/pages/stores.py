@@ -55,10 +55,6 @@ async def _change_secret(desk: Desk, visit: Visit, *, undo: bool) -> web.Respons
     force = visit.form.get("force") == "yes"
     asked = {"store": store, "fingerprint": name, "force": force, "undo": undo}
     await desk.change(visit, "secrets/drop", **asked)
-    verb, forced = "accept" if undo else "drop", " by force" if force else ""
-    await desk.given.users.did(
-        visit.user.name, f"secrets {verb}", f"{name} of {store}{forced}"
-    )
     said = "is accepted again" if undo else "is accepted no more"
     visit.session.tell("good", f"{name} {said}.")
     return visit.back_to("/stores")

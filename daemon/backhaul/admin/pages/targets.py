@@ -53,7 +53,6 @@ async def resume(desk: Desk, visit: Visit) -> web.Response:
         raise BackhaulError(f"no store is called {store!r}")
     was = (await desk.change(visit, "targets/resume", store=store))["was"]
     told = f"they were stopped: {was}" if was else "they were not stopped"
-    await desk.given.users.did(visit.user.name, "targets resume", f"{store}: {told}")
     visit.session.tell("good", f"The counts of {store} are made true again; {told}.")
     return visit.back_to("/targets")
 

@@ -50,7 +50,6 @@ async def run_connector(desk: Desk, visit: Visit) -> web.Response:
     done = await desk.change(visit, "connectors/run", name=name)
     counts = ", ".join(f"{n} {state}" for state, n in done["records"].items())
     told = counts or "nothing new"
-    await desk.given.users.did(visit.user.name, "connectors run", f"{name}: {told}")
     visit.session.tell("good", f"{name}: {told}.")
     return visit.back_to("/connectors")
 
@@ -69,9 +68,10 @@ async def show_jobs(desk: Desk, visit: Visit) -> web.Response:
             "store": store,
             "when": words,
             "state": states.get((job, store), {}),
-            "next": status["jobs"].get(":".join(filter(None, (job, store)))),
+            "next": status["jobs"].get(label),
         }
-        for (job, store), words in desk.given.plans.items()
+        for label, words in status["plans"].items()
+        for job, _, store in [label.partition(":")]
     ]
     return desk.page(visit, "jobs", rows=rows, runs=runs, pager=pager)
 
@@ -81,8 +81,6 @@ async def change_job(desk: Desk, visit: Visit) -> web.Response:
     verb, name = visit.request.match_info["verb"], visit.form.get("job", "")
     store = visit.form.get("store") or None
     await desk.change(visit, f"jobs/{verb}", name=name, store=store)
-    label = ":".join(filter(None, (name, store)))
-    await desk.given.users.did(visit.user.name, f"jobs {verb}", label)
     visit.session.tell("good", f"{name} is {JOB_VERBS[verb]}.")
     return visit.back_to("/jobs")
 

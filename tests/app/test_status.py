@@ -1,0 +1,79 @@
+"""What the daemon tells scripts of itself has the members that the page names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from support.daemon import connected
+from support.reference_shop import open_shop
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/dashboard.md"
+
+
+class Sending(msgspec.Struct, forbid_unknown_fields=True):
+    """A store."""
+
+    sending: int
+    stopped: dict[str, str]
+
+
+class Told(msgspec.Struct, forbid_unknown_fields=True):
+    """One that is told the store's news."""
+
+    up: bool
+    reason: str | None
+
+
+class Working(msgspec.Struct, forbid_unknown_fields=True):
+    """A connector."""
+
+    up: bool
+    reason: str | None
+    worked_at: str | None
+
+
+class Status(msgspec.Struct, forbid_unknown_fields=True):
+    """The whole answer."""
+
+    started_at: str
+    public_url: str
+    admin_url: str
+    dry_run: list[str]
+    stores: dict[str, Sending]
+    subscriptions: dict[str, str]
+    jobs: dict[str, str | None]
+    plans: dict[str, str]
+    connectors: dict[str, Working]
+    news: dict[str, Told]
+
+
+NEWS = """
+[connectors.ears]
+type = "webhook_out"
+url = "http://127.0.0.1:9/news"
+secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
+[connectors.ears.network]
+allow = ["127.0.0.1"]
+allow_http = true
+ports = [9]
+"""
+
+
+async def test_the_status_is_as_the_page_says(tmp_path: Path) -> None:
+    async with (
+        open_shop(tmp_path / "shop") as shop,
+        connected(shop, NEWS) as (_, daemon),
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        answer = await client.get(f"{daemon.admin_url}/api/status")
+    status = msgspec.json.decode(answer.content, type=Status)
+    assert (set(status.stores), "ears" in status.news) == ({"main"}, True)
+    assert {"courier", "bench"} <= set(status.connectors)
+    assert set(status.jobs) <= set(status.plans)
+    section = PAGE.read_text("utf-8").partition("## What `/api/status` tells")[2]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == {*Status.__struct_fields__}

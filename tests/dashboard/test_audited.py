@@ -1,0 +1,138 @@
+"""No deed without its line: what the audit cannot take is not done either."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+import pytest
+
+from backhaul.admin import dashboard
+from backhaul.store.contract import NewRecord, Unmatched
+from support import payloads
+from support.dashboard import PASSWORD
+from support.databases import take
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from support.dashboard import Office
+
+Asked: TypeAlias = tuple[str, dict[str, str]]
+"""The path of a form, and its fields."""
+REFUSES = """
+    CREATE TRIGGER refuses BEFORE INSERT ON audit WHEN new.action != 'users login'
+    BEGIN SELECT RAISE(ABORT, 'no room for the audit'); END
+"""
+
+
+async def event(office: Office) -> Asked:
+    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await office.write("DELETE FROM orders")
+    await office.write("UPDATE event_outcomes SET state = 'quarantined'")
+    return "/events/1/refold", {}
+
+
+async def command(office: Office) -> Asked:
+    id_ = await office.plan(state="parked")
+    return f"/commands/{id_}/drop", {"reason": "because", "shown": "parked"}
+
+
+async def row(office: Office) -> Asked:
+    sent = {"kind": "fulfill", "record": {"key": "k1", "order": "#9"}}
+    record = NewRecord("k1", msgspec.json.encode(sent), "raw", "no such order", "f:2")
+    await office.store.records.accept(
+        "courier", "main", [record], None, lambda *_: Unmatched("none", final=True)
+    )
+    return "/quarantine/1/drop", {"reason": "because"}
+
+
+async def stop(office: Office) -> Asked:
+    await office.store.targets.stop("main", "a step moved another variant")
+    return "/targets/resume", {"store": "main"}
+
+
+async def secret(office: Office) -> Asked:
+    await office.signers.load({"main": (b"an old secret", b"a new secret")})
+    first, _ = office.signers.live()["main"]
+    return "/secrets/drop", {"store": "main", "fingerprint": first}
+
+
+async def dropped(office: Office) -> Asked:
+    path, form = await secret(office)
+    browser = await office.browser("otto")
+    assert (await browser.post(path, **form)).status == 303
+    return "/secrets/accept", form
+
+
+def form(path: str, **fields: str) -> Callable[[Office], Awaitable[Asked]]:
+    """Return what needs nothing to be prepared."""
+
+    async def prepare(_: Office) -> Asked:
+        return path, fields
+
+    return prepare
+
+
+OWN = {"old": PASSWORD, "new": PASSWORD * 2, "again": PASSWORD * 2}
+DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
+    "/account/password": form("/account/password", **OWN),
+    "/commands/{}/{}": command,
+    "/connectors/run": form("/connectors/run", name="courier"),
+    "/events/{}/refold": event,
+    "/jobs/{}": form("/jobs/pause", job="prune", store=""),
+    "/quarantine/{}/{}": row,
+    "/secrets/accept": dropped,
+    "/secrets/drop": secret,
+    "/targets/resume": stop,
+    "/users/add": form("/users/add", name="eve", role="viewer", password=PASSWORD),
+    "/users/remove": form("/users/remove", name="vera"),
+    "/users/role": form("/users/role", name="vera", role="operator"),
+}
+"""Each form of the dashboard that changes something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that a deed may change: the database, and what is held in memory."""
+
+    rows: tuple[str, ...]
+    asked: tuple[str, ...]
+    accepted: tuple[tuple[str, ...], ...]
+
+
+def kept(office: Office) -> Kept:
+    with closing(sqlite3.connect(office.path)) as connection:
+        rows = tuple(connection.iterdump())
+    accepted = tuple(office.signers.live().values())
+    return Kept(rows, tuple(office.asked), accepted)
+
+
+def test_every_form_that_changes_something_is_here() -> None:
+    forms = {_shape(one.path) for one in dashboard.ROUTES if one.method == "POST"}
+    assert forms - {"/logout"} == set(DEEDS)
+
+
+def _shape(path: str) -> str:
+    parts = ["{}" if part.startswith("{") else part for part in path.split("/")]
+    return "/".join(parts)
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+async def test_what_the_audit_cannot_take_is_not_done(
+    office: Office, deed: str
+) -> None:
+    path, fields = await DEEDS[deed](office)
+    browser = await office.browser("ada")
+    await office.write(REFUSES)
+    before = kept(office)
+    answer = await browser.post(path, **fields)
+    assert (answer.status >= 500, kept(office) == before) == (True, True)
+    await office.write("DROP TRIGGER refuses")
+    assert (await browser.post(path, **fields)).status == 303
+    assert kept(office) != before
+    said = office.rows("SELECT who, action FROM audit ORDER BY id DESC LIMIT 1")
+    assert said[0][0] == "ada"
