@@ -21,6 +21,8 @@ BACKLOG = 4_096
 SHUTDOWN_SECONDS = 5.0
 LINGER_SECONDS = 1.0
 """How long what is left of a refused body is read, so that the answer arrives."""
+ROUNDS_TO_BE_MADE = 3
+"""Rounds of the loop from accepting a connection until its protocol knows of it."""
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -110,10 +112,30 @@ class Listener:
             self._door.stop()
         server, self._server = self._server, None
         if server is not None:
-            server.close()
+            await _close(server)
             if self._door is not None:
                 await self._door.finish()
         await self._runner.cleanup()
+
+
+async def _close(server: asyncio.Server) -> None:
+    """Accept no more. Whoever was accepted has come to their protocol afterwards.
+
+    A closed server makes no connection any more of one that it has just accepted:
+    nobody would ever answer it.
+    """
+    loop = asyncio.get_running_loop()
+    for sock in server.sockets:
+        # Nothing happens on uvloop, which makes a connection as it accepts it.
+        loop.remove_reader(sock.fileno())
+    await _rounds()
+    server.close()
+    await _rounds()
+
+
+async def _rounds() -> None:
+    for _ in range(ROUNDS_TO_BE_MADE):
+        await asyncio.sleep(0)
 
 
 def bind_tcp(host: str, port: int, setting: str) -> socket.socket:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
 
+import pytest
+import uvloop
 from aiohttp import web
 
 from backhaul import listening
@@ -11,11 +15,50 @@ from backhaul.public import site
 from backhaul.public.arriving import GRACE_SECONDS, Arrivals
 from support.waiting import until
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ASK = b"GET /this HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 async def answer(_: web.Request) -> web.Response:
     return web.Response(text="whole")
+
+
+async def listener_on(sock: socket.socket) -> listening.Listener:
+    arrivals = Arrivals(5, 5, 1_000)
+    app = site.build([web.get("/{name}", answer)], 1_000, arrivals)
+    listener = listening.Listener(app, 5, arrivals)
+    await listener.start(sock)
+    return listener
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("rounds", range(6))
+def test_who_comes_as_it_ends_is_answered_by_it_or_by_the_next(
+    rounds: int, run: Callable[[Any], None]
+) -> None:
+    """However many rounds of the loop have passed since they asked."""
+
+    async def come() -> None:
+        with listening.bind_tcp("127.0.0.1", 0, "public") as kept:
+            kept.listen()
+            ending = await listener_on(kept.dup())
+            client = socket.create_connection(kept.getsockname())
+            client.sendall(ASK)
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            await ending.stop()
+            following = await listener_on(kept.dup())
+            client.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=client)
+            async with asyncio.timeout(5):
+                assert (await reader.read()).endswith(b"whole")
+            writer.close()
+            await writer.wait_closed()
+            await following.stop()
+
+    run(come())
 
 
 async def test_who_has_just_come_is_answered_and_who_says_nothing_is_left() -> None:
