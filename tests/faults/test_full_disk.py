@@ -187,10 +187,10 @@ def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
             yield
         return
     ballast = disk / "ballast"
-    with ballast.open("wb") as file, contextlib.suppress(OSError):
+    # Unbuffered: what does not fit any more would be written once more at the end.
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(65_536))
-            file.flush()
     yield
     ballast.unlink()
 
