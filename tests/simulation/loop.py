@@ -41,7 +41,12 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class Served:
-    """What listens on a socket, in the context of the program that serves it."""
+    """What listens on a socket, in the context of the program that serves it.
+
+    It has no sockets that a loop would watch: each request is brought to it.
+    """
+
+    sockets = ()
 
     def __init__(
         self, accept: Callable[[], asyncio.Protocol], sock: socket.socket
