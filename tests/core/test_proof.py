@@ -49,6 +49,22 @@ CASES: list[tuple[str, Wanted, list[Move], set[str], Habits, Found]] = [
         U,
     ),
     (
+        "a sale looks like it, and our key's name is not known",
+        WANTED,
+        [replace(BARE, source_id=None, order_id="ord_1")],
+        set(),
+        UNKNOWN,
+        B,
+    ),
+    (
+        "a sale looks like the one row by our key",
+        WANTED,
+        [BARE, replace(BARE, adjustment_id="adj_2", order_id="ord_1")],
+        set(),
+        DROPS,
+        A,
+    ),
+    (
         "which key sent it is forgotten",
         replace(WANTED, key_fingerprint=None),
         [BARE],

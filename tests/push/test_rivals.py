@@ -168,3 +168,19 @@ async def test_a_change_from_the_time_of_an_old_rival_may_be_its_own(
             await stage.quiet()
     assert stage.state(command) == "parked"
     assert "another command may have made it" in stage.reason(command)
+
+
+async def test_a_sale_is_no_rival(stage: Scene) -> None:
+    """It looks like our change while nobody knows what our key is called there."""
+    sale = move(2, "", note=None, source=None, orderId="ord_1")
+    async with working(stage):
+        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.says(HISTORY, message(503))
+        command = await doubt(stage)
+        stage.platform.says(HISTORY, history(sale))
+        del stage.platform.said["/inventory/adjust"]
+        while stage.state(command) not in {"applied", "parked"}:
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert stage.state(command) == "applied"
+    assert len(stage.bodies()) == 2

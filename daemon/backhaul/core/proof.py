@@ -39,6 +39,8 @@ class Move:
     source_id: str | None
     at: str = ""
     """When it was, in the platform's time."""
+    order_id: str | None = None
+    """The order that moved the stock; an adjustment has none."""
 
 
 class Owner(NamedTuple):
@@ -148,8 +150,12 @@ def _fits(wanted: Wanted, move: Move) -> bool:
 
 
 def _explained(move: Move, linked: Collection[str]) -> bool:
-    """Tell whether another command, ours or one with a tag, made this move."""
-    return move.adjustment_id in linked or (move.note or "").startswith(TAG_PREFIX)
+    """Tell whether an order or another command, ours or one with a tag, made it."""
+    return (
+        move.order_id is not None
+        or move.adjustment_id in linked
+        or (move.note or "").startswith(TAG_PREFIX)
+    )
 
 
 def _ids(moves: Iterable[Move]) -> tuple[str, ...]:

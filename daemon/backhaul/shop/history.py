@@ -130,4 +130,5 @@ def _move(entry: wire.Moved) -> Move:
         note=entry.note,
         source_id=entry.source.id if entry.source else None,
         at=entry.created_at,
+        order_id=entry.order_id,
     )

@@ -187,12 +187,12 @@ class Moved(_Wire):
     adjustment: Integer | None = None
     note: str | None = None
     source: Source | None = None
+    order_id: str | None = None
 
 
 class Entry(Moved):
     """A whole row of the stock's history."""
 
-    order_id: str | None = None
     reason: str | None = None
     stock_after: Integer | None = None
 
