@@ -352,6 +352,14 @@ def _parsed(text: str | URL) -> URL:
     return url
 
 
+def reachable(url: str, network: Network) -> URL:
+    """Return the URL of a setting. Raises ValueError where it may not be called."""
+    try:
+        return Guard(network).check(url)
+    except AddressRefused as refused:
+        raise ValueError(str(refused)) from None
+
+
 def _is_number_in_disguise(host: str) -> bool:
     """Tell whether a resolver may read the host as an IPv4 address: 127.1, 0x7f.1."""
     last = host.rstrip(".").rpartition(".")[2]

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from pydantic import ConfigDict
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+"""For a model of settings: nothing unknown passes, and no error shows a secret."""
 
 
 class Capability(Enum):

@@ -13,9 +13,8 @@ from loguru import logger
 from backhaul import listening
 from backhaul.admin import site as admin_site
 from backhaul.changes import Parts, changes
-from backhaul.connect import intake, registry
+from backhaul.connect import instances, registry
 from backhaul.connect.host import Host
-from backhaul.connect.instances import ask, end, sinks_of
 from backhaul.connect.matching import Matcher
 from backhaul.connect.waiting import WaitingRoom
 from backhaul.control import SOCKET_NAME
@@ -186,7 +185,8 @@ class Daemon:
         self._build_upkeep(store, drain)
         for sink in self._sinks:
             await sink.subscribe()
-        routes = self._receiver(store, drain).routes() + await self._intake()
+        routes = self._receiver(store, drain).routes()
+        routes += await instances.listen_all(self._hosts, instances.START_SECONDS)
         self._jobs = self._known_jobs(store)
         await self._jobs.load()
         reloading = Reloading(
@@ -253,7 +253,7 @@ class Daemon:
         self._indexer = Indexer(store.search, self._clock)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
-        self._sinks = sinks_of(
+        self._sinks = instances.sinks_of(
             self._settings, self._hosts, store.deliveries, self._clock, self._chance
         )
 
@@ -294,13 +294,7 @@ class Daemon:
         )
 
     async def _ask_connector(self, name: str) -> dict[str, int]:
-        return await ask(self._hosts, name)
-
-    async def _intake(self) -> list[web.RouteDef]:
-        routes: list[web.RouteDef] = []
-        for host in self._hosts:
-            routes += intake.routes(host.connector.instance, await host.listen())
-        return routes
+        return await instances.ask(self._hosts, name)
 
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
         answers = self.metrics.counts("webhooks_total")
@@ -369,7 +363,7 @@ class Daemon:
                 self.stop()
                 if not is_hurried():
                     await ending
-                    await end(self._sinks, sinks)
+                    await instances.end(self._sinks, sinks)
                 for task in (*senders, *endless, *sinks):
                     task.cancel()
                 with contextlib.suppress(Busy):
@@ -475,7 +469,6 @@ class Daemon:
         return [host.connector.instance for host in self._hosts]
 
     def _folded(self) -> None:
-        self._waiting.wake()
         self._indexer.wake()
         self._tell()
         self._planned()
@@ -495,5 +488,6 @@ class Daemon:
             shop.sender.settler.wake()
 
     def _planned(self) -> None:
+        self._waiting.wake()
         for shop in self._shops.values():
             shop.sender.dispatcher.moved()

@@ -180,7 +180,7 @@ async def _try_again(
 ) -> Answer:
     row, who, reason = asked["row"], asked["who"], asked["reason"]
     await parts.store.quarantine.retry(row, payload, who, reason)
-    parts.changed()
+    parts.decided()
     return {"row": row, "state": "waits to be matched"}
 
 

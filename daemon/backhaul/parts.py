@@ -103,8 +103,7 @@ def build_sender(
     shop, push = settings.stores[name], settings.push
     dialect = build_dialect(settings, name)
     rehearsed = settings.rehearsed
-    rehearsal = Rehearsal(store.commands, rehearsed, dialect)
-    commands = rehearsal if rehearsed else store.commands
+    commands = Rehearsal(store.commands, rehearsed, dialect)
     dispatcher = Dispatcher(
         name, commands, store.doubts, client, transport, dialect, push, clock, chance
     )

@@ -83,7 +83,7 @@ async def _ours(database: Path, count: int) -> tuple[float, float]:
         scanner, "main", 60.0, store.records, matcher, clock, lambda: None, lambda: 0.5
     )
     try:
-        await host.listen()
+        await host.listen(60)
         return await _load(scanner.lines.address, count)
     finally:
         await host.close()

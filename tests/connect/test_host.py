@@ -73,6 +73,15 @@ async def test_a_record_becomes_a_command_once(store: SqliteStore) -> None:
     assert desk.cursors[:2] == [None, "1"]
 
 
+async def test_who_matches_is_told_of_a_record_that_waits(store: SqliteStore) -> None:
+    desk, planned = Desk(), list[str]()
+    desk.waiting += [Batch(records=[shipped(order="9999")], cursor="1")]
+    async with running(host_of(desk, store, planned=planned)):
+        await until(lambda: len(desk.cursors) > 1, "a second round")
+    assert rows(store.path, RECORDS) == [("k1", "waiting")]
+    assert planned
+
+
 async def test_a_crashing_connector_is_told_of_once_and_comes_back(
     store: SqliteStore, lines: list[str]
 ) -> None:
@@ -127,7 +136,7 @@ async def test_a_connector_that_cannot_listen_stops_nothing(
     deaf = Deaf()
     deaf.waiting.append(Batch(records=[shipped()], cursor=None))
     host = host_of(deaf, store)
-    assert await host.listen() == ()
+    assert await host.listen(60) == ()
     async with running(host):
         await until(lambda: host.state()["worked_at"], "a round that worked")
         await until(lambda: len(deaf.cursors) > 2, "more rounds")
@@ -150,7 +159,7 @@ async def test_one_that_could_not_be_opened_to_listen_is_left_alone_first(
 
     desk, clock = Unmounted(), VirtualClock()
     host = host_of(desk, store, clock=clock)
-    await host.listen()
+    await host.listen(60)
     async with running(host):
         await clock.asleep()
         assert desk.tries == 1, "it is tried again without a rest"
@@ -177,7 +186,7 @@ async def test_one_that_cannot_be_opened_is_down_until_it_can(
     desk, clock = Unmounted(), VirtualClock()
     desk.waiting.append(Batch(records=[shipped()], cursor=None))
     host = host_of(desk, store, clock=clock)
-    (route,) = await host.listen()
+    (route,) = await host.listen(60)
     asked = HttpRequest("POST", "/scan", {}, b"")
     with pytest.raises(Busy, match="/mnt/share is not there"):
         await route.handler(asked)
@@ -322,7 +331,7 @@ async def test_many_bad_rows_are_reported_some_at_a_time(store: SqliteStore) -> 
 async def test_a_receipt_is_given_after_the_commit(store: SqliteStore) -> None:
     desk = Desk()
     host = host_of(desk, store)
-    await host.listen()
+    await host.listen(60)
     assert desk.emit is not None
     cases: list[tuple[Record | Bad, str, str]] = [
         (shipped(), "accepted", "on its way to the store"),

@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aioresponses import CallbackResult, aioresponses
 
 from backhaul_connectors.http_json import HttpJson
 from backhaul_connectors.http_json.settings import Settings
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import MemoryHost
-from connectors.answering import Answered
+from connectors.answering import Script, scripted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from yarl import URL
+    from collections.abc import Iterator, Mapping
 
 BASE = "https://office.example/api"
 PLAIN = {"kind": "fulfillment", "path": "/s", "key": "id", "fields": {"order": "o"}}
 
 
-class Script:
-    """The answers of a system by its URLs, and what it was asked."""
-
-    def __init__(self, **pages: Any) -> None:
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        self.pages: dict[str, Any] = pages
-
-    def add(self, url: str, page: Any, status: int = 200, **headers: str) -> None:
-        self.pages[url] = (page, status, headers)
-
-    def answer(self, url: URL, **request: Any) -> CallbackResult:
-        self.asked.append((str(url), request["headers"]))
-        page, status, headers = self.pages[str(url)]
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return CallbackResult(
-            status=status,
-            body=json.dumps(page),
-            headers=named,
-            response_class=Answered,
-        )
-
-    @property
-    def urls(self) -> list[str]:
-        return [url for url, _ in self.asked]
-
-
 @pytest.fixture
-async def script() -> AsyncIterator[Script]:
-    script = Script()
-    with aioresponses() as mocked:
-        mocked.get(re.compile("^https://"), callback=script.answer, repeat=True)
+def script() -> Iterator[Script]:
+    with scripted() as script:
         yield script
 
 

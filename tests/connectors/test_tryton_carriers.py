@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from proteus import Model
 
-from backhaul_sdk import Fulfillment
-from backhaul_sdk.testing import MemoryHost
+from backhaul_connectors.tryton import Tryton
+from backhaul_sdk import Applied, Fulfillment
+from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.erp_answers import AnsweringErp
+from connectors.test_tryton import settings_of
+from support.tryton import common_folder, tryton
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from backhaul_sdk import Connector
+    from support.tryton import TrytonServer
 
 FIELDS = "model.stock.shipment.out.fields_get"
 READ = "model.stock.shipment.out.read"
@@ -59,12 +67,16 @@ async def erp() -> AsyncIterator[AnsweringErp]:
 
 async def companies(erp: AnsweringErp) -> dict[str, str | None]:
     """Return who carries each order, by what is pulled."""
-    host = MemoryHost()
     connector = erp.connector(stock_seconds=0)
     await connector.open()
+    return await pulled(connector)
+
+
+async def pulled(connector: Connector[Any]) -> dict[str, str | None]:
+    host = MemoryHost()
     await host.pull(connector)
     shipped = [each for each in host.records.values() if isinstance(each, Fulfillment)]
-    assert [each.tracking_number for each in shipped] == ["BD1"] * 3
+    assert {each.tracking_number for each in shipped} == {"BD1"}
     return {each.order: each.tracking_company for each in shipped}
 
 
@@ -97,3 +109,41 @@ async def test_who_may_not_read_carriers_still_ships(erp: AnsweringErp) -> None:
     erp.results[FIELDS] = lambda names, _: {name: {} for name in names}
     erp.answers[READ] = refuse
     assert set((await companies(erp)).values()) == {None}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrytonServer]:
+    folder, common = tmp_path_factory.mktemp("tryton"), common_folder(tmp_path_factory)
+    with tryton(folder, common, "stock_shipment_cost") as running:
+        yield running
+
+
+@pytest.mark.programs
+@pytest.mark.timeout(400)
+async def test_a_real_tryton_with_carriers_names_them(server: TrytonServer) -> None:
+    sales = [sample_change(number) for number in (1, 2)]
+    options = {"sale_state": "confirmed", "stock_seconds": 0}
+    connector = Tryton("erp", settings_of(server.port, **options))
+    for sale in sales:
+        assert isinstance(await connector.push(sale), Applied)
+    carried, picked_up = [sale.object_id for sale in sales]
+    await asyncio.to_thread(ship, server, carried, picked_up)
+    told = await pulled(connector)
+    await connector.close()
+    assert told == {carried: "DHL", picked_up: None}
+
+
+def ship(server: TrytonServer, carried: str, picked_up: str) -> None:
+    """Send two orders, the first with a carrier."""
+    with server.house() as house:
+        house.add_services(["DELIVERY"])
+        (delivery,) = Model.get("product.product").find([("code", "=", "DELIVERY")])
+        party = Model.get("party.party")(name="DHL")
+        party.save()
+        carrier = Model.get("carrier")(party=party, carrier_product=delivery)
+        carrier.save()
+        shipment = house.pick(carried)
+        shipment.carrier = carrier
+        shipment.save()
+        for order in (carried, picked_up):
+            house.ship(order, "BD1")

@@ -39,16 +39,17 @@ PLANNED = """
 
 
 @asynccontextmanager
-async def intake(database: Path, broker: Mosquitto) -> AsyncIterator[None]:
+async def intake(database: Path, broker: Mosquitto) -> AsyncIterator[Scanner]:
     """Take scans into a store that knows the article."""
     options = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port, "mqtt_tls": False}
     settings = Settings.model_validate({**options, "mqtt_devices": ["belt"]})
     async with started_store(database) as store:
         await take(store, envelope("products/create", payloads.product()))
-        host = host_of(Scanner("hall", settings), store)
-        await host.listen()
+        scanner = Scanner("hall", settings)
+        host = host_of(scanner, store)
+        await host.listen(60)
         try:
-            yield
+            yield scanner
         finally:
             await host.close()
 
@@ -63,14 +64,20 @@ async def test_a_killed_broker_loses_and_doubles_no_scan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database, moments = tmp_path / "backhaul.db", chances()
+    problems = set[str]()
     async with (
         mosquitto(tmp_path) as broker,
-        intake(database, broker),
+        intake(database, broker) as scanner,
         belt_at(broker) as belt,
     ):
+
+        def has_enough() -> bool:
+            problems.add(scanner.broker.problem)
+            return belt.has_enough()
+
         for life in range(KILLS):
             belt.expect(ANSWERS_A_LIFE)
-            await until(belt.has_enough, f"answers in life {life}")
+            await until(has_enough, f"answers in life {life}", 60.0)
             await CLOCK.sleep(moments.uniform(0, LONGEST_LIFE_SECONDS))
             await broker.kill()
             await broker.start()
@@ -78,5 +85,7 @@ async def test_a_killed_broker_loses_and_doubles_no_scan(
         await until(lambda: belt.is_done, "every scan has its answer", 30.0)
         kept, planned = found(database)
     tell(capsys, belt.sent - kept[0], belt.sent, f"{KILLS} kills")
+    waits = [said for said in problems if "timed out" in said]
+    assert not waits, "it waited for a broker that was gone"
     assert kept == (belt.sent, belt.sent, "accepted")
     assert planned == (belt.sent, belt.sent)

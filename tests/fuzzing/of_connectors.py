@@ -20,7 +20,6 @@ from backhaul_connectors.courier import settings as courier_settings
 from backhaul_connectors.courier import signatures as courier_signatures
 from backhaul_connectors.courier.building import raw_of, records_of
 from backhaul_connectors.file_drop import cursor as file_cursor
-from backhaul_connectors.file_drop.cells import Unusable as UnusableCells
 from backhaul_connectors.file_drop.json_rows import JsonRowReader
 from backhaul_connectors.file_drop.parsing import Origin as FileOrigin
 from backhaul_connectors.file_drop.parsing import forms
@@ -44,6 +43,7 @@ from backhaul_connectors.tryton.rpc import untyped
 from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.calls import Answer, NotJson, outcome_of, read_json
+from backhaul_sdk.reading import Unusable
 from connectors import couriers
 from fuzzing.targets import Target, as_json, as_text, lines_of
 
@@ -76,11 +76,11 @@ def _courier(vendor: str) -> courier_settings.Settings:
 
 
 def feed_courier(settings: courier_settings.Settings, data: bytes) -> None:
-    with suppress(NotJson, courier_parsing.Unusable):
+    with suppress(NotJson, Unusable):
         message = read_json(data)
         for event in courier_parsing.events_of(settings, message):
             keep(records_of(settings, event, as_text(data)))
-    with suppress(NotJson, courier_parsing.Unusable):
+    with suppress(NotJson, Unusable):
         row = read_json(data)
         raw = raw_of(row)
         event = courier_parsing.ROWS[settings.vendor](settings, row)
@@ -100,7 +100,7 @@ def feed_signature(settings: courier_settings.Settings, data: bytes) -> None:
 
 def feed_courier_page(data: bytes) -> None:
     url = URL("https://api.example/trackers")
-    with suppress(NotJson, courier_parsing.Unusable, CheckFailed):
+    with suppress(NotJson, Unusable, CheckFailed):
         document = read_json(data)
         for listing in courier_asking.LISTINGS.values():
             courier_asking._next(listing, url, document)
@@ -337,7 +337,7 @@ def feed_lines(data: bytes) -> None:
             cells = dict(zip(form.columns, row.cells, strict=False))
             if row.problem or len(cells) < len(form.columns):
                 continue
-            with suppress(UnusableCells):
+            with suppress(Unusable):
                 keep([form.build(cells, origin)])
 
 

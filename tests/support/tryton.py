@@ -121,8 +121,11 @@ def common_folder(factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def tryton(folder: Path, common: Path) -> Iterator[TrytonServer]:
-    """Start a furnished server; its database is made once in a folder in common."""
+def tryton(folder: Path, common: Path, module: str = "") -> Iterator[TrytonServer]:
+    """Start a furnished server, with one more module.
+
+    The database is made once in a folder in common.
+    """
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     server = TrytonServer(folder, port)
@@ -137,6 +140,9 @@ def tryton(folder: Path, common: Path) -> Iterator[TrytonServer]:
             _furnish(server, common)
             shutil.copy(server.file, made)
     shutil.copy(made, server.file)
+    if module:
+        words = ["-c", str(server.config), "-d", DATABASE, "-u", module]
+        _run("-m", "trytond.cli.admin", *words, "--activate-dependencies")
     server.start()
     try:
         yield server
@@ -148,8 +154,11 @@ def _furnish(server: TrytonServer, common: Path) -> None:
     """Make the database, which takes a while."""
     bare = bare_database(common)
     shutil.copyfile(bare / server.file.name, server.file)
-    command = [sys.executable, str(SETUP), str(server.config), DATABASE]
-    done = subprocess.run(command, capture_output=True, check=False)
+    _run(str(SETUP), str(server.config), DATABASE)
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run([sys.executable, *words], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
 
 

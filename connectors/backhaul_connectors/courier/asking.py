@@ -13,6 +13,7 @@ from yarl import URL
 from backhaul_connectors.courier.parsing import find, moment
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.calls import CallFailed
+from backhaul_sdk.reading import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 LOOKING_BACK_SECONDS = 30 * 86_400
 OVERLAP_SECONDS = 3_600
 MOST_SEEN = 5_000
-_TOO_MUCH = (OverflowError, RecursionError)
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Seen:
             found = json.loads(text or "{}")
             words = {str(k): str(v) for k, v in found["words"].items()}
             return cls(float(found["asked_at"]), words)
-        except (ValueError, TypeError, KeyError, AttributeError, *_TOO_MUCH):
+        except UNREADABLE:
             return cls()
 
 

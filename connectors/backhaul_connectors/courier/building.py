@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from backhaul_connectors.courier.parsing import Unusable, digest_of
+from backhaul_connectors.courier.parsing import digest_of
 from backhaul_connectors.courier.statuses import status_of
 from backhaul_sdk import Bad, Fulfillment, Line, Tracking
+from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import MAX_DELTA, TRACKING_STATUSES
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from backhaul_connectors.courier.building import bad, raw_of, records_of
 from backhaul_connectors.courier.manifest import SPEC
 from backhaul_connectors.courier.parsing import (
     ROWS,
-    Unusable,
     digest_of,
     events_of,
     find,
@@ -21,6 +20,7 @@ from backhaul_connectors.courier.signatures import is_genuine
 from backhaul_sdk import Batch, CheckFailed, Connector, HttpResponse, Route
 from backhaul_sdk.calls import Caller, CallFailed, NotJson, read_json
 from backhaul_sdk.clock import seconds_since_1970
+from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

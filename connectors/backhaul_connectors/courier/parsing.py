@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 
+from backhaul_sdk.reading import Unusable, rfc3339
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -19,10 +21,6 @@ if TYPE_CHECKING:
 
 MILLISECONDS_SINCE = 100_000_000_000
 """Larger numbers of seconds are milliseconds."""
-
-
-class Unusable(Exception):
-    """The message cannot be understood; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +191,7 @@ def moment(value: Any) -> str | None:
             found = datetime.fromisoformat(str(value))
         if found.tzinfo is None:
             return None
-        return found.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return rfc3339(found)
     except (ValueError, OverflowError, OSError):
         return None
 

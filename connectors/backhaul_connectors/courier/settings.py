@@ -9,17 +9,16 @@ from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     field_validator,
     model_validator,
 )
 
-from backhaul_sdk.addresses import AddressRefused, Guard, Network
+from backhaul_sdk.addresses import Network, reachable
+from backhaul_sdk.manifest import STRICT
 from backhaul_sdk.records import TRACKING_STATUSES
 
-STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 FEWEST_CHARACTERS = 8
 API_URLS = {
     "easypost": "https://api.easypost.com",
@@ -175,7 +174,7 @@ class Settings(BaseModel):
         if self.fetch_path and not self.base_url:
             raise ValueError("fetch_path needs api_url: no other host is asked")
         if self.base_url:
-            self._require_reachable()
+            reachable(self.base_url, self.network)
         return self
 
     @property
@@ -183,9 +182,3 @@ class Settings(BaseModel):
         """Whether the courier is asked for what it did not tell."""
         has_list = self.vendor != "generic" or bool(self.api_path and self.base_url)
         return bool(self.api_key.get_secret_value()) and has_list
-
-    def _require_reachable(self) -> None:
-        try:
-            Guard(self.network).check(self.base_url)
-        except AddressRefused as refused:
-            raise ValueError(str(refused)) from None

@@ -6,8 +6,10 @@ import hashlib
 import json
 import re
 import unicodedata
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
+
+from backhaul_sdk.reading import Unusable, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,10 +32,6 @@ _WHOLE = {
     # 1.000 is a thousand in one country and one in another.
     "auto": re.compile(r"([+-]?\d{1,15})[.,]0{0,2}", re.ASCII),
 }
-
-
-class Unusable(Exception):
-    """The row cannot become a record; the text says why and what to do."""
 
 
 def clean(cell: str) -> str:
@@ -86,13 +84,6 @@ def yes_or_no(text: str) -> bool:
     return word in YES
 
 
-def reason(text: str, known: frozenset[str], default: str) -> str:
-    word = re.sub(r"[\s-]+", "_", text).upper() or default
-    if word not in known:
-        raise Unusable(f"reason {text!r} is unknown; use {', '.join(sorted(known))}")
-    return word
-
-
 def moment(cells: Cells, column: str, zone: tzinfo, pattern: str) -> str | None:
     """Return a date or time as RFC 3339; `pattern` is strptime's, or empty."""
     text = cells.get(column, "")
@@ -101,7 +92,7 @@ def moment(cells: Cells, column: str, zone: tzinfo, pattern: str) -> str | None:
     try:
         found = _parsed(text, pattern)
         aware = found if found.tzinfo else found.replace(tzinfo=zone)
-        return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return rfc3339(aware)
     except (ValueError, OverflowError):
         expected = f"write it as {pattern}" if pattern else "write 2026-03-31"
         raise Unusable(

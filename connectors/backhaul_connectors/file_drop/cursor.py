@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
+from backhaul_sdk.reading import UNREADABLE
+
 MOST_REMEMBERED = 100
 """Names of stock files; of one that is forgotten every row looks new."""
 
@@ -73,7 +75,7 @@ class Cursor:
             found = json.loads(text or "{}")
             earlier = found.pop("earlier", ())
             return cls(_taken(**found), tuple(_taken(*each) for each in earlier))
-        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        except UNREADABLE:
             return cls()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from backhaul_connectors.file_drop.csv_rows import shown
 from backhaul_sdk import CheckFailed
+from backhaul_sdk.reading import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +44,7 @@ class Fingerprint:
     @property
     def dated(self) -> str:
         """When the file was written last, RFC 3339."""
-        moment = datetime.fromtimestamp(self.modified_ns // 1_000 / 1e6, UTC)
-        return moment.isoformat().replace("+00:00", "Z")
+        return rfc3339(datetime.fromtimestamp(self.modified_ns // 1_000 / 1e6, UTC))
 
 
 class Source(Protocol):

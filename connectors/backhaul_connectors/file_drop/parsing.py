@@ -7,17 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.file_drop.cells import (
-    Unusable,
     identifier,
     key_of,
     moment,
-    reason,
     same,
     whole_number,
     yes_or_no,
 )
 from backhaul_connectors.file_drop.settings import zone
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment, StockLevel
+from backhaul_sdk.reading import Unusable, reason_of
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ def cancellation(how: Conventions, cells: Cells, origin: Origin) -> Cancellation
     """Return the cancellation; its key is its content."""
     order = identifier(cells, "order")
     restock = yes_or_no(cells["restock"])
-    why = reason(cells["reason"], CANCEL_REASONS, "OTHER")
+    why = reason_of(cells["reason"], CANCEL_REASONS, "OTHER")
     content = [same(order).lstrip("#"), restock, why, *_named(how, cells)]
     return Cancellation(
         key=key_of("cancellation", content),
@@ -208,7 +207,7 @@ def stock_delta(how: Conventions, cells: Cells, origin: Origin) -> StockAdjustme
         key=key_of("stock delta", tuple(named) or place),
         sku=sku,
         delta=_delta(cells["adjustment"], how.decimal),
-        reason=reason(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT"),
+        reason=reason_of(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT"),
         locator=origin.locator,
         raw=origin.raw,
     )

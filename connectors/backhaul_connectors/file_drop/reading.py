@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from backhaul_connectors.file_drop.cells import Unusable, clean, key_of
+from backhaul_connectors.file_drop.cells import clean, key_of
 from backhaul_connectors.file_drop.csv_rows import (
     BOM,
     MAX_ROW_BYTES,
@@ -23,6 +23,7 @@ from backhaul_connectors.file_drop.found import Unreadable
 from backhaul_connectors.file_drop.json_rows import JsonRowReader, csv_line
 from backhaul_connectors.file_drop.parsing import Origin
 from backhaul_sdk import Bad
+from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     field_validator,
     model_validator,
 )
 
+from backhaul_sdk.manifest import STRICT
+
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
-STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class FulfillmentColumns(BaseModel):

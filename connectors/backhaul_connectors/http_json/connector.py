@@ -14,7 +14,6 @@ from backhaul_connectors.http_json.manifest import SPEC
 from backhaul_connectors.http_json.paging import cursor_in, first_url, next_url
 from backhaul_connectors.http_json.parsing import (
     Reader,
-    Unusable,
     digest_of,
     find,
     moment,
@@ -23,6 +22,7 @@ from backhaul_connectors.http_json.parsing import (
 from backhaul_connectors.http_json.pushing import lookup, push
 from backhaul_sdk import Batch, CheckFailed, Connector, Rejected, Unknown
 from backhaul_sdk.clock import seconds_since_1970
+from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

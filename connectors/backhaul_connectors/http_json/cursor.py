@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.http_json.parsing import moment
+from backhaul_sdk.reading import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,7 @@ def places_of(text: str | None) -> dict[str, Place]:
     try:
         found: dict[str, dict[str, Any]] = json.loads(text or "{}")
         return {name: Place(**place) for name, place in found.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except UNREADABLE:
         return {}
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from yarl import URL
 
-from backhaul_connectors.http_json.parsing import Unusable, find
+from backhaul_connectors.http_json.parsing import find
 from backhaul_sdk import CheckFailed
+from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from backhaul_sdk import (
     StockLevel,
     Tracking,
 )
+from backhaul_sdk.reading import Unusable, reason_of, rfc3339
 from backhaul_sdk.records import (
     CANCEL_REASONS,
     MAX_DELTA,
@@ -38,10 +39,6 @@ MAX_TEXT = 500
 MAX_RAW = 20_000
 _NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-
-
-class Unusable(Exception):
-    """The item cannot become a record; the text says why."""
 
 
 def find(expression: str, document: Any) -> Any:
@@ -210,10 +207,7 @@ class Reader:
         )
 
     def _reason(self, item: Any, known: frozenset[str], default: str) -> str:
-        reason = (self.text(item, "reason") or default).upper()
-        if reason not in known:
-            raise Unusable(f"reason {reason!r} is unknown: {', '.join(sorted(known))}")
-        return reason
+        return reason_of(self.text(item, "reason") or "", known, default)
 
 
 BUILDERS: Mapping[str, Callable[[Reader, Any, str], Record]] = {
@@ -232,8 +226,7 @@ def moment(value: Any, name: str) -> str:
         if found.tzinfo is None:
             raise Unusable(f"{name} has no time zone: {str(value)[:40]!r}")
         # Always as many digits, so that texts have the order of their times.
-        text = found.astimezone(UTC).isoformat(timespec="milliseconds")
-        return text.replace("+00:00", "Z")
+        return rfc3339(found, "milliseconds")
     except (ValueError, OverflowError):
         raise Unusable(f"{name} is no time: {str(value)[:40]!r}") from None
 

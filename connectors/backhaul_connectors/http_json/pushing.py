@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from backhaul_connectors.http_json.parsing import Unusable, find
+from backhaul_connectors.http_json.parsing import find
 from backhaul_sdk import (
     Absent,
     Applied,
@@ -17,6 +17,7 @@ from backhaul_sdk import (
     Unknown,
 )
 from backhaul_sdk.calls import NeverSent, NoAnswer, NotJson, outcome_of
+from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
     from backhaul_connectors.http_json.calling import System

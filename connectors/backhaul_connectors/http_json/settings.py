@@ -9,17 +9,16 @@ from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     model_validator,
 )
 
-from backhaul_sdk.addresses import AddressRefused, Guard, Network
+from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.contract import TOPICS
+from backhaul_sdk.manifest import STRICT
 from backhaul_sdk.records import TRACKING_STATUSES
 
-STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 PLACES = ("{id}", "{object_id}")
 FIELDS = {
     "fulfillment": ({"order"}, {"tracking_company", "tracking_number", "shipped_at"}),
@@ -201,10 +200,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _can_work(self) -> Settings:
-        try:
-            url = Guard(self.network).check(self.base_url)
-        except AddressRefused as refused:
-            raise ValueError(str(refused)) from None
+        url = reachable(self.base_url, self.network)
         if url.query_string or url.fragment:
             raise ValueError("base_url must end with its path")
         if (self.auth == "none") == bool(self.token.get_secret_value()):

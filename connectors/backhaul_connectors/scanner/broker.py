@@ -35,6 +35,10 @@ class _Acknowledging(aiomqtt.Client):
     def acknowledge(self, message: aiomqtt.Message) -> None:
         self._client.ack(message.mid, message.qos)
 
+    def answer(self, topic: str, reply: bytes) -> None:
+        """Send and forget: who waited would not see the broker go, until a timeout."""
+        self._client.publish(topic, reply)
+
 
 class Broker:
     """Keeps a session at the broker, which holds scans for us while we are away."""
@@ -119,7 +123,7 @@ class Broker:
                 client.acknowledge(message)
             for message, reply in zip(group, replies, strict=True):
                 topic = f"{message.topic.value.rpartition('/')[0]}/reply"
-                await client.publish(topic, reply)
+                client.answer(topic, reply)
 
     async def _take(self, message: aiomqtt.Message) -> bytes:
         """Return the reply, when the scan is stored or refused for good."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from backhaul_sdk.reading import rfc3339
 from backhaul_sdk.records import MAX_DELTA
 
 if TYPE_CHECKING:
@@ -168,6 +169,6 @@ def _moment(document: Mapping[str, Any]) -> str | None:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise Refused(422, "at needs its time zone, such as 2026-03-31T14:05:00Z")
-        return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return rfc3339(moment)
     except (ValueError, OverflowError):
         raise Refused(422, "at is no time such as 2026-03-31T14:05:00Z") from None

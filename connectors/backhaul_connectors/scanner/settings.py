@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     StringConstraints,
     field_validator,
     model_validator,
 )
+
+from backhaul_sdk.manifest import STRICT
 
 MIN_TOKEN_CHARACTERS = 16
 _DEVICE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -27,7 +28,7 @@ class Settings(BaseModel):
     """`[connectors.NAME]` with `type = "scanner"`."""
 
     # Without hiding, a mistake in one token would print all of them.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = STRICT
 
     devices: dict[str, SecretStr] = Field(
         default_factory=dict,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backhaul_connectors.sql.values import from_plain, to_json
+from backhaul_sdk.reading import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,5 @@ class Cursor:
                     for kind, (at, id_) in found.items()
                 }
             )
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return cls({})
-        except (ArithmeticError, RecursionError):
+        except UNREADABLE:
             return cls({})

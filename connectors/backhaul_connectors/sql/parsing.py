@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul_connectors.sql.values import (
-    Unusable,
     moment,
-    rfc3339,
     shown,
     text_of,
     to_json,
@@ -25,6 +22,7 @@ from backhaul_sdk import (
     StockAdjustment,
     StockLevel,
 )
+from backhaul_sdk.reading import Unusable, reason_of, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
@@ -185,11 +183,7 @@ def _yes_or_no(value: object) -> bool:
 
 
 def _reason(values: Values, known: frozenset[str], default: str) -> str:
-    text = text_of(values.get("reason"), "reason")
-    word = re.sub(r"[\s-]+", "_", text).upper() or default
-    if word not in known:
-        raise Unusable(f"reason {text!r} is unknown; use {', '.join(sorted(known))}")
-    return word
+    return reason_of(text_of(values.get("reason"), "reason"), known, default)
 
 
 _BUILDERS: dict[str, Callable[[Values, Origin, str], Record]] = {

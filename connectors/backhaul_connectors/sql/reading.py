@@ -23,14 +23,9 @@ from backhaul_connectors.sql.dialects import (
 from backhaul_connectors.sql.parsing import Origin, key_of, record_of
 from backhaul_connectors.sql.settings import columns_of
 from backhaul_connectors.sql.tables import lack, quoted_column, table_of
-from backhaul_connectors.sql.values import (
-    Bytes,
-    Unusable,
-    latest,
-    shown,
-    to_json,
-)
+from backhaul_connectors.sql.values import Bytes, latest, shown, to_json
 from backhaul_sdk import Bad
+from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     field_validator,
@@ -18,7 +17,8 @@ from pydantic import (
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+from backhaul_sdk.manifest import STRICT
+
 DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "mysql": "mysql+pymysql",

@@ -9,15 +9,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from backhaul_sdk.reading import Unusable
+
 if TYPE_CHECKING:
     from datetime import tzinfo
 
 MILLISECONDS_FROM = 1e11
 """A number of seconds above this is one of milliseconds: no clock shows year 5138."""
-
-
-class Unusable(Exception):
-    """The row cannot become a record; the text says why and what to do."""
 
 
 class Bytes(bytes):
@@ -154,8 +152,3 @@ def _moment(value: object, zone: tzinfo) -> datetime:
         milliseconds = abs(seconds) >= MILLISECONDS_FROM
         return datetime.fromtimestamp(seconds / 1e3 if milliseconds else seconds, UTC)
     return datetime.fromisoformat(str(value))
-
-
-def rfc3339(at: datetime) -> str:
-    """Return the time as records have it."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.tryton.rpc import Refused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
+from backhaul_sdk.reading import UNREADABLE, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ class Cursor:
             written, shipment, product, counted = json.loads(text or "")
             datetime.fromisoformat(written or "2000-01-01")
             return cls(str(written), int(shipment), int(product), float(counted))
-        except (ValueError, TypeError, OverflowError, RecursionError):
+        except UNREADABLE:
             return cls()
 
 
@@ -245,7 +246,7 @@ def _fulfillment(
         tracking_company=row["carrier"],
         tracking_number=str(tracking) if tracking else None,
         lines=tuple(Line(sku=g["code"], quantity=int(g["quantity"])) for g in goods),
-        shipped_at=_text(row["write_date"]),
+        shipped_at=rfc3339(row["write_date"]),
         locator=locator,
         raw=raw,
     )
@@ -262,7 +263,7 @@ def _problem(goods: Sequence[Mapping[str, Any]]) -> str:
 
 def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
     quantity = row["quantity"] or 0
-    key = f"stock:{row['id']}:{_text(as_of)}:{quantity}"
+    key = f"stock:{row['id']}:{rfc3339(as_of)}:{quantity}"
     raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
     locator = f"product {row['code']}"
     if quantity != int(quantity):
@@ -273,11 +274,7 @@ def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
         sku=row["code"],
         # Tryton may have shipped what it has not received yet.
         quantity=max(int(quantity), 0),
-        as_of=_text(as_of),
+        as_of=rfc3339(as_of),
         locator=locator,
         raw=raw,
     )
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

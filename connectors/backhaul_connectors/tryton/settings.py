@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from backhaul_sdk.addresses import AddressRefused, Guard, Network
+from backhaul_sdk.addresses import Network, reachable
+from backhaul_sdk.manifest import STRICT
 
 
 class Settings(BaseModel):
     """`[connectors.NAME]` with `type = "tryton"`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = STRICT
 
     url: str = Field(
         description='Address of the server, such as "https://erp.example".'
@@ -80,8 +81,5 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _may_be_called(self) -> Settings:
-        try:
-            Guard(self.network).check(self.url)
-        except AddressRefused as refused:
-            raise ValueError(str(refused)) from None
+        reachable(self.url, self.network)
         return self

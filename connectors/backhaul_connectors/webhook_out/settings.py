@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     field_validator,
@@ -12,14 +11,15 @@ from pydantic import (
 )
 
 from backhaul_connectors.webhook_out.signing import key_of
-from backhaul_sdk.addresses import AddressRefused, Guard, Network
+from backhaul_sdk.addresses import Network, reachable
+from backhaul_sdk.manifest import STRICT
 
 
 class Settings(BaseModel):
     """`[connectors.NAME]` with `type = "webhook_out"`."""
 
     # Without hiding, a mistake in one secret would print all of them.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = STRICT
 
     url: str = Field(description="Where the news is posted to.")
     secrets: tuple[SecretStr, ...] = Field(
@@ -50,8 +50,5 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _may_be_called(self) -> Settings:
-        try:
-            Guard(self.network).check(self.url)
-        except AddressRefused as refused:
-            raise ValueError(str(refused)) from None
+        reachable(self.url, self.network)
         return self

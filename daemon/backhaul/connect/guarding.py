@@ -37,6 +37,27 @@ async def guarded(work: Awaitable[T]) -> T:
         raise ConnectorFailed(words(error)) from error
 
 
+async def bounded(seconds: float, task: asyncio.Task[T], what: str) -> T:
+    """Return what a guarded task returns; cancel it when nobody waits any more.
+
+    Raises ConnectorFailed where it takes longer; that it ends is not waited for.
+    """
+    try:
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            raise ConnectorFailed(f"it takes longer than {seconds:g} s {what}")
+        return task.result()
+    finally:
+        task.add_done_callback(_hear)
+        task.cancel()
+
+
+def _hear(task: asyncio.Task[T]) -> None:
+    """Take note of what came too late, else asyncio complains that nobody did."""
+    if not task.cancelled():
+        task.exception()
+
+
 def words(error: BaseException) -> str:
     """Return what to tell: a connector's own sentence needs no name of a class."""
     if isinstance(error, CheckFailed | ConnectorFailed):

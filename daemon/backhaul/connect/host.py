@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
+from backhaul.connect import intake
 from backhaul.connect.gathering import Gathering
-from backhaul.connect.guarding import ConnectorFailed, guarded, words
+from backhaul.connect.guarding import ConnectorFailed, bounded, guarded, words
 from backhaul.connect.health import Health
 from backhaul.connect.matching import encode
+from backhaul.connect.opening import OPEN_SECONDS, Opening
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.contract import NewRecord
 from backhaul_sdk import Bad, Capability, Receipt, Rejection
@@ -57,8 +59,7 @@ class Host:
         self._matcher = matcher
         self._clock = clock
         self._planned = planned
-        self._opened = False
-        self._opening = asyncio.Lock()
+        self._opening = Opening(connector)
         self._rounds = asyncio.Lock()
         self._counts: Counter[str] = Counter()
         self._health = Health(connector.instance, "", clock, chance)
@@ -76,18 +77,20 @@ class Host:
             "worked_at": health.worked_at,
         }
 
-    async def listen(self) -> Sequence[Route]:
+    async def listen(self, seconds: float) -> Sequence[Route]:
         """Open the connector and return the HTTP routes it wants served.
 
-        One that cannot be opened (a share that is not mounted yet) is down and tried
-        again: webhooks and the other connectors do not wait for it.
+        One that cannot be opened (a share that is not mounted yet), or not within so
+        many seconds, is down and tried again: webhooks and the other connectors do not
+        wait for it.
         """
         try:
-            await self.open()
+            await self._opening.within(seconds)
         except (ConnectorFailed, Busy) as error:
             self._wait = self._health.fell(words(error))
         try:
-            return await guarded(self._routes())
+            asked = asyncio.get_running_loop().create_task(guarded(self._routes()))
+            return await bounded(seconds, asked, "to listen")
         except (ConnectorFailed, Busy) as error:
             until = "cannot be called until the daemon is started anew"
             self._deaf = f"{until}: {words(error)}"
@@ -98,18 +101,16 @@ class Host:
 
     async def _routes(self) -> Sequence[Route]:
         routes = await self.connector.listen(self.emit)
+        intake.check(self.connector.instance, routes)
         return [replace(route, handler=self._when_open(route)) for route in routes]
 
     async def open(self) -> None:
-        """Open the connector unless it is open. Raises ConnectorFailed."""
-        async with self._opening:
-            if not self._opened:
-                await guarded(self.connector.open())
-                self._opened = True
+        """Open the connector unless it is open. Raises ConnectorFailed, and Busy."""
+        await self._opening.within(OPEN_SECONDS)
 
     def _when_open(self, route: Route) -> HttpHandler:
         async def handle(request: HttpRequest) -> HttpResponse:
-            if not self._opened:
+            if not self._opening.done:
                 raise Busy(f"{self.connector.instance} is down: {self._health.reason}")
             return await route.handler(request)
 
@@ -133,6 +134,7 @@ class Host:
 
     async def close(self) -> None:
         """Close the connector; an error in it is not ours."""
+        await self._opening.stop()
         try:
             await guarded(self.connector.close())
         except (ConnectorFailed, Busy) as error:
@@ -181,7 +183,7 @@ class Host:
         outcomes = await self._records.accept(
             self.connector.instance, self._store, records, cursor, self._matcher
         )
-        if any(outcome.state == "accepted" for outcome in outcomes):
+        if any(outcome.state in {"accepted", "waiting"} for outcome in outcomes):
             self._planned()
         for outcome in outcomes:
             self._counts[outcome.state] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from backhaul.connect import intake
 from backhaul.connect.health import Health
 from backhaul.connect.sink import Sink
 from backhaul.errors import BackhaulError
@@ -14,11 +15,15 @@ from backhaul_sdk import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aiohttp import web
+
     from backhaul.connect.host import Host
     from backhaul.core.clock import Clock
     from backhaul.settings import Settings
     from backhaul.store.deliveries import Deliveries
 
+START_SECONDS = 10.0
+"""For so long the daemon's start waits for connectors, for all at the same time."""
 END_SECONDS = 5.0
 """How long the end waits for what is being handed over."""
 
@@ -58,6 +63,20 @@ def subscription(
         begin=own.begin,
         release_when=settings.stores[own.store].release_when,
     )
+
+
+async def listen_all(hosts: Sequence[Host], seconds: float) -> list[web.RouteDef]:
+    """Let each instance listen; return the routes for the public listener.
+
+    None is waited for longer, and none waits for another.
+    """
+    wanted = await asyncio.gather(*(host.listen(seconds) for host in hosts))
+    pairs = zip(hosts, wanted, strict=True)
+    return [
+        one
+        for host, own in pairs
+        for one in intake.routes(host.connector.instance, own)
+    ]
 
 
 async def ask(hosts: Sequence[Host], name: str) -> dict[str, int]:

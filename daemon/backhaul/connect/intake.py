@@ -8,12 +8,31 @@ from aiohttp import web
 from loguru import logger
 
 from backhaul.errors import Busy
-from backhaul_sdk import HttpRequest
+from backhaul_sdk import CheckFailed, HttpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul_sdk import Route
+
+
+def check(instance: str, wanted: Sequence[Route]) -> None:
+    """Raise CheckFailed for a route that cannot be served, and say which and why."""
+    router = web.UrlDispatcher()
+    for route in wanted:
+        try:
+            _check_path(route.path)
+            router.add_routes(routes(instance, [route]))
+        except (ValueError, RuntimeError) as error:
+            asked = f"the route {route.method} {route.path}"
+            raise CheckFailed(f"{asked} cannot be served: {error}") from None
+
+
+def _check_path(path: str) -> None:
+    if not path.startswith("/"):
+        raise ValueError("a path begins with a slash")
+    if {"?", "#"} & set(path) or {".", ".."} & set(path.split("/")):
+        raise ValueError("no request has '?', '#', '.' or '..' in its path")
 
 
 def routes(instance: str, wanted: Sequence[Route]) -> list[web.RouteDef]:

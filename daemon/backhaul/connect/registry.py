@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from backhaul.settings import explain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from importlib.metadata import EntryPoints
 
     from backhaul_sdk import Connector
 
@@ -26,7 +29,7 @@ def known_types() -> dict[str, str]:
     depend on the order of installation.
     """
     found: dict[str, str] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in _entries(tuple(sys.path)):
         if found.setdefault(entry.name, entry.value) != entry.value:
             problem = f"two connectors are called {entry.name!r}: "
             problem += f"{found[entry.name]} and {entry.value}"
@@ -36,7 +39,7 @@ def known_types() -> dict[str, str]:
 
 def load(type_name: str) -> type[Connector[Any]] | None:
     """Import a connector's class; None for an unknown name."""
-    for entry in entry_points(group=GROUP, name=type_name):
+    for entry in _entries(tuple(sys.path)).select(name=type_name):
         connector: type[Connector[Any]] = entry.load()
         return connector
     return None
@@ -85,6 +88,12 @@ def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[An
     if connector is None:
         raise LookupError(type_name)
     return connector(name, connector.spec.settings.model_validate(dict(options)))
+
+
+@lru_cache(maxsize=1)
+def _entries(path: tuple[str, ...]) -> EntryPoints:
+    """Look through all that is installed on a path, which takes as long as a query."""
+    return entry_points(group=GROUP)
 
 
 def _installed() -> str:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 SLICE_SECONDS = 0.005
 LOOK_SECONDS = 1.0
 """Even if nothing changes, what waited for a command or its time is looked for."""
+IDLE_SECONDS = 30.0
+"""Where nothing waits: a lost wake costs no more than this."""
 PUSH_SECONDS = 120.0
 """Longer than that no answer is waited for: it may have arrived."""
 LOOKS_SECONDS = (0.0, 120.0, 600.0)
@@ -66,6 +68,7 @@ class Sink:
         self._dry_run = dry_run
         self._wake = asyncio.Event()
         self._stopping = False
+        self._is_idle = False
         self._rests_until = 0.0
         self._log = logger.bind(instance=subscriber.instance)
 
@@ -101,6 +104,9 @@ class Sink:
     async def step(self) -> bool:
         """Do one thing; tell whether there may be more at once."""
         more = await self._deliveries.follow(self._subscriber, SLICE_SECONDS)
+        self._is_idle = not await self._deliveries.any_open(self._subscriber.instance)
+        if self._is_idle:
+            return more
         if self._dry_run or self._clock.monotonic() < self._rests_until:
             return more
         if doubtful := await self._deliveries.doubtful(self._subscriber.instance):
@@ -114,8 +120,9 @@ class Sink:
         return more
 
     async def _rest(self) -> None:
+        seconds = IDLE_SECONDS if self._is_idle else LOOK_SECONDS
         try:
-            async with asyncio.timeout(self.health.look() or LOOK_SECONDS):
+            async with asyncio.timeout(self.health.look() or seconds):
                 await self._wake.wait()
         except TimeoutError:
             return

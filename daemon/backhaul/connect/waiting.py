@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 BATCH = 100
 LOOK_SECONDS = 1.0
 """Even if nothing is folded, a waiting record runs out of time."""
+IDLE_SECONDS = 30.0
+"""Where none waits: a lost wake costs no more than this."""
 SOON_SECONDS = 0.1
 """The next look where something was looked for in vain."""
 
 
 class WaitingRoom:
-    """Matches waiting records whenever something was folded, and once a second."""
+    """Matches waiting records whenever something was folded, and once a second.
+
+    Who keeps a record that waits wakes it.
+    """
 
     def __init__(
         self, records: Records, matcher: Matcher, planned: Callable[[], None]
@@ -35,7 +40,7 @@ class WaitingRoom:
         self._folded = asyncio.Event()
 
     def wake(self) -> None:
-        """Tell that the mirror has changed."""
+        """Tell that the mirror has changed, or that a record waits."""
         self._folded.set()
 
     async def run(self) -> None:
@@ -43,15 +48,21 @@ class WaitingRoom:
         while True:
             self._folded.clear()
             try:
-                in_vain = await self._look()
+                seconds = await self._work_off()
             except Busy as error:
                 logger.bind(action="record.busy").warning("{}", error)
-                in_vain = False
+                seconds = LOOK_SECONDS
             try:
-                async with asyncio.timeout(SOON_SECONDS if in_vain else LOOK_SECONDS):
+                async with asyncio.timeout(seconds):
                     await self._folded.wait()
             except TimeoutError:
                 continue
+
+    async def _work_off(self) -> float:
+        """Match what waits; return how long to rest then."""
+        if not await self._records.any_waiting():
+            return IDLE_SECONDS
+        return SOON_SECONDS if await self._look() else LOOK_SECONDS
 
     async def _look(self) -> bool:
         """Match once; tell whether to look again soon."""

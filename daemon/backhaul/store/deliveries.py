@@ -69,6 +69,10 @@ class Deliveries(Protocol):
         """Make rows of the change feed deliveries; tell whether there is more."""
         ...
 
+    async def any_open(self, instance: str) -> bool:
+        """Tell whether anything is to be handed over, or in doubt."""
+        ...
+
     async def claim(self, subscriber: Subscriber) -> Outgoing | None:
         """Move the next that may leave to `sending`, durably, and return it."""
         ...

@@ -1,0 +1,36 @@
+"""What a person mended is tried at once, however little there was to do before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from backhaul.control import Control
+from support.daemon import connected
+from support.databases import count, rows
+from support.reference_shop import open_shop
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = "order,tracking_company,tracking_number"
+NOBODY_WAITS = "SELECT 1 FROM records WHERE state = 'waiting'"
+
+
+async def test_a_row_that_is_mended_does_not_wait_for_the_next_look(
+    tmp_path: Path,
+) -> None:
+    async with open_shop(tmp_path / "shop") as shop, connected(shop) as (office, _):
+        await shop.order(await shop.product(stock=10))
+        await until(lambda: count(office.database, "orders") == 1, "the order")
+        office.put("fulfillments-1.csv", HEADER, ",DHL,T1")
+        await until(lambda: count(office.database, "quarantine") == 1, "the row")
+        assert rows(office.database, NOBODY_WAITS) == []
+        ((row,),) = rows(office.database, "SELECT id FROM quarantine")
+        fields = {"order": "1001", "tracking_number": "T1"}
+        asked = {"row": row, "kind": "fulfill", "fields": fields}
+        asked |= {"who": "otto", "reason": "I read it on the parcel"}
+        control = Control(office.folder / "state")
+        await asyncio.to_thread(control.post, "/api/changes/quarantine/edit", asked)
+        await until(lambda: count(office.database, "commands") == 1, "the command", 10)

@@ -1,0 +1,191 @@
+"""A connector that hangs, or asks for the impossible, stays away by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect import instances
+from backhaul.public import site
+from backhaul.public.arriving import Arrivals
+from backhaul_sdk import HttpRequest, HttpResponse, Route
+from support.back_office import Desk, host_of
+from support.clock import VirtualClock
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Emit
+
+SHORT_SECONDS = 0.05
+LONG_SECONDS = 60.0
+
+
+class Hanging(Desk):
+    """Does not open until it is let go, and counts the tries."""
+
+    def __init__(self, instance: str = "desk") -> None:
+        super().__init__(instance)
+        self.answers = asyncio.Event()
+        self.tries = 0
+
+    async def open(self) -> None:
+        self.tries += 1
+        await self.answers.wait()
+
+    async def listen(self, emit: Emit) -> Sequence[Route]:
+        return [Route("POST", "/scan", took)]
+
+
+class Lying(Desk):
+    """Waits in a thread, and for it, even when it is cancelled: a share is gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mounted = threading.Event()
+        self.tries = 0
+
+    async def open(self) -> None:
+        self.tries += 1
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(None, self.mounted.wait)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise
+
+
+async def took(_: HttpRequest) -> HttpResponse:
+    return HttpResponse(200)
+
+
+async def test_one_that_hangs_keeps_nobody_waiting(store: SqliteStore) -> None:
+    hanging, fine = [Hanging(f"h{number}") for number in range(3)], Desk("fine")
+    fine.routes = [Route("POST", "/scan", took)]
+    hosts = [host_of(each, store) for each in (*hanging, fine)]
+    routes = await instances.listen_all(hosts, SHORT_SECONDS)
+    paths = [route.path for route in routes]
+    assert paths == [f"/connect/{name}/scan" for name in ("h0", "h1", "h2", "fine")]
+    told = [host.state()["reason"] for host in hosts]
+    assert told == ["it takes longer than 0.05 s to open"] * 3 + [None]
+
+
+async def test_all_are_opened_at_the_same_time(store: SqliteStore) -> None:
+    one, other = Hanging("one"), Hanging("other")
+
+    async def open_the_other() -> None:
+        await until(lambda: one.tries and other.tries, "both are tried")
+        one.answers.set()
+        other.answers.set()
+
+    hosts = [host_of(each, store) for each in (one, other)]
+    await asyncio.gather(instances.listen_all(hosts, LONG_SECONDS), open_the_other())
+    assert all(host.state()["up"] for host in hosts)
+
+
+async def test_it_is_tried_again_until_it_opens(store: SqliteStore) -> None:
+    desk, clock = Hanging(), VirtualClock()
+    host = host_of(desk, store, clock=clock)
+    await host.listen(SHORT_SECONDS)
+    task = asyncio.create_task(host.run())
+    await clock.asleep()
+    desk.answers.set()
+    await clock.advance(1)
+    await until(lambda: host.state()["up"], "it works")
+    task.cancel()
+    assert desk.tries == 2
+
+
+async def test_a_try_that_cannot_be_ended_has_none_beside_it(
+    store: SqliteStore,
+) -> None:
+    desk = Lying()
+    host = host_of(desk, store)
+    try:
+        await host.listen(SHORT_SECONDS)
+        await host.listen(SHORT_SECONDS)
+        assert desk.tries == 1, "another thread waits for the same share"
+        assert host.state()["reason"] == "it takes longer than 0.05 s to open"
+    finally:
+        desk.mounted.set()
+    await host.open()
+    assert desk.tries == 2
+    await host.close()
+
+
+async def test_one_that_hangs_while_it_begins_to_listen_is_deaf(
+    store: SqliteStore,
+) -> None:
+    class Slow(Desk):
+        async def listen(self, emit: Emit) -> Sequence[Route]:
+            await asyncio.Event().wait()
+            return ()
+
+    host = host_of(Slow(), store)
+    assert await host.listen(SHORT_SECONDS) == ()
+    assert "it takes longer than 0.05 s to listen" in str(host.state()["reason"])
+
+
+async def test_closing_ends_a_try_first(store: SqliteStore) -> None:
+    ended = []
+
+    class Opening(Hanging):
+        async def open(self) -> None:
+            try:
+                await super().open()
+            finally:
+                await asyncio.sleep(0)
+                ended.append("open")
+
+        async def close(self) -> None:
+            ended.append("close")
+
+    desk = Opening()
+    host = host_of(desk, store)
+    opening = asyncio.create_task(host.open())
+    await until(lambda: desk.tries, "it is under way")
+    opening.cancel()
+    await host.close()
+    assert ended == ["open", "close"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ([Route("POST", "scan", took)], "a path begins with a slash"),
+        ([Route("POST", "/scan/{", took)], "Invalid path"),
+        ([Route("POST", "/{a}/{a}", took)], "Bad pattern"),
+        ([Route("POST", "/scan?x=1", took)], "in its path"),
+        ([Route("POST", "/../other/scan", took)], "in its path"),
+        ([Route("PO ST", "/scan", took)], "is not allowed HTTP method"),
+        ([Route("POST", "/scan", took)] * 2, "already registered"),
+    ],
+)
+async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
+    wanted: list[Route], reason: str, store: SqliteStore
+) -> None:
+    odd, fine = Desk("odd"), Desk("fine")
+    odd.routes, fine.routes = wanted, [Route("POST", "/scan", took)]
+    hosts = [host_of(each, store) for each in (odd, fine)]
+    routes = await instances.listen_all(hosts, LONG_SECONDS)
+    assert [route.path for route in routes] == ["/connect/fine/scan"]
+    told = str(hosts[0].state()["reason"])
+    assert f"the route {wanted[0].method} {wanted[0].path} cannot be served" in told
+    assert reason in told
+    site.build(routes, 1_000, Arrivals(10, 32, 1 << 20))
+
+
+async def test_a_pattern_of_paths_can_be_served(store: SqliteStore) -> None:
+    desk = Desk()
+    desk.routes = [
+        Route("POST", "/{device}/scan", took),
+        Route("GET", "/{device}/scan", took),
+    ]
+    routes = await instances.listen_all([host_of(desk, store)], LONG_SECONDS)
+    assert len(routes) == 2
