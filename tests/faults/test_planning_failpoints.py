@@ -30,7 +30,7 @@ pytestmark = pytest.mark.faults
 QUIRKS = ("no-idempotency", "no-note")
 PUSH = {"looks": ["0s", "20s", "60s"]}
 EVERY_SECONDS = 1.0
-TURNS = {"records.accept": (1, 2), "records.match": (1, 2)}
+TURNS = {"records.accept": (1, 2)}
 """What comes several times: the how-manieth time is deadly."""
 ROUNDS = 20
 COMMANDS = 2

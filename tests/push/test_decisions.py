@@ -15,7 +15,7 @@ from backhaul.settings import Push
 from backhaul.store.deciding import VERBS, Decision
 from support import payloads
 from support.databases import rows
-from support.push_scene import scene, working
+from support.push_scene import HELD_SECONDS, scene, working
 from support.push_server import document, message
 
 if TYPE_CHECKING:
@@ -203,7 +203,8 @@ async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
 ) -> None:
     """A person parked and sent again while the settler was still reading."""
     only = Push.model_validate({"looks": ["0s"], "on_absent": "park"})
-    async with scene(tmp_path / "b.db", only) as stage, working(stage):
+    made = scene(tmp_path / "b.db", only, patience_seconds=HELD_SECONDS)
+    async with made as stage, working(stage):
         slow = Slow()
         stage.platform.says("/inventory/adjust", message(500))
         stage.platform.says(HISTORY, slow)

@@ -14,7 +14,7 @@ from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows, take
 from support.push_history import HISTORY, history, move
-from support.push_looks import FAILED, doubt, in_vain, looked, looks, outlast
+from support.push_looks import FAILED, doubt, in_vain, looked, looks, outlast, outwait
 from support.push_scene import Scene, scene, working
 from support.push_server import document, message, problem
 from support.waiting import until
@@ -150,13 +150,10 @@ async def test_a_history_that_was_read_before_is_asked_for_again(stage: Scene) -
     await stage.auditor.audit_now()
     stage.platform.says(HISTORY, problem(403, "FORBIDDEN"))
     async with working(stage):
-        while "403" not in stage.reason(command):
-            await stage.pass_time(1)
-            await stage.quiet()
+        await in_vain(stage, command, 403)
         assert stage.state(command) == "uncertain"
         stage.platform.says(HISTORY, history(move(1, command)))
-        await stage.pass_time(10)
-        await stage.reaches(command, "applied")
+        await outwait(stage, lambda: stage.state(command) == "applied")
     assert len(stage.server.commands) == 1
 
 
@@ -169,8 +166,7 @@ async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
         await in_vain(stage, command)
         assert looks(stage, command) == []
         stage.platform.says(HISTORY, history())
-        await stage.pass_time(10)
-        await looked(stage, command, 1)
+        await outwait(stage, lambda: looks(stage, command))
     assert stage.state(command) == "uncertain"
 
 

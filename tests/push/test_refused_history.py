@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.push.auditing import OPENING
@@ -12,6 +14,7 @@ from support.waiting import until
 
 if TYPE_CHECKING:
     from support.push_scene import Scene
+    from support.push_server import Connection, Request
 
 EVERYTHING = "everything"
 REFUSED = problem(403, "INSUFFICIENT_SCOPE")
@@ -54,3 +57,48 @@ async def test_a_history_that_is_refused_for_good_holds_nothing_up(
         asked = len(stage.server.of("GET", HISTORY)) - before
         await stage.reaches(command, "applied")
     assert asked == 5
+
+
+async def test_a_job_does_not_say_that_it_read_what_was_refused(stage: Scene) -> None:
+    ended: list[str] = []
+
+    async def end(_began: str, found: str) -> None:
+        ended.append(found)
+
+    stage.auditor.audited = end
+    stage.platform.says(HISTORY, REFUSED)
+    async with audited(stage):
+        await until(lambda: not stage.dispatcher.door.reasons(), "it has begun")
+        stage.auditor.wake()
+        await until(lambda: len(ended) == 1, "the job has ended")
+        stage.platform.says(HISTORY, history())
+        stage.auditor.wake()
+        await until(lambda: len(ended) == 2, "the next has ended")
+    assert "INSUFFICIENT_SCOPE" in ended[0]
+    assert ended[1] == "the history was read"
+
+
+async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
+    stage: Scene,
+) -> None:
+    """An audit that is begun anew would take what it meets for a restored database."""
+    await read_before(stage)
+    with closing(sqlite3.connect(stage.path, isolation_level=None)) as other:
+
+        async def refuse_and_lock(_: Request, connection: Connection) -> None:
+            other.execute("BEGIN IMMEDIATE")
+            await connection.send(REFUSED)
+
+        async with audited(stage):
+            await until(lambda: not stage.dispatcher.door.reasons(), "it has begun")
+            foreign = history(move(2, "f" * 32))
+            stage.platform.says(HISTORY, refuse_and_lock, foreign)
+            stage.auditor.wake()
+            await until(lambda: stage.told("audit.failed"), "it is told")
+            other.execute("ROLLBACK")
+            while not stage.told("audit.foreign") + stage.told("audit.restored"):
+                stage.auditor.wake()
+                await stage.quiet()
+                await stage.pass_time(1)
+            assert stage.told("audit.restored") == []
+            assert "another Backhaul" in str(stage.dispatcher.door.reasons())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from backhaul.shop.transport import InDoubt, Transport
-from backhaul_sdk import StockLevel
+from backhaul_sdk import StockAdjustment, StockLevel
 from support.counting import ERP, House, now, working
 from support.reference_shop import Shop, open_shop
 from support.waiting import until
@@ -101,3 +101,55 @@ async def test_a_count_that_is_handed_in_again_is_not_reckoned_from_an_old_level
             assert at.steps(target) == []
             assert "3 came since: 10 wanted; 10 there" in at.reason(target)
         assert sorted(await moves(shop)) == sorted(MOVES)
+
+
+@pytest.mark.parametrize("looks_as_before", [True, False])
+async def test_what_a_newer_count_has_made_true_is_not_made_good_again(
+    looks_as_before: bool, tmp_path: Path
+) -> None:
+    """Nothing here knows of that count until it is handed in again."""
+    copy = tmp_path / "restored" / "backhaul.db"
+    async with open_shop(tmp_path / "shop") as shop:
+        async with working(tmp_path, shop, {ERP: {}}) as at:
+            lamp = await at.lamp(10)
+            at.hold()
+            first = await at.count(lamp, 7)
+            await until(lambda: at.steps(first) == [("planned", -3)], "it is planned")
+            back_up(at.path, copy)
+            sku = lamp["variants"][0]["sku"]
+            newer = StockLevel(key="newer", sku=sku, quantity=7, as_of=now())
+            await at.hand_in(newer)
+            second = at.command_of("newer")
+            await until(lambda: at.steps(second) == [("planned", -3)], "it is planned")
+            at.let_go()
+            await at.reaches(second, "applied")
+            if looks_as_before:
+                await find_three(shop, lamp)
+            before = await moves(shop)
+        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+            await until(lambda: "of a newer count" in at.reason(first), "it waits")
+            assert at.steps(first) == [("superseded", -3)]
+            await at.hand_in(newer)
+            await at.reaches(second, "applied")
+            await at.reaches(first, "superseded")
+        assert await moves(shop) == before
+
+
+async def test_goods_that_came_in_before_a_restore_are_no_newer_count(
+    tmp_path: Path,
+) -> None:
+    copy = tmp_path / "restored" / "backhaul.db"
+    async with open_shop(tmp_path / "shop") as shop:
+        async with working(tmp_path, shop, {ERP: {}}) as at:
+            lamp = await at.lamp(10)
+            as_of = now()
+            back_up(at.path, copy)
+            sku = lamp["variants"][0]["sku"]
+            came = StockAdjustment(key="came", sku=sku, delta=3, reason="RECEIVED")
+            await at.hand_in(came)
+            await at.reaches(at.command_of("came"), "applied")
+        async with working(copy.parent, shop, {ERP: {}}, audited=True) as at:
+            target = await at.count(lamp, 7, as_of)
+            await at.reaches(target, "applied")
+            assert at.steps(target) == [("applied", -3)]
+            assert "3 came since: 10 wanted; 13 there" in at.reason(target)

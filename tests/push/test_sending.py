@@ -14,10 +14,11 @@ from backhaul.settings import Push
 from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows
-from support.push_scene import API_KEY, Scene, applied, scene, working
+from support.push_scene import API_KEY, HELD_SECONDS, Scene, applied, scene, working
 from support.push_server import Connection, Request, message, unused_url
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 KINDS = [("fulfill", "ord_1"), ("cancel", "ord_1"), ("adjust", "prod_1")]
@@ -78,8 +79,15 @@ class Holding:
 
 
 @pytest.fixture
-async def patient(tmp_path: Path) -> Any:
-    async with scene(tmp_path / "backhaul.db", Push(concurrency=3)) as made:
+async def stage(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path / "b.db", patience_seconds=HELD_SECONDS) as made:
+        yield made
+
+
+@pytest.fixture
+async def patient(tmp_path: Path) -> AsyncIterator[Scene]:
+    three = Push(concurrency=3)
+    async with scene(tmp_path / "b.db", three, patience_seconds=HELD_SECONDS) as made:
         yield made
 
 

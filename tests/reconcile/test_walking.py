@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tracemalloc
 from dataclasses import dataclass, field
 
 import pytest
 
 from backhaul.reconcile.kinds import Row
-from backhaul.reconcile.walking import Shown, Walk
+from backhaul.reconcile.walking import Known, Shown, Walk
 
 
 @dataclass(slots=True)
@@ -129,3 +130,30 @@ async def test_what_was_deleted_meanwhile_is_made_up_for() -> None:
     walk = Walk(moving.fetch, True, lambda: None, done=6, total=1000)
     found = await ids(walk)
     assert set(range(400, 0, -1)) <= set(found)
+
+
+IDS = [f"prod_{number}" for number in range(50_000)]
+
+
+def test_ids_that_are_known_are_told_from_new_ones() -> None:
+    known = Known()
+    for start in range(0, len(IDS), 100):
+        page = IDS[start : start + 100]
+        assert known.add(page) == set(page)
+    assert all(id_ in known for id_ in IDS)
+    assert "prod_new" not in known
+    assert known.add([IDS[0], "prod_new", IDS[-1]]) == {"prod_new"}
+    assert known.add(["prod_new"]) == set()
+
+
+def test_ids_need_a_few_bytes_each() -> None:
+    """A list without totals is walked again until nothing new comes: all are kept."""
+    known = Known()
+    tracemalloc.start()
+    try:
+        for id_ in IDS:
+            known.add([id_])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 16 * len(IDS)

@@ -13,20 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.connect.matching import Matcher, encode
 from backhaul.core.identity import step_id
+from backhaul.core.landing import Meaning
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.proof import Move
+from backhaul.shop.members import describe
 from backhaul.store import sqlite
+from backhaul.store.contract import NewRecord, Unmatched
 from backhaul.store.deciding import Decision
+from backhaul.store.deliveries import Mark, Subscriber
 from backhaul.store.outbox import Sendable, Settlement
 from backhaul.store.sqlite import shelves
 from backhaul.store.sqlite.lives import FIND, LIFE
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.outbox_reading import Wanted, planned
 from backhaul.store.tagging import Tagged
+from backhaul_sdk import StockLevel
 from support import payloads
 from support.clock import VirtualClock
-from support.databases import rows, started_store, take, write
+from support.databases import arrive, rows, started_store, take, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -122,6 +128,53 @@ async def test_it_is_not_claimed(store: SqliteStore, damaged: bytes) -> None:
     assert states(store) == {"b": "parked", "c": "sending"}
 
 
+@pytest.mark.parametrize("column", ["id", "target", "lane", "instance"])
+@pytest.mark.parametrize("state", ["planned", "sending", "uncertain"])
+async def test_what_is_no_text_any_more_stops_no_other(
+    column: str, state: str, store: SqliteStore
+) -> None:
+    """Of `lane` and `instance` no digest is kept, of an early version's row of none."""
+    put(store, BAD, state, ADJUST)
+    put(store, GOOD, state, ADJUST, lane="other")
+    change = f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
+    write(store.path, change, b"b\xff", BAD)
+    if state == "planned":
+        assert await claimed(store) == [GOOD]
+    elif state == "sending":
+        step = Settlement((Cause.UNKNOWN,), "died")
+        assert await store.commands.doubt_interrupted(step) == [GOOD]
+    else:
+        due = await store.doubts.due("main", 9)
+        assert [doubt.command.id for doubt in due] == [GOOD]
+    parked = "SELECT CAST(id AS BLOB) FROM commands WHERE state = 'parked'"
+    assert len(rows(store.path, parked)) == 1
+
+
+@pytest.mark.parametrize("column", ["target", "lane", "instance"])
+@pytest.mark.parametrize("restored", [True, False])
+async def test_nor_does_it_stop_a_restored_database_or_its_counts(
+    column: str, restored: bool, store: SqliteStore
+) -> None:
+    kind = "adjust" if restored else "target"
+    said = '{"variant_id": "var_1", "quantity": 7, "as_of": ""}'
+    for id_ in (BAD, GOOD):
+        put(store, id_, "planned", said, (kind, "prod_1"), lane=f"product:{id_}")
+        counted = (
+            "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
+            " quantity, as_of) VALUES (?, 'main', 'prod_1', 'var_1', 7, '')"
+        )
+        write(store.path, counted, id_)
+    change = f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
+    write(store.path, change, b"b\xff", BAD)
+    if restored:
+        await store.tags.sighted("main", [Tagged("f" * 32, "adj_1", ())], adopt=True)
+        assert states(store) == {"b": "parked", "c": "uncertain"}
+    else:
+        due = await store.targets.due("main", 9)
+        assert [target.command.id for target in due] == [GOOD]
+        assert states(store) == {"b": "parked", "c": "planned"}
+
+
 async def test_what_cannot_be_made_ready_lets_the_others_leave(
     store: SqliteStore,
 ) -> None:
@@ -136,6 +189,18 @@ async def test_what_cannot_be_made_ready_lets_the_others_leave(
     assert states(store) == {"b": "parked", "c": "sending"}
     (reason,) = rows(store.path, "SELECT reason FROM commands WHERE id = ?", BAD)[0]
     assert reason == "cannot be made ready to be sent: KeyError: 'delta'"
+
+
+async def test_an_order_that_is_no_text_any_more_lets_the_others_leave(
+    store: SqliteStore,
+) -> None:
+    """What it was like before is kept with what is sent."""
+    put(store, BAD, "planned", "{}", ("fulfill", "ord_1"))
+    put(store, GOOD, "planned", ADJUST)
+    change = "UPDATE order_items SET id = CAST(? AS TEXT)"
+    write(store.path, change, b"li_\xff")
+    assert await claimed(store) == [GOOD]
+    assert states(store) == {"b": "parked", "c": "sending"}
 
 
 async def test_a_start_takes_what_was_being_sent(
@@ -159,6 +224,18 @@ async def test_what_is_in_doubt_is_looked_for(
     due = await store.doubts.due("main", 9)
     assert [doubt.command.id for doubt in due] == [GOOD]
     assert states(store) == {"b": "parked", "c": "uncertain"}
+
+
+async def test_none_is_looked_for_in_its_stead_that_was_not_looked_at(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    """Its request would be sent again, under its key, as the disk has it now."""
+    put(store, BAD, "uncertain", damaged)
+    put(store, GOOD, "uncertain", damaged, lane="other")
+    assert await store.doubts.due("main", 1) == []
+    assert states(store) == {"b": "parked", "c": "uncertain"}
+    assert await store.doubts.due("main", 1) == []
+    assert states(store) == {"b": "parked", "c": "parked"}
 
 
 async def test_it_may_have_made_any_change_of_its_product(
@@ -276,6 +353,92 @@ async def test_what_is_planned_is_listed(store: SqliteStore, damaged: bytes) -> 
     put(store, GOOD, "planned", ADJUST)
     listed = asked(store, lambda c: planned(c, Wanted(), 9))
     assert [command.id for command, _ in listed] == [GOOD]
+
+
+async def test_who_is_told_of_orders_is_told_of_the_others(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    topics = frozenset({"order.placed"})
+    books = Subscriber(instance="books", store="main", topics=topics, begin="all")
+    await store.deliveries.subscribe(books)
+    order = payloads.envelope("orders/create", payloads.order("ord_2"))
+    assert await take(store, order) == []
+    while await store.deliveries.follow(books, 9.0):
+        pass
+    change = "UPDATE orders SET document = CAST(? AS TEXT) WHERE id = 'ord_1'"
+    write(store.path, change, damaged)
+    told = await store.deliveries.claim(books)
+    assert told is not None
+    assert told.object_id == "ord_2"
+    fates: dict[str, str] = dict(
+        rows(store.path, "SELECT object_id, state FROM deliveries")
+    )
+    assert fates == {"ord_1": "parked", "ord_2": "sending"}
+    (asked_for,) = await store.rereads.next("main", 9)
+    assert (asked_for.kind, asked_for.object_id) == ("order", "ord_1")
+    again = payloads.read("orders/reread", payloads.order("ord_1"))
+    await arrive(store, again)
+    whole = "SELECT json_valid(document) FROM orders WHERE id = 'ord_1'"
+    assert rows(store.path, whole) == [(1,)]
+    doubtful = Mark(cause=Cause.UNKNOWN, reason="no answer", due_at=NOW)
+    assert await store.deliveries.mark("books", told, doubtful)
+    write(store.path, "UPDATE orders SET document = CAST(? AS TEXT)", damaged)
+    looked_for = await store.deliveries.doubtful("books")
+    assert looked_for is not None
+    assert looked_for.document == {"id": "ord_2"}
+
+
+async def test_the_others_are_found(store: SqliteStore, damaged: bytes) -> None:
+    change = "UPDATE orders SET document = CAST(? AS TEXT) WHERE id = 'ord_1'"
+    write(store.path, change, damaged)
+    await store.search.follow(describe, 9.0)
+    assert rows(store.path, "SELECT kind FROM searchable") == [("product",)]
+
+
+@pytest.mark.parametrize("state", ["waiting", "quarantined", "accepted"])
+async def test_what_comes_beside_its_record_again_is_taken(
+    state: str, store: SqliteStore, damaged: bytes
+) -> None:
+    """One that waits is mended by that; of all else a person is told."""
+    told = [NewRecord(key, b'{"kind": "x"}', "", "", key) for key in ("bad", "good")]
+
+    def match_one(*_: Any) -> Unmatched:
+        return Unmatched("no order", final=False)
+
+    accept = store.records.accept
+    await accept("books", "main", told[:1], None, match_one)
+    change = "UPDATE records SET payload = CAST(? AS TEXT), state = ? WHERE key = 'bad'"
+    write(store.path, change, damaged, state)
+    outcomes = await accept("books", "main", told, None, match_one)
+    again = "conflict" if state == "accepted" else "waiting"
+    assert [outcome.state for outcome in outcomes] == [again, "waiting"]
+
+
+async def test_what_waits_beside_it_is_matched(store: SqliteStore) -> None:
+    """It is a count's record, in whose place a newer one would be put."""
+    clock = VirtualClock()
+    count = StockLevel(key="k", sku="NONE", quantity=1, as_of=NOW)
+    told = [NewRecord(key, encode(count), "", "", key) for key in ("bad", "good")]
+    matcher = Matcher(clock, 60)
+    await store.records.accept("books", "main", told[:1], None, matcher)
+    spoil = "UPDATE records SET payload = CAST(? AS TEXT) WHERE key = 'bad'"
+    write(store.path, spoil, encode(count).replace(b'"k"', b'"\xff"'))
+    (matched,) = await store.records.accept("books", "main", told[1:], None, matcher)
+    assert matched.state == "waiting"
+    write(store.path, "UPDATE records SET retry_at = ''")
+    outcomes = await store.records.match(matcher, 9)
+    found = {outcome.record.key: outcome.state for outcome in outcomes}
+    assert found["good"] == "waiting"
+
+
+async def test_what_a_forgotten_life_did_is_known_by_its_id(
+    store: SqliteStore, damaged: bytes
+) -> None:
+    tagged = Tagged(BAD, "adj_1", ())
+    await store.tags.sighted("main", [tagged], adopt=True)
+    write(store.path, "UPDATE adopted SET evidence = CAST(? AS TEXT)", damaged)
+    meant = await store.tags.sighted("main", [tagged], adopt=False)
+    assert meant == [Meaning.OWN]
 
 
 BARE = re.compile(r"json_(?:extract|each|set)\((?:\w+\.)?(?:payload|evidence)\b")

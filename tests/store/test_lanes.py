@@ -21,12 +21,12 @@ from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import SqliteStore
 from support import payloads
 from support.clock import VirtualClock
-from support.databases import make_database, rows, take, write
+from support.databases import make_database, rows, started_store, take, write
 from support.push_records import plan
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from backhaul.store.contract import Command, MatchReader, WaitingRecord
@@ -195,6 +195,94 @@ async def test_news_of_a_product_do_not_look_through_its_lane(tmp_path: Path) ->
             costs.append([await machine.cost(work) for work in works])
             assert rows(store.path, "SELECT state FROM deliveries") == [("sending",)]
     assert grown(*costs) == []
+
+
+REHEARSED = """
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+      instance, created_at, due_at)
+    SELECT printf('%032x', i << 32), 'main', 'fulfill', ?1, ?2 || iif(?3, i, ''),
+           'planned', '{}', '', 'bench', '', '' FROM n
+"""
+DRY_RUNS = [("*",), ("bench",)]
+
+
+async def claimed_dry(
+    store: SqliteStore, rehearsed: Sequence[str], limit: int = 99
+) -> list[Command]:
+    """Claim as in a dry run: what it holds back is set aside before."""
+    while await store.commands.rehearse("main", GATES, limit, rehearsed):
+        pass
+    found = await store.commands.claim("main", GATES, limit, prepare, rehearsed)
+    return [command for command, _ in found]
+
+
+@pytest.mark.parametrize("own_lanes", [True, False])
+@pytest.mark.parametrize("rehearsed", DRY_RUNS)
+async def test_a_claim_does_not_look_at_what_a_dry_run_holds_back(
+    rehearsed: Sequence[str], own_lanes: bool, tmp_path: Path
+) -> None:
+    """Nor does who is not held back, though they stand before it in its lane."""
+    costs = []
+    for count in SIZES:
+        async with counted(tmp_path / f"{count}.db") as (store, machine):
+            write(store.path, REHEARSED, count, LANE, own_lanes)
+            assert await claimed_dry(store, rehearsed) == []
+            for target in ("ord_1", "ord_2"):
+                await plan(store, "fulfill", target, lane=LANE)
+            works = (
+                claimed_dry(store, rehearsed, 1),
+                claimed_dry(store, rehearsed),
+                store.commands.next_due("main", SOON),
+                store.commands.resume("main", rehearsed),
+                plan(store, "fulfill", "ord_1", lane=LANE),
+            )
+            costs.append([await machine.cost(work) for work in works])
+            gone = rows(
+                store.path, "SELECT instance, seq FROM commands WHERE state = 'sending'"
+            )
+            assert gone == ([] if "*" in rehearsed else [("courier", count + 1)])
+    assert grown(*costs) == []
+
+
+@pytest.mark.parametrize("rehearsed", [("*",), ("courier",)])
+async def test_what_is_planned_meanwhile_does_not_leave_in_a_dry_run(
+    rehearsed: Sequence[str], tmp_path: Path
+) -> None:
+    """Between the moment when the rest was set aside and the claim."""
+    async with counted(tmp_path / "backhaul.db") as (store, _):
+        await plan(store, "fulfill", "ord_1")
+        assert await store.commands.claim("main", GATES, 9, prepare, rehearsed) == []
+
+
+async def test_after_a_dry_run_each_lane_goes_on_in_its_order(tmp_path: Path) -> None:
+    async with counted(tmp_path / "backhaul.db") as (store, _):
+        first, second = [await plan(store, "fulfill", "ord_1") for _ in range(2)]
+        assert await claimed_dry(store, ("*",)) == []
+        third = await plan(store, "fulfill", "ord_1")
+        assert await store.commands.resume("main", ("courier",)) == 0
+        assert await store.commands.resume("main", ("books",)) == 2
+        assert await store.commands.resume("main", ("books",)) == 0
+        for expected in (first, second, third):
+            (command,) = await claimed(store)
+            assert command.id == expected
+            await settle(store, command, Cause.CONFIRMED)
+
+
+async def test_what_was_told_in_a_dry_run_before_is_told_no_more(
+    tmp_path: Path,
+) -> None:
+    """The step of the schema that brings this finds the dry run as it stands."""
+    path = tmp_path / "backhaul.db"
+    async with counted(path) as (store, _):
+        told, new = [await plan(store, "fulfill", "ord_1") for _ in range(2)]
+    mark = "UPDATE commands SET reason = 'dry run: not sent' WHERE id = ?"
+    write(path, mark, told)
+    write(path, "DROP INDEX commands_aside")
+    write(path, "DELETE FROM _sqlite_migrations WHERE name = 'm090_rehearsed'")
+    async with started_store(path, VirtualClock()) as store:
+        found = await store.commands.rehearse("main", GATES, 99, ("courier",))
+        assert [command.id for command in found] == [new]
 
 
 def free(path: Path) -> set[str]:

@@ -134,6 +134,13 @@ def test_a_second_writer_is_refused_by_the_number_of_the_first(tmp_path: Path) -
         assert (tmp_path / "backhaul.lock").read_text() == f"{os.getpid()}\n"
 
 
+def test_a_folder_that_is_made_is_for_its_owner_only(tmp_path: Path) -> None:
+    with sole_writer(tmp_path / "state"):
+        open_store(tmp_path / "elsewhere" / "backhaul.db", SystemClock())
+    for name in ("state", "elsewhere"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
+
+
 def test_the_lock_is_private_and_given_back(tmp_path: Path) -> None:
     for _ in range(2):
         with sole_writer(tmp_path / "state"):

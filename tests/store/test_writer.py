@@ -88,6 +88,15 @@ async def test_a_unit_that_fails_fails_alone(
     assert rows(path, MARKS) == [("a",), ("b",)]
 
 
+async def test_a_unit_that_fails_in_a_round_of_its_own_leaves_nothing(
+    writer: Writer, path: Path
+) -> None:
+    with pytest.raises(ValueError, match="broken"):
+        await writer.urgent(break_after("half", ValueError("broken")))
+    assert await writer.urgent(mark("a")) == "a"
+    assert rows(path, MARKS) == [("a",)]
+
+
 async def test_a_broken_statement_fails_alone(writer: Writer, path: Path) -> None:
     def unit(connection: sqlite3.Connection) -> None:
         mark("half")(connection)

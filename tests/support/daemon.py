@@ -306,8 +306,10 @@ def in_process(*arguments: object, config: Path) -> Said:
     return Said(code, *texts)
 
 
-def backhaul(*arguments: object, config: Path | None = None) -> Said:
-    """Run a command of the program as a person does."""
+def backhaul(
+    *arguments: object, config: Path | None = None, seconds: float = 40
+) -> Said:
+    """Run a command of the program as a person does; `seconds` is its patience."""
     given = [str(argument) for argument in arguments]
     if config is not None:
         given += ["--config", str(config)]
@@ -316,7 +318,7 @@ def backhaul(*arguments: object, config: Path | None = None) -> Said:
         capture_output=True,
         text=True,
         check=False,
-        timeout=40,
+        timeout=seconds,
     )
     session.new_log("cli").write_text(f"{given}\n{done.stdout}\n{done.stderr}")
     return Said(done.returncode, done.stdout, done.stderr)

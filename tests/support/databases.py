@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 
+def opened(path: Path) -> sqlite3.Connection:
+    """Open a database as another program would, to be read."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
 def rows(path: Path, query: str, *values: object) -> list[Row]:
     """Read with a connection of its own, as another program would."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as connection:
+    with closing(opened(path)) as connection:
         return connection.execute(query, values).fetchall()
 
 

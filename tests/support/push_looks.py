@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from support.databases import rows
 from support.push_scene import Scene, applied
 from support.push_server import Connection, Request, message
 from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FAILED = message(500)
 
@@ -25,9 +28,14 @@ async def doubt(stage: Scene, kind: str = "adjust", **members: Any) -> str:
     return await stage.plan(kind, target, **members)
 
 
-async def in_vain(stage: Scene, command: str) -> None:
+async def in_vain(stage: Scene, command: str, status: int = 503) -> None:
     """Let time pass until the platform could not be read for it."""
-    while "503" not in stage.reason(command):
+    await outwait(stage, lambda: str(status) in stage.reason(command))
+
+
+async def outwait(stage: Scene, look: Callable[[], object]) -> None:
+    """Let time pass until `look` is true: a read that a stall cut short comes again."""
+    while not look():
         await stage.pass_time(1)
         await stage.quiet()
 

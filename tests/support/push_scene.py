@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,11 +26,12 @@ from backhaul.shop.transport import Limits, Transport
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from support import payloads
 from support.clock import START, VirtualClock, settle_down
-from support.databases import rows, started_store, take
+from support.databases import opened, rows, started_store, take
 from support.push_server import Behave, Connection, Request, Server, document, serving
 from support.waiting import until
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from datetime import datetime
     from pathlib import Path
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 API_KEY = "svc_live_dispatcher0123456789"
-PATIENCE_SECONDS = 0.2
+PATIENCE_SECONDS = 0.5
+HELD_SECONDS = 30.0
+"""How long an answer is waited for that a test holds back: machines are slow."""
 LONGEST_ANSWER = 100_000
 _KEYS = count(1)
 
@@ -114,6 +117,8 @@ class Scene:
     auditor: Auditor
     dialect: Dialect
     log: list[tuple[str, str]]
+    reading: sqlite3.Connection
+    """Opened once: tests ask for a command's state again and again."""
 
     async def plan(self, kind: str, target: str, **members: Any) -> str:
         """Plan a command as a connector's record does; return its id."""
@@ -132,7 +137,8 @@ class Scene:
 
     def column(self, name: str, command: str) -> Any:
         query = f"SELECT {name} FROM commands WHERE id = ?"  # noqa: S608 - ours
-        return rows(self.path, query, command)[0][0]
+        ((found,),) = self.reading.execute(query, [command]).fetchall()
+        return found
 
     def state(self, command: str) -> str:
         return str(self.column("state", command))
@@ -226,22 +232,23 @@ async def scene(
     keyed: bool = False,
     rehearsed: Sequence[str] = (),
     start: datetime = START,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[Scene]:
     """Set everything up; nothing is sent before `working`.
 
     `keyed`: the platform is known to take each Idempotency-Key once. `rehearsed`: the
     connectors whose commands are held back in a dry run. `start`: the clock's time.
+    `patience_seconds`: how long an answer is waited for, by the machine's clock.
     """
     platform, clock, log = Platform(), VirtualClock(start), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
-    limits = Limits(2.0, PATIENCE_SECONDS, LONGEST_ANSWER)
+    limits = Limits(2.0, patience_seconds, LONGEST_ANSWER)
     async with started_store(path, clock) as store, serving(platform) as server:
         transport = Transport(url or server.url, API_KEY, limits, clock, http)
         client, dialect = ShopClient(transport), Dialect()
-        rehearsal = Rehearsal(store.commands, rehearsed, dialect)
         dispatcher = Dispatcher(
             "main",
-            rehearsal if rehearsed else store.commands,
+            Rehearsal(store.commands, rehearsed, dialect),
             store.doubts,
             client,
             transport,
@@ -275,18 +282,20 @@ async def scene(
             settler.wake,
             push or Push(),
         )
-        yield Scene(
-            path,
-            store,
-            clock,
-            server,
-            platform,
-            dispatcher,
-            settler,
-            auditor,
-            dialect,
-            log,
-        )
+        with closing(opened(path)) as reading:
+            yield Scene(
+                path,
+                store,
+                clock,
+                server,
+                platform,
+                dispatcher,
+                settler,
+                auditor,
+                dialect,
+                log,
+                reading,
+            )
         await transport.close()
     logger.remove(sink)
 

@@ -285,3 +285,23 @@ async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
         await store.records.accept("erp", "main", again, None, matcher)
         assert await prune(store, old) == 2
         assert rows(store.path, RECORDS) == [("other",), ("k2",)]
+
+
+async def test_one_from_a_clock_that_was_ahead_keeps_no_other_from_going(
+    tmp_path: Path,
+) -> None:
+    """It would look young for as long as the clock was ahead."""
+    clock = VirtualClock()
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        matcher = Matcher(clock, 60)
+        for number, ahead_seconds in enumerate((0, 1_000_000, 0, 0)):
+            await clock.advance(1 + ahead_seconds)
+            level = StockLevel(
+                key=f"k{number}", sku="NONE", quantity=1, as_of=f"2026-02-0{number + 1}"
+            )
+            told = [record(level.key, level)]
+            await store.records.accept("erp", "main", told, None, matcher)
+            clock.set_back(ahead_seconds)
+        await clock.advance(60)
+        assert await prune(store, to_text(clock.now())) == 3
+        assert rows(store.path, RECORDS) == [("k3",)]

@@ -12,7 +12,7 @@ from backhaul.core.lifecycle import State
 from backhaul.store.deciding import possible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 Found = dict[str, Any]
 
@@ -29,6 +29,10 @@ _MEANS = {
     State.UNCERTAIN: "it may have taken effect; the platform is being read for it",
     State.PARKED: "nothing is done until a person decides",
     State.SUPERSEDED: "a newer one took its place",
+}
+_HELD = {
+    1: "it waits for its order to change",
+    2: "it waits for the dry run to be over",
 }
 _SAYS = {
     "settle": ("", "read the platform for its effect, now and as [push] looks says"),
@@ -102,7 +106,7 @@ def _means(found: Found, state: State) -> str:
     if state is State.PLANNED and found["kind"] == "target":
         return "it is made true by an adjustment" if found["held"] else "it is reckoned"
     if state is State.PLANNED and found["held"]:
-        return "it waits for its order to change"
+        return _HELD.get(found["held"], _MEANS[state])
     return _MEANS[state]
 
 
@@ -125,12 +129,18 @@ def _counted(found: Found) -> Iterator[tuple[str, object]]:
         yield "made true by", f"adjust command {target['correction']}"
     if target["round"]:
         yield "counted anew", f"{target['round']} times"
-    yield from _computed(msgspec.json.decode(target["computation"] or "{}"))
+    if target["computation"]:
+        yield from _reckoned(target["computation"])
+
+
+def _reckoned(computation: str) -> Sequence[tuple[str, object]]:
+    try:
+        return [*_computed(msgspec.json.decode(computation))]
+    except (LookupError, TypeError, ValueError):
+        return [("reckoned", "cannot be read: it is damaged in the database")]
 
 
 def _computed(computation: Found) -> Iterator[tuple[str, object]]:
-    if not computation:
-        return
     yield "counted", f"{computation['quantity']} as of {computation['as_of']}"
     for move in computation["movements"]:
         yield "since then", f"{move['delta']:+d} by {move['cause']} at {move['at']}"

@@ -21,6 +21,8 @@ AHEAD_SECONDS = 300.0
 """How far a count may seem to lie in the future: clocks differ."""
 LARGEST_STEP = 1_000_000
 """Largest adjustment the platform takes."""
+STEP_REASON = "MANUAL_ADJUSTMENT"
+"""Why a count's step is made, as the platform is told: all know this one reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ class Auditor:
         self._longest_seconds = max(push.looks[-1], push.retry_cap)
         self._wake = asyncio.Event()
         self._stranger = ""
+        self._blind = ""
         self._told: set[str] = set()
         self.audited: Callable[[str, str], Awaitable[None]] | None = None
         self._offset = self._wall_offset()
@@ -147,7 +148,8 @@ class Auditor:
         began = to_text(self._clock.now())
         done = await self._try(starting=False)
         if done and self.audited is not None:
-            await self.audited(began, self._stranger or "the history was read")
+            found = self._stranger or self._blind or "the history was read"
+            await self.audited(began, found)
 
     def _wall_offset(self) -> float:
         return self._clock.now().timestamp() - self._clock.monotonic()
@@ -219,16 +221,25 @@ class Auditor:
             await self._shift()
             for command, parcel in await self._tags.parcels_twice(self._store):
                 tell_doubled(self._store, command, (parcel,))
-            await self.audit_now(starting=starting)
-        except ReadRefused as error:
-            if await self._is_without_history(error):
-                self._tell_blind("history", f"there is no history to be read ({error})")
+            if not await self._reads_history(starting=starting):
                 return True
-            return self._tell_failed(error)
-        except (NotSent, InDoubt, Unusable, Busy) as error:
+        except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
             return self._tell_failed(error)
         self._told.discard("failed")
         self._refusals = 0
+        return True
+
+    async def _reads_history(self, *, starting: bool) -> bool:
+        """Audit; False where there is no history to be read, which is told."""
+        try:
+            await self.audit_now(starting=starting)
+        except ReadRefused as error:
+            if not await self._is_without_history(error):
+                raise
+            self._blind = f"there is no history to be read ({error})"
+            self._tell_blind("history", self._blind)
+            return False
+        self._blind = ""
         return True
 
     async def _is_without_history(self, error: ReadRefused) -> bool:

@@ -164,7 +164,10 @@ class Prover:
 
     async def _known_habits(self) -> Habits:
         text = await self._marks.get(self._mark)
-        return msgspec.json.decode(text, type=Habits) if text else Habits()
+        try:
+            return msgspec.json.decode(text, type=Habits) if text else Habits()
+        except ValueError:  # damaged: it is learnt anew
+            return Habits()
 
     @property
     def _mark(self) -> str:

@@ -220,9 +220,8 @@ class Targeter:
     async def _read_back(self, reading: Reading) -> None:
         """See that a step moved the variant it was addressed to, and no other."""
         product = reading.target.target
-        since = reading.target.payload["as_of"]
         try:
-            seen = await self._see(product, since, reading.tries)
+            seen = await self._see(product, reading.as_of, reading.tries)
         except TROUBLE as error:
             due_at = self._failed(product, error)
             await self._note(reading, due_at)

@@ -11,7 +11,7 @@ from backhaul.errors import Unusable
 from backhaul.reconcile.asking import ask, is_about_all
 from backhaul.reconcile.kinds import KINDS
 from backhaul.reconcile.offering import NotOffered, first_offered
-from backhaul.reconcile.walking import Walk, fetching
+from backhaul.reconcile.walking import Known, Walk, fetching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,11 +63,11 @@ class Rehearsal:
     async def _walk(self, kind: Kind) -> list[Found]:
         fetch = fetching(kind, self.client, self.clock, Priority.SWEEP)
         walk = Walk(fetch, kind.deletable, lambda: None)
-        seen: set[str] = set()
+        seen = Known()
         waiting = []
         async for shown in walk.pages():
-            fresh = [row for row in shown.rows if row.id not in seen]
-            seen |= {row.id for row in fresh}
+            new = seen.add(row.id for row in shown.rows)
+            fresh = [row for row in shown.rows if row.id in new]
             waiting += await self.mirror.differing(kind, fresh, shown.began_at)
         if waiting:
             await self.clock.sleep(self.grace_seconds)
@@ -83,7 +83,7 @@ class Rehearsal:
         ours = held[id_].updated_at if held else ""
         return Found(store, kind.name, id_, drift, ours, platform)
 
-    async def _absent(self, kind: Kind, seen: set[str]) -> AsyncIterator[Found]:
+    async def _absent(self, kind: Kind, seen: Known) -> AsyncIterator[Found]:
         store, look = self.mirror.store, self.mirror.look
         drift = Drift.DELETED if kind.deletable else Drift.ALIEN
         for id_, asked in await look.unseen(kind.singular, store, NO_SWEEP):

@@ -9,6 +9,8 @@ where there is none it is repeated until it shows nothing new.
 from __future__ import annotations
 
 import asyncio
+from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,7 +19,7 @@ from backhaul.core.clock import to_text
 from backhaul.shop.client import PAGE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from backhaul.core.budget import Priority
     from backhaul.core.clock import Clock
@@ -26,6 +28,43 @@ if TYPE_CHECKING:
 
 AHEAD = 4
 """Pages of a list without deletions that are asked for at once."""
+SHELVES = 1_024
+"""Each in order: small enough that it costs little to put one more in."""
+
+
+def _shelves() -> list[array[int]]:
+    return [array("q") for _ in range(SHELVES)]
+
+
+@dataclass(slots=True)
+class Known:
+    """Ids by their 64-bit hashes, of which a million need about 9 MB.
+
+    Two that share a hash are taken for one: of a million, once in ten million walks.
+    """
+
+    _shelves: list[array[int]] = field(default_factory=_shelves)
+
+    def add(self, ids: Iterable[str]) -> frozenset[str]:
+        """Take ids in; return those that were not known."""
+        return frozenset(id_ for id_ in ids if self._add(id_))
+
+    def _add(self, id_: str) -> bool:
+        shelf, wanted, at = self._find(id_)
+        is_new = at == len(shelf) or shelf[at] != wanted
+        if is_new:
+            shelf.insert(at, wanted)
+        return is_new
+
+    def __contains__(self, id_: str) -> bool:
+        shelf, wanted, at = self._find(id_)
+        return at < len(shelf) and shelf[at] == wanted
+
+    def _find(self, id_: str) -> tuple[array[int], int, int]:
+        """Return where an id stands, or is to stand."""
+        wanted = hash(id_)
+        shelf = self._shelves[wanted % SHELVES]
+        return shelf, wanted, bisect_left(shelf, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +120,7 @@ class Walk:
     done: int = 0
     total: int | None = None
     _before: frozenset[str] = field(default_factory=frozenset)
-    _known: set[str] = field(default_factory=set)
+    _known: Known = field(default_factory=Known)
     _fresh: bool = False
     _size: int = PAGE_ROWS
 
@@ -153,6 +192,5 @@ class Walk:
             self._size = page.elements
         self.total = page.total
         if page.total is None and self.deletable:
-            self._fresh = self._fresh or not page.ids <= self._known
-            self._known |= page.ids
+            self._fresh = bool(self._known.add(page.ids)) or self._fresh
         return page

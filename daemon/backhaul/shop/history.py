@@ -130,5 +130,5 @@ def _move(entry: wire.Moved) -> Move:
         note=entry.note,
         source_id=entry.source.id if entry.source else None,
         at=entry.created_at,
-        order_id=entry.order_id,
+        order_id=str(entry.order_id) if entry.order_id else None,
     )

@@ -8,11 +8,13 @@ takes room before it claims any. What keeps failing is left alone but for probes
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 from tenacity import (
@@ -121,6 +123,12 @@ def _trusted() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+def _look_for_no_other_loop() -> None:
+    """Where trio's detection is not installed, spare httpx its search each request."""
+    if importlib.util.find_spec("sniffio") is None:
+        sys.modules["sniffio"] = cast("Any", None)
+
+
 async def _let_through() -> None:
     """Require nothing."""
 
@@ -163,6 +171,7 @@ class Transport:
             "transport": transport,
             "verify": _trusted(),
         }
+        _look_for_no_other_loop()
         self._reads = httpx.AsyncClient(**options)
         self._commands = httpx.AsyncClient(
             **options, limits=httpx.Limits(max_keepalive_connections=0)

@@ -187,12 +187,14 @@ class Moved(_Wire):
     adjustment: Integer | None = None
     note: str | None = None
     source: Source | None = None
-    order_id: str | None = None
+    order_id: Any = None
+    """Of any shape; unless it is empty, an order moved the stock."""
 
 
 class Entry(Moved):
     """A whole row of the stock's history."""
 
+    order_id: str | None = None
     reason: str | None = None
     stock_after: Integer | None = None
 

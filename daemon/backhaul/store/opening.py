@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.sqlite.writer import MakeWriter
 
+OWNER_ONLY = 0o700
 BEFORE = ".before-"
 """Between the name of the database and the first step of an upgrade, in its copy."""
 
@@ -40,7 +41,7 @@ def open_store(
     told of what may take long. Raises CorruptData when the file is no database of ours,
     is damaged, or was made by a newer version.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
     try:
         connection = connections.open_writer(path)
         try:
@@ -117,7 +118,7 @@ def sole_writer(state_dir: Path) -> Iterator[None]:
     The lock is a file of its own: closing a second handle on the database file would
     drop SQLite's own locks on it.
     """
-    state_dir.mkdir(parents=True, exist_ok=True)
+    state_dir.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
     lock = os.open(state_dir / "backhaul.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

@@ -102,6 +102,14 @@ class Commands(Protocol):
         """
         ...
 
+    async def resume(self, store: str, rehearsed: Sequence[str]) -> int:
+        """Take back some of which the dry run is over; return how many these were.
+
+        None may leave before it is 0, or one would leave before an older one of its
+        lane. `rehearsed` names the connectors of which nothing is sent, `*` all.
+        """
+        ...
+
     async def settle(
         self, command: Command, attempt: Attempt, settlement: Settlement
     ) -> State:

@@ -52,12 +52,16 @@ Decide: TypeAlias = "Callable[[Shelf], Correct | Rest | Settlement]"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is to be read back: the product after a step of `delta` on `variant_id`."""
+    """What is to be read back: the product after a step of `delta` on `variant_id`.
+
+    `as_of` is when it was counted.
+    """
 
     target: Command
     variant_id: str
     delta: int
     tries: int
+    as_of: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ import msgspec
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import State
+from backhaul.core.stock import STEP_REASON
+from backhaul.store.sqlite.members import document_of, whole
 from backhaul.store.tagging import restored_mark
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from backhaul.core.proof import Move
     from backhaul.store.contract import NewCommand
@@ -25,6 +27,29 @@ REMEMBERED = timedelta(days=30)
 EARLIER_ROUNDS = 20
 """How often, at most, a count was reckoned anew in a life that is not remembered."""
 ADOPTED = "the platform's history showed our tag before this record came in again"
+# What was told another reason was no step of a count; what is not in the ledger yet may
+# have been one.
+_FORGOTTEN = f"""
+    SELECT a.command_id FROM stock_ledger l
+    JOIN adopted a ON a.store = l.store AND a.adjustment_id = l.adjustment_id
+    WHERE l.store = :store AND l.variant_id = :variant
+      AND l.at >= substr(:as_of, 1, 19) AND l.reason IN ('', :reason)
+      AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = a.command_id)
+    UNION ALL
+    SELECT a.command_id FROM adopted a WHERE a.store = :store
+      AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = a.command_id)
+      AND NOT EXISTS (SELECT 1 FROM stock_ledger l
+        WHERE l.store = a.store AND l.adjustment_id = a.adjustment_id)
+      AND EXISTS (SELECT 1 FROM json_each({whole("a.evidence")}, '$.moves') m
+        WHERE m.value ->> 'product_id' = :product
+          AND m.value ->> 'at' >= substr(:as_of, 1, 19)
+          AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
+"""  # noqa: S608 - constants
+_COUNTS = """
+    SELECT c.store, c.instance, c.id, t.round
+    FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    WHERE t.store = :store AND t.variant_id = :variant
+"""
 LOOKED_AT = "the database was restored: the order is read before anything is sent"
 
 
@@ -68,15 +93,38 @@ def adopted(
 ) -> dict[str, Any] | None:
     """Return the evidence of an effect that was adopted, with what is too much."""
     rows = connection.execute(
-        "SELECT evidence FROM adopted WHERE command_id = ? AND store = ?"
-        " ORDER BY at, adjustment_id",
+        "SELECT CAST(evidence AS BLOB), adjustment_id FROM adopted"
+        " WHERE command_id = ? AND store = ? ORDER BY at, adjustment_id",
         (command, store),
     ).fetchall()
     if not rows:
         return None
-    first, *more = (msgspec.json.decode(row[0]) for row in rows)
+    found = ({**document_of(text), "adjustment_id": id_} for text, id_ in rows)
+    first, *more = found
     doubled = [each["adjustment_id"] for each in more]
     return {**first, **({"doubled": doubled} if doubled else {})}
+
+
+def steps_of(connection: sqlite3.Connection, values: Mapping[str, object]) -> set[str]:
+    """Return the ids of all steps that known counts of a `variant` may have made."""
+    return {
+        step_id(store, instance, target, number)
+        for store, instance, target, rounds in connection.execute(_COUNTS, values)
+        for number in range(rounds + EARLIER_ROUNDS)
+    }
+
+
+def forgotten(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
+    """Name a command of ours of which only its effect since a count is known.
+
+    It may have been the step of a newer count, which that one must not make good again:
+    once its record comes in again, it is known. `values` are `store`, `product`,
+    `variant` and `as_of`.
+    """
+    about = {**values, "reason": STEP_REASON}
+    found = [row[0] for row in connection.execute(_FORGOTTEN, about)]
+    known = steps_of(connection, values) if found else set()
+    return next((command for command in found if command not in known), "")
 
 
 def last_round(

@@ -14,7 +14,7 @@ from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable, Settlement
-from backhaul.store.sqlite import corrections, echoes
+from backhaul.store.sqlite import corrections, echoes, rehearsals
 from backhaul.store.sqlite.adoption import beginning
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.connections import concerns_the_file
@@ -29,33 +29,35 @@ if TYPE_CHECKING:
     from backhaul.store.outbox import Attempt, Prepare
     from backhaul.store.sqlite.writer import Writer
 
-_NAMES = "seq id store kind target lane state payload attempts failures instance"
+# As bytes: what is damaged may be no text any more.
+_COLUMNS = (
+    "{0}.seq, CAST({0}.id AS BLOB), CAST({0}.store AS BLOB), CAST({0}.kind AS BLOB),"
+    " CAST({0}.target AS BLOB), CAST({0}.lane AS BLOB), CAST({0}.instance AS BLOB),"
+    " {0}.state, CAST({0}.payload AS BLOB), {0}.attempts, {0}.failures"
+)
 
 
 def columns(table: str) -> str:
     """Return what `to_command` reads of a row of commands that is called so."""
-    told = ", ".join(f"{table}.{name}" for name in _NAMES.split())
-    return told.replace(f"{table}.payload", f"CAST({table}.payload AS BLOB)")
+    return _COLUMNS.format(table)
 
 
 COLUMNS = columns("commands")
-# As bytes: what is damaged may be no text any more.
 _TO_CHECK = (
-    "seq, CAST(id AS BLOB), CAST(store AS BLOB), CAST(kind AS BLOB),"
-    " CAST(target AS BLOB), CAST(payload AS BLOB), digest"
+    "seq, CAST(lane AS BLOB), CAST(instance AS BLOB), CAST(id AS BLOB),"
+    " CAST(store AS BLOB), CAST(kind AS BLOB), CAST(target AS BLOB),"
+    " CAST(payload AS BLOB), digest"
 )
-_REHEARSED = (
-    "EXISTS (SELECT 1 FROM json_each(:rehearsed) r WHERE {}.instance GLOB value)"
-)
+_REHEARSED = "EXISTS (SELECT 1 FROM json_each(:rehearsed) WHERE c.instance GLOB value)"
 _OPEN_TO = """
     state = 'planned' AND store = :store AND kind = :kind
     AND due_at <= :now AND created_at <= :planned_by AND held = 0
 """
 # A command is free when no earlier one of its lane is open. One that is held waits for
-# the order to change, not for its turn, and lets the others pass; so does one that is
-# rehearsed, which waits for a person to end the dry run, and a stock target, which
-# reckons with whatever leaves before its adjustment does. `behind` is kept by triggers
-# and says the same, so that those who wait their turn are not even looked at.
+# the order to change, not for its turn, and lets the others pass; so does one that a
+# dry run has set aside, and a stock target, which reckons with whatever leaves before
+# its adjustment does. `behind` is kept by triggers and says the same, so that those who
+# wait their turn are not even looked at.
 _DUE = f"""
     SELECT {_TO_CHECK} FROM commands c INDEXED BY commands_free
     WHERE {_OPEN_TO} AND behind = 0 AND NOT EXISTS (
@@ -69,29 +71,19 @@ _DUE = f"""
           AND o.kind != 'target' AND o.held = 0)
     ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants
-_DUE_IN_A_DRY_RUN = f"""
-    SELECT {_TO_CHECK} FROM commands c
-    WHERE {_OPEN_TO} AND NOT {_REHEARSED.format("c")} AND NOT EXISTS (
-        SELECT 1 FROM commands o
-        WHERE o.store = c.store AND o.lane = c.lane
-          AND o.state IN ('planned', 'sending', 'uncertain')
-          AND o.kind != 'target' AND (o.state != 'planned' OR (
-            o.held = 0 AND o.seq < c.seq AND NOT {_REHEARSED.format("o")})))
-    ORDER BY due_at, seq LIMIT :limit
+# Of the first that are due, those that a dry run holds back, or does not.
+_IN_A_DRY_RUN = f"""
+    SELECT d.* FROM ({_DUE}) d CROSS JOIN commands c ON c.seq = d.seq
+    WHERE {{}} {_REHEARSED}
 """  # noqa: S608 - constants
-_TO_REHEARSE = f"""
-    SELECT {_TO_CHECK} FROM commands c
-    WHERE {_OPEN_TO} AND {_REHEARSED.format("c")} AND reason != :reason
-    ORDER BY due_at, seq LIMIT :limit
-"""  # noqa: S608 - constants
+_DUE_IN_A_DRY_RUN = _IN_A_DRY_RUN.format("NOT")
+_TO_REHEARSE = _IN_A_DRY_RUN.format("")
 DAMAGED = (
     "is not as it was written: the disk or the file is damaged; compare it with its"
     " record, and restore a backup"
 )
 # What is met where values of a damaged row are read; anything else is a bug.
 _DAMAGE = (LookupError, TypeError, ValueError, sqlite3.OperationalError)
-REHEARSED = "dry run: not sent"
-"""The reason of a planned command that would have left but for a dry run."""
 _EPOCH = "epoch"
 _NEXT_EPOCH = """
     INSERT INTO marks (name, value) VALUES (?, '1')
@@ -176,10 +168,9 @@ class SqliteCommands:
         """Move due commands with a free lane to `sending`, durably, and return them.
 
         `gates` says, in order of priority, which kinds may leave and up to which time
-        of planning. `prepare` gives the exact bytes to be sent, or
-        settles the command unsent. What the connectors in `rehearsed` ask for stays;
-        `*` stands for all of them. Raises AlreadyRunning
-        once another daemon has begun an epoch.
+        of planning. `prepare` gives the exact bytes to be sent, or settles the command
+        unsent. What the connectors in `rehearsed` ask for stays; `*` stands for all of
+        them. Raises AlreadyRunning once another daemon has begun an epoch.
         """
 
         def unit(connection: sqlite3.Connection) -> list[tuple[Command, Sendable]]:
@@ -190,9 +181,8 @@ class SqliteCommands:
             query = _DUE_IN_A_DRY_RUN if rehearsed else _DUE
             due = _due(connection, query, store, gates, now, limit, rehearsed)
             for command in due:
-                step = _prepared(connection, command, prepare, mirror)
+                step = _begun(connection, command, prepare, mirror, now)
                 if isinstance(step, Sendable):
-                    _begin(connection, command, step, now)
                     claimed.append((command, step))
                 else:
                     move_on(connection, command, State.PLANNED, step, now)
@@ -216,21 +206,24 @@ class SqliteCommands:
     async def rehearse(
         self, store: str, gates: Mapping[str, str], limit: int, rehearsed: Sequence[str]
     ) -> list[Command]:
-        """Mark what would leave but for a dry run; return what was not marked before.
+        """Set aside what would leave now but for a dry run, and return it.
 
-        The arguments are those of `claim`.
+        The arguments are those of `claim`; `resume` takes it back.
         """
 
         def unit(connection: sqlite3.Connection) -> list[Command]:
             now = to_text(self._clock.now())
             due = _due(connection, _TO_REHEARSE, store, gates, now, limit, rehearsed)
-            connection.executemany(
-                "UPDATE commands SET reason = ? WHERE seq = ?",
-                [(REHEARSED, command.seq) for command in due],
-            )
+            rehearsals.set_aside(connection, due)
             return due
 
         return await self._writer.urgent(unit)
+
+    async def resume(self, store: str, rehearsed: Sequence[str]) -> int:
+        """Take back some of which the dry run is over; return how many these were."""
+        return await self._writer.urgent(
+            lambda connection: rehearsals.resume(connection, store, rehearsed)
+        )
 
     async def settle(
         self, command: Command, attempt: Attempt, settlement: Settlement
@@ -289,7 +282,7 @@ def _due(
     rehearsed: Sequence[str],
 ) -> list[Command]:
     due: list[Command] = []
-    values = {"store": store, "now": now, "reason": REHEARSED}
+    values = {"store": store, "now": now}
     values["rehearsed"] = msgspec.json.encode(rehearsed).decode()
     for kind, planned_by in gates.items():
         gate = {"kind": kind, "planned_by": planned_by, "limit": limit - len(due)}
@@ -307,20 +300,26 @@ def _command(connection: sqlite3.Connection, seq: int) -> Command:
 
 
 def _is_whole(digest: bytes | None, parts: Sequence[bytes]) -> bool:
-    """Tell whether a row is as it was written."""
-    return is_intact(digest, parts) and is_document(parts[-1])
+    """Tell whether a row is as it was written; what has no digest is text at least."""
+    _lane, _instance, *digested = parts
+    intact = is_intact(digest, digested) and is_document(parts[-1])
+    told = b" ".join(parts)
+    return intact and told == told.decode(errors="ignore").encode()
 
 
-def _prepared(
+def _begun(
     connection: sqlite3.Connection,
     command: Command,
     prepare: Prepare,
     mirror: MirrorReader,
+    now: str,
 ) -> Sendable | Settlement:
-    """Prepare a command; one that cannot be is a person's, and in nobody's way."""
+    """Begin a command; one that cannot be is a person's, and in nobody's way."""
     connection.execute("SAVEPOINT prepare")
     try:
         step = prepare(command, mirror)
+        if isinstance(step, Sendable):
+            _begin(connection, command, step, now)
     except _DAMAGE as error:
         if concerns_the_file(error):
             raise
@@ -482,8 +481,10 @@ def _evidence(evidence: dict[str, Any]) -> str | None:
 
 def to_command(row: tuple[Any, ...]) -> Command:
     """Return the command of a row of COLUMNS; the payload of a damaged one is empty."""
-    seq, id_, store, kind, target, lane, state, payload, *counts, source = row
-    attempts, failures = counts
+    seq, *texts, state, payload, attempts, failures = row
+    id_, store, kind, target, lane, instance = (
+        text.decode(errors="replace") for text in texts
+    )
     return Command(
         seq=seq,
         id=id_,
@@ -495,5 +496,5 @@ def to_command(row: tuple[Any, ...]) -> Command:
         payload=document_of(payload),
         attempts=attempts,
         failures=failures,
-        instance=source,
+        instance=instance,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from backhaul.core.lifecycle import Cause, State, move
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import adoption
+from backhaul.store.sqlite.members import Damaged, member
 
 if TYPE_CHECKING:
     import sqlite3
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 KIND = "target"
 """The kind of a command that says how much there is, and is never sent itself."""
 NEWER = "a newer count has come"
-FORGOTTEN = "before the database was restored its count was reckoned anew"
+FORGOTTEN = (
+    "before the database was restored its count was reckoned anew, or a newer one made"
+    " true"
+)
 STOPPED = "targets:stopped:"
 """Under this and its name a store's targets are marked as stopped, with the reason."""
 ROUNDS_AT_ONCE, MOST_ROUNDS = 2, 10
@@ -44,15 +48,23 @@ _NEWER = """
 OUTDATED = f"EXISTS ({_NEWER})"
 """Whether the target (c, t) is not the newest of its variant."""
 _OPEN_STEP = ("planned", "sending", "uncertain", "parked")
+# What a step was reckoned from is kept twice: one of the two may be damaged.
+_PROMISES = f"""
+    coalesce({member("t.computation", "$.promises")},
+             {member("c.evidence", "$.computation.promises")})
+"""
 # A target that counted after the goods had moved, and did not know of the command.
 _COUNTED = f"""
-    SELECT t.command_id, c.state, t.correction, t.quantity, t.as_of
+    SELECT c.state, t.correction, t.quantity, t.as_of, t.command_id,
+           {_PROMISES} IS NOT NULL, EXISTS (
+             SELECT 1 FROM audit a
+             WHERE a.command_id = :id AND a.action = 'commands resend')
     FROM stock_targets t JOIN commands c ON c.id = t.command_id
     WHERE t.store = :store AND t.product_id = :product
       AND (:variant IS NULL OR t.variant_id = :variant) AND t.as_of >= (
         SELECT coalesce(caused_at, created_at) FROM commands WHERE id = :id)
       AND t.computation IS NOT NULL AND NOT EXISTS (
-        SELECT 1 FROM json_each(t.computation, '$.promises') p
+        SELECT 1 FROM json_each({_PROMISES}) p
         WHERE p.value ->> 'command' = :id)
       AND (c.state = 'applied' OR c.state = 'planned' AND t.correction IS NOT NULL)
       AND NOT {OUTDATED}
@@ -92,10 +104,10 @@ def _told(
     """Say of a target that is done how it came to its number, else what is wrong."""
     if state is not State.APPLIED:
         return f"its adjustment is {state}: {reason}"
-    row = connection.execute(
-        "SELECT words FROM stock_targets WHERE command_id = ?", (target,)
+    (words,) = connection.execute(
+        "SELECT CAST(words AS BLOB) FROM stock_targets WHERE command_id = ?", (target,)
     ).fetchone()
-    return str(row[0] or reason)
+    return words.decode(errors="replace") if words else reason
 
 
 def _move(
@@ -202,18 +214,23 @@ def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
 def has_later_step(connection: sqlite3.Connection, command: Command) -> bool:
     """Tell whether an adjustment's count was made true in a life not remembered here.
 
-    Its step of a later round stands in the platform's history. That was planned because
-    this one had come to nothing, and from a level that nobody has to reckon with now.
+    Its step of a later round stands in the platform's history, or what may be that of a
+    newer count. That was planned because this one had come to nothing, and from a level
+    that nobody has to reckon with now.
     """
     row = connection.execute(
-        "SELECT command_id, round + 1 FROM stock_targets WHERE correction = ?",
+        "SELECT command_id, round + 1, product_id, variant_id, as_of FROM stock_targets"
+        " WHERE correction = ?",
         (command.id,),
     ).fetchone()
+    if row is None:
+        return False
+    target, since, product, variant, as_of = row
     store, instance = command.store, command.instance
-    return (
-        row is not None
-        and adoption.last_round(connection, store, instance, *row) is not None
-    )
+    if adoption.last_round(connection, store, instance, target, since) is not None:
+        return True
+    at_hand = {"store": store, "product": product, "variant": variant, "as_of": as_of}
+    return bool(adoption.forgotten(connection, at_hand))
 
 
 def _counted(connection: sqlite3.Connection, command: Command) -> str | None:
@@ -229,10 +246,18 @@ def _counted(connection: sqlite3.Connection, command: Command) -> str | None:
         "id": command.id,
     }
     found = connection.execute(_COUNTED, values).fetchall()
-    for _, state, correction, quantity, as_of in found:
-        if state == "applied":
+    for state, correction, quantity, as_of, target, is_whole, is_resent in found:
+        if state != "applied":
+            missed = "a command from before the count was missed"
+            drop_step(connection, correction, missed)
+        elif is_whole:
             return f"the count of {quantity} as of {as_of} contains it already"
-        drop_step(connection, correction, "a command from before the count was missed")
+        elif not is_resent:
+            said = f"the count of {quantity} as of {as_of} (target {target[:8]})"
+            raise Damaged(
+                f"{said} may contain it, but is damaged in the database; resend it if"
+                " it does not, else drop it"
+            )
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from loguru import logger
 
 from backhaul.core.clock import to_text
 from backhaul.core.identity import cancellation
@@ -14,6 +14,8 @@ from backhaul.store.deeds import Deed
 from backhaul.store.deliveries import Outgoing
 from backhaul.store.sqlite import following
 from backhaul.store.sqlite.deeds import write_down
+from backhaul.store.sqlite.members import document_of
+from backhaul.store.sqlite.rereads import Doubt, ask
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,11 +45,19 @@ _DOUBTFUL = f"""
     WHERE d.instance = ? AND d.state = 'uncertain' AND d.due_at <= ?
     ORDER BY d.due_at LIMIT 1
 """  # noqa: S608 - constants
+# Each half by an index of its own.
+_ANY_OPEN = """
+    SELECT 1 FROM deliveries WHERE instance = ?1 AND state = 'planned'
+    UNION ALL
+    SELECT 1 FROM deliveries
+    WHERE instance = ?1 AND state IN ('sending', 'uncertain') LIMIT 1
+"""
 _DOCUMENTS = {
-    "order": "SELECT document FROM orders WHERE store = ? AND id = ?",
-    "product": "SELECT document FROM products"
+    "order": "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?",
+    "product": "SELECT CAST(document AS BLOB) FROM products"
     " WHERE store = ? AND id = ? AND deleted_at IS NULL",
-    "customer": "SELECT document FROM customers WHERE store = ? AND id = ?",
+    "customer": "SELECT CAST(document AS BLOB) FROM customers"
+    " WHERE store = ? AND id = ?",
 }
 _LEVEL = """
     SELECT l.product_id, l.variant_id, v.sku, l.stock, t.stock
@@ -57,6 +67,7 @@ _LEVEL = """
          AND t.variant_id = l.variant_id
     WHERE l.store = ?2 AND l.variant_id = ?3
 """
+_DAMAGED = "what it tells of is damaged in the database and is read again; resend it"
 _INTERRUPTED = "the program stopped while this was being handed over"
 _UNDER_WAY = frozenset({State.SENDING, State.UNCERTAIN})
 _VERBS = {
@@ -123,6 +134,14 @@ class SqliteDeliveries:
             return follower.follow(slice_seconds)
 
         return await self._writer.background(unit)
+
+    async def any_open(self, instance: str) -> bool:
+        """Tell whether anything is to be handed over, or in doubt."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            return connection.execute(_ANY_OPEN, (instance,)).fetchone() is not None
+
+        return await self._writer.urgent(unit)
 
     async def claim(self, subscriber: Subscriber) -> Outgoing | None:
         """Move the next that may leave to `sending`, durably, and return it."""
@@ -231,6 +250,8 @@ def _claimed(
                 _told(connection, instance, store, document)
     elif document is None:
         _move(connection, seq, Cause.REPLACED, "it is gone, or told already", now)
+    elif not document:
+        _park_damaged(connection, seq, instance, (topic, store, object_id), now)
     else:
         _move(connection, seq, Cause.SEND, "", now)
         connection.execute(
@@ -246,6 +267,23 @@ def _claimed(
             )
         return _outgoing(columns, document)
     return None
+
+
+def _park_damaged(
+    connection: sqlite3.Connection,
+    seq: int,
+    instance: str,
+    about: tuple[str, str, str],
+    now: str,
+) -> None:
+    """Leave to a person what cannot be told; until they look it is read again."""
+    topic, store, object_id = about
+    state = _move(connection, seq, Cause.UNDECIDABLE, _DAMAGED, now)
+    doubt = Doubt(store, topic.partition(".")[0], object_id, "it is damaged here")
+    ask(connection, doubt, now, now)
+    logger.bind(action=f"delivery.{state}", instance=instance).warning(
+        "{} {} {}: {}", instance, topic, object_id, _DAMAGED
+    )
 
 
 def _outgoing(columns: Sequence[Any], document: dict[str, Any]) -> Outgoing:
@@ -302,7 +340,10 @@ def _document(
     store: str,
     object_id: str,
 ) -> dict[str, Any] | None:
-    """Return what is told, as the mirror has it; None where that is nothing."""
+    """Return what is told, as the mirror has it; None where that is nothing.
+
+    It is empty where the mirror's row is damaged.
+    """
     if topic == "stock.changed":
         return _level(connection, instance, store, object_id)
     if topic == "product.deleted":
@@ -311,8 +352,7 @@ def _document(
     row = connection.execute(query, (store, object_id)).fetchone()
     if row is None:
         return None
-    document: dict[str, Any] = msgspec.json.decode(row[0])
-    return document
+    return document_of(row[0])
 
 
 def _level(

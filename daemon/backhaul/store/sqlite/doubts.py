@@ -33,16 +33,15 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.writer import Writer
 
 # What an early version sent bears no time; it was not before it was planned.
-_DUE = f"""
+_DOUBT = f"""
     SELECT {COLUMNS}, request, key_fingerprint, baseline,
            coalesce(sent_at, created_at), looks,
            (SELECT json_array(
               min(started_at) FILTER (WHERE outcome IS NOT 'never_sent'),
               max(started_at)) FROM attempts WHERE command_id = commands.id)
-    FROM commands
-    WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
+    FROM commands WHERE seq = ?
 """  # noqa: S608 - constants
-_TO_CHECK = """
+_DUE = """
     SELECT seq, request, request_digest, CAST(baseline AS BLOB) FROM commands
     WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """
@@ -85,14 +84,13 @@ class SqliteDoubts:
 
         def unit(connection: sqlite3.Connection) -> list[Doubt]:
             now = to_text(self._clock.now())
-            to_check = connection.execute(_TO_CHECK, (store, now, limit)).fetchall()
-            for seq, *sent in to_check:
-                usable = is_usable(connection, seq, State.UNCERTAIN, now)
-                if usable and not _can_be_looked_for(*sent):
-                    park_damaged(connection, seq, State.UNCERTAIN, now)
+            due = connection.execute(_DUE, (store, now, limit)).fetchall()
+            usable = [
+                seq for seq, *sent in due if _is_sound(connection, seq, sent, now)
+            ]
             return [
-                _doubt(connection, row)
-                for row in connection.execute(_DUE, (store, now, limit)).fetchall()
+                _doubt(connection, connection.execute(_DOUBT, (seq,)).fetchone())
+                for seq in usable
             ]
 
         return await self._writer.urgent(unit)
@@ -209,12 +207,21 @@ def sent_tag(command_id: str, request: bytes | None) -> str | None:
     return own if request and own.encode() in request else None
 
 
-def _can_be_looked_for(
-    request: bytes | None, digest: bytes | None, baseline: bytes | None
+def _is_sound(
+    connection: sqlite3.Connection, seq: int, sent: Sequence[bytes | None], now: str
 ) -> bool:
-    """Tell whether what was sent, and what was known then, are as they were."""
+    """Tell whether a command, what was sent and what was known then are as they were.
+
+    One that is not is parked.
+    """
+    if not is_usable(connection, seq, State.UNCERTAIN, now):
+        return False
+    request, digest, baseline = sent
     intact = request is None or is_intact(digest, (request,))
-    return intact and (baseline is None or is_document(baseline))
+    sound = intact and (baseline is None or is_document(baseline))
+    if not sound:
+        park_damaged(connection, seq, State.UNCERTAIN, now)
+    return sound
 
 
 def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:

@@ -62,6 +62,7 @@ class Explainer:
             raise Unusable(f"{path}: no database yet; start the daemon once")
         try:
             self._connection = connections.open_reader(path)
+            self._connection.text_factory = _readable
             self._connection.execute("SELECT 1 FROM inbox LIMIT 1")
         except sqlite3.DatabaseError as error:
             raise CorruptData(f"{path}: cannot be read: {error}") from None
@@ -215,6 +216,11 @@ class Explainer:
             return iter(self._connection.execute(query, values).fetchall())
         except OverflowError:
             return iter(())  # no row has a number that large
+
+
+def _readable(text: bytes) -> str:
+    """Return text for a person, who is to see what is damaged as well."""
+    return text.decode(errors="replace")
 
 
 _MIRRORED = """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from backhaul.core.clock import normalize
+from backhaul.store.sqlite.members import document_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 # The article is written as the index `records_unmatched` has it.
 OTHERS = """
-    SELECT id, key, payload, received_at FROM records
+    SELECT id, key, CAST(payload AS BLOB), received_at FROM records
     WHERE instance = ? AND state IN ('waiting', 'quarantined')
       AND iif(json_valid(payload), json_extract(payload, '$.record.sku'), NULL) = ?
       AND store = ? AND id != ?
@@ -45,8 +44,8 @@ def take_over(connection: sqlite3.Connection, record: WaitingRecord) -> WaitingR
 
 def _count(payload: bytes | str) -> tuple[str, str] | None:
     """Return the article of a count and when it was counted; None of all else."""
-    document: Any = msgspec.json.decode(payload)
-    if not isinstance(document, dict) or document.get("kind") != "level":
+    document = document_of(payload)
+    if document.get("kind") != "level":
         return None
     try:
         return document["record"]["sku"], normalize(document["record"]["as_of"])

@@ -135,7 +135,11 @@ _STOCK = f"""
               FROM commands c WHERE c.target = l.product_id
               AND {member("c.evidence", "$.adjustment_id")} = l.adjustment_id),
              l.cause), '')
-             || iif(l.adjustment_id IS NULL, ', told without an id', ''), NULL, 5
+             || iif(l.adjustment_id IS NULL, ', told without an id' || iif(EXISTS (
+                 SELECT 1 FROM stock_ledger t WHERE t.store = l.store
+                 AND t.variant_id = l.variant_id AND t.at = l.at AND t.id != l.id
+                 AND t.stock_after = l.stock_after AND t.adjustment = l.adjustment),
+               ': it may be another one of this moment, told twice', ''), ''), NULL, 5
     FROM stock_ledger l WHERE l.store = :store AND
 """  # noqa: S608 - constants
 _OBJECT = f"{_EVENTS} UNION ALL {_WORK} UNION ALL {_STOCK}"

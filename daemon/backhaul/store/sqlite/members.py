@@ -10,6 +10,10 @@ from typing import Any
 import msgspec
 
 
+class Damaged(ValueError):
+    """What is needed to decide about a row cannot be read; the text says of what."""
+
+
 def member(column: str, path: str) -> str:
     """Return SQL for a member, NULL of what is damaged; `path` as in `$.delta`."""
     return f"iif(json_valid({column}), json_extract({column}, '{path}'), NULL)"

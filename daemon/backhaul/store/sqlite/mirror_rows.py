@@ -6,13 +6,15 @@ a million orders these are pages of their own, read and written for nothing.
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 from itertools import compress
 from operator import ne
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from backhaul.store.sqlite.connections import concerns_the_file
+
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
 
 Values: TypeAlias = tuple[Any, ...]
@@ -37,7 +39,14 @@ class Table:
 
         Returns whether there was none.
         """
-        old = connection.execute(self.select, (store, id_)).fetchone()
+        try:
+            old = connection.execute(self.select, (store, id_)).fetchone()
+        except sqlite3.OperationalError as error:
+            if concerns_the_file(error):
+                raise
+            # A value that is damaged, and no text any more: all is written anew.
+            connection.execute(self.upsert, (store, id_, *new))
+            return False
         if old is None:
             connection.execute(self.insert, (store, id_, *new))
         elif old != new:

@@ -1,4 +1,4 @@
-"""Migrations 20 to 23 and 87: a mirror that is pleasant to ask, search and prune.
+"""Migrations 20 to 23, 87 and 91: a mirror that is pleasant to ask, search and prune.
 
 They are frozen like the others; `migrations` registers them.
 """
@@ -6,6 +6,8 @@ They are frozen like the others; `migrations` registers them.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from backhaul.store.sqlite import doubled_moves
 
 if TYPE_CHECKING:
     import sqlite3
@@ -182,3 +184,8 @@ def add_forgotten(db: Database) -> None:
 def add_told_by(db: Database) -> None:
     """The event that told of a move of stock without the platform's id of it."""
     db.execute("ALTER TABLE stock_ledger ADD COLUMN told_by TEXT")
+
+
+def join_doubled_moves(db: Database) -> None:
+    """Moves of stock that were written down twice become one row again."""
+    doubled_moves.join(db.conn)

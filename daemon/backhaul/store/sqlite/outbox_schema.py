@@ -265,3 +265,21 @@ def add_lanes(db: Database) -> None:
     ):
         align = _ALIGN.format(row=row)
         db.execute(f"CREATE TRIGGER commands_{name} {event} BEGIN {align} END")
+
+
+def add_rehearsed(db: Database) -> None:
+    """What a dry run sets aside (`held` is 2), so that no claim looks at it."""
+    db.execute("DROP INDEX commands_lane")
+    db.execute(
+        # With `held`: who waits in its lane for something else is not walked over.
+        "CREATE INDEX commands_lane ON commands(store, lane, held, seq)"
+        " WHERE state IN ('planned', 'sending', 'uncertain')"
+    )
+    db.execute(
+        "CREATE INDEX commands_aside ON commands(store, instance)"
+        " WHERE state = 'planned' AND held = 2"
+    )
+    db.execute(
+        "UPDATE commands SET held = 2"
+        " WHERE state = 'planned' AND held = 0 AND reason = 'dry run: not sent'"
+    )

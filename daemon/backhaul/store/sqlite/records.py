@@ -98,7 +98,8 @@ class SqliteRecords:
             now = to_text(moment)
             rows = connection.execute(
                 """
-                SELECT id, instance, store, key, payload, locator, received_at
+                SELECT id, instance, store, key, CAST(payload AS BLOB), locator,
+                       received_at
                 FROM records
                 WHERE state = 'waiting' AND (retry_at <= ? OR retry_at > ?)
                 ORDER BY retry_at LIMIT ?
@@ -112,6 +113,15 @@ class SqliteRecords:
                 [(_rested(record, moment), record.id) for record in waiting],
             )
             return [_match(connection, record, now, match_one) for record in waiting]
+
+        return await self._writer.background(unit)
+
+    async def any_waiting(self) -> bool:
+        """Tell whether a record waits, be it not to be tried yet."""
+
+        def unit(connection: sqlite3.Connection) -> bool:
+            waiting = "SELECT 1 FROM records WHERE state = 'waiting' LIMIT 1"
+            return connection.execute(waiting).fetchone() is not None
 
         return await self._writer.background(unit)
 
@@ -214,14 +224,14 @@ class _Held(NamedTuple):
     """What is known under a key; `again`: it was set aside, and tried again since."""
 
     id: int
-    payload: str
-    raw: str
+    payload: bytes
+    raw: bytes
     state: str
     again: bool
 
 
 _HELD = """
-    SELECT id, payload, raw, state, EXISTS (
+    SELECT id, CAST(payload AS BLOB), CAST(raw AS BLOB), state, EXISTS (
         SELECT 1 FROM quarantine q WHERE q.source = 'record' AND q.name = r.instance
         AND q.key = r.key AND q.state = 'retried')
     FROM records r WHERE instance = ? AND key = ?
@@ -291,16 +301,20 @@ def _says_the_same(held: _Held, new: NewRecord, payload: bytes) -> bool:
 
     What a person mended differs from the row that it came from.
     """
-    came_before = held.again and held.raw == new.raw != ""
+    came_before = held.again and held.raw == new.raw.encode() != b""
     return came_before or _content(held.payload) == _content(payload)
 
 
-def _content(payload: str | bytes) -> object:
+def _content(payload: bytes) -> object:
     """Return what a record asks for: neither where it stood, nor when it was shipped.
 
-    That time is the ERP's, changes with every touch of its row, and is not sent.
+    That time is the ERP's, changes with every touch of its row, and is not sent. What
+    is damaged says nothing that another could say.
     """
-    document = msgspec.json.decode(payload)
+    try:
+        document = msgspec.json.decode(payload)
+    except ValueError:
+        return payload
     if isinstance(document, dict):
         for name in ("locator", "shipped_at"):
             document.get("record", {}).pop(name, None)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite import mirror_schema
 from backhaul.store.sqlite.inbox import CURSOR as FOLD_CURSOR
+from backhaul.store.sqlite.members import is_document
 from backhaul.store.upkeep import Followed
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ CURSOR = "search_cursor"
 BATCH = 64
 """Changes read ahead by one slice."""
 _DOCUMENTS = {
-    "order": "SELECT document FROM orders WHERE store = ? AND id = ?",
-    "product": "SELECT document FROM products"
+    "order": "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?",
+    "product": "SELECT CAST(document AS BLOB) FROM products"
     " WHERE store = ? AND id = ? AND deleted_at IS NULL",
-    "customer": "SELECT document FROM customers WHERE store = ? AND id = ?",
+    "customer": "SELECT CAST(document AS BLOB) FROM customers"
+    " WHERE store = ? AND id = ?",
 }
 _PUT = """
     INSERT INTO searchable (kind, store, object_id, title, words)
@@ -70,13 +72,16 @@ class SqliteSearch:
 def index(
     connection: sqlite3.Connection, objects: Iterable[Object], describe: Describe
 ) -> None:
-    """Bring these objects into the index as the mirror has them now."""
+    """Bring these objects into the index as the mirror has them now.
+
+    What is damaged stays there as it was.
+    """
     for kind, store, id_ in objects:
         row = connection.execute(_DOCUMENTS[kind], (store, id_)).fetchone()
         if row is None:
             connection.execute(_DROP, (kind, store, id_))
-        else:
-            found = describe(kind, row[0])
+        elif is_document(row[0]):
+            found = describe(kind, row[0].decode())
             connection.execute(_PUT, (kind, store, id_, found.title, found.words))
 
 

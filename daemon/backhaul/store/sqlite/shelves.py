@@ -6,9 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.identity import step_id
 from backhaul.core.stock import Movement, Promise, Reserved, Shelf
-from backhaul.store.sqlite.adoption import EARLIER_ROUNDS
+from backhaul.store.sqlite import adoption
 from backhaul.store.sqlite.members import member, whole
 
 if TYPE_CHECKING:
@@ -50,11 +49,6 @@ _ADOPTED = f"""
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
       AND {member("c.payload", "$.delta")} IS NULL
 """  # noqa: S608 - constants
-_COUNTS = """
-    SELECT c.store, c.instance, c.id, t.round
-    FROM stock_targets t JOIN commands c ON c.id = t.command_id
-    WHERE t.store = :store AND t.variant_id = :variant
-"""
 _ANCHORS = """
     SELECT DISTINCT stock_after FROM stock_ledger
     WHERE store = :store AND variant_id = :variant AND at = (
@@ -166,12 +160,20 @@ def _earlier_steps(
     adopted = dict(connection.execute(_ADOPTED, values).fetchall())
     if not adopted:
         return set()
-    steps = {
-        step_id(store, instance, target, number)
-        for store, instance, target, rounds in connection.execute(_COUNTS, values)
-        for number in range(rounds + EARLIER_ROUNDS)
-    }
+    steps = adoption.steps_of(connection, values)
     return {effect for command, effect in adopted.items() if command in steps}
+
+
+def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
+    """Say which step of ours is not among the movements, or may be a count's."""
+    row = connection.execute(_UNHEARD, values).fetchone()
+    if row is not None:
+        return str(row[0])
+    command = adoption.forgotten(connection, values)
+    return command and (
+        f"command {command[:8]}, of before the database was restored, may be the step"
+        " of a newer count"
+    )
 
 
 def values_of(target: Target, since: str, now: str) -> dict[str, object]:
@@ -193,7 +195,6 @@ def gather(
     mirrored, moved_at = connection.execute(_LEVEL, values).fetchone() or (None, "")
     movements = connection.execute(_MOVEMENTS, values)
     earlier = _earlier_steps(connection, values)
-    unheard = connection.execute(_UNHEARD, values).fetchone()
     promised = [*connection.execute(_ADJUSTS, values)]
     promised += [row[:3] for row in connection.execute(_CANCELS, values)]
     return Shelf(
@@ -207,7 +208,7 @@ def gather(
         promises=tuple(Promise(*row) for row in promised),
         reserved=tuple(Reserved(*r) for r in connection.execute(_RESERVED, values)),
         moved_at=moved_at,
-        unheard=unheard[0] if unheard else "",
+        unheard=_unheard(connection, values),
         untold=tuple(
             Movement(at, delta, None, cause)
             for at, delta, cause in connection.execute(_UNTOLD, values)

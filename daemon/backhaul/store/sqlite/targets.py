@@ -7,11 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from loguru import logger
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id
 from backhaul.core.lifecycle import Cause, State
-from backhaul.core.stock import Count
+from backhaul.core.stock import STEP_REASON, Count
 from backhaul.store.contract import NewCommand
 from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite import adoption, corrections, shelves
@@ -25,6 +26,7 @@ from backhaul.store.sqlite.commands import (
 )
 from backhaul.store.sqlite.corrections import NEWER, OUTDATED
 from backhaul.store.sqlite.deeds import write_down
+from backhaul.store.sqlite.members import document_of
 from backhaul.store.targets import Correct, Reading, Rest, Surroundings, Target
 
 if TYPE_CHECKING:
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.writer import Writer
     from backhaul.store.targets import Decide
 
-REASON = "MANUAL_ADJUSTMENT"
-"""What the platform is told: the one reason that every platform knows."""
 BUSY = timedelta(seconds=1)
 """Rest of a target whose variant a command under way may move; its end wakes it."""
 _C = columns("c")
@@ -63,7 +63,7 @@ _NEXT_DUE = """
         AND unread = 1 AND read_at > :after)
 """
 _READINGS = f"""
-    SELECT {_C}, t.variant_id, t.delta, t.tries
+    SELECT {_C}, t.variant_id, t.delta, t.tries, t.as_of
     FROM stock_targets t JOIN commands c ON c.id = t.command_id
     WHERE t.store = ? AND t.unread = 1 AND coalesce(t.read_at, '') <= ?
     ORDER BY t.read_at LIMIT ?
@@ -342,7 +342,7 @@ def _plan_step(
     payload = {
         "variant_id": target.variant_id,
         "delta": step.computation.delta,
-        "reason": REASON,
+        "reason": STEP_REASON,
         "target": command.id,
         "expected_stock": step.expects,
     }
@@ -385,12 +385,13 @@ def _identity(connection: sqlite3.Connection, target: Command) -> str:
 
 def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundings:
     store, target = reading.target.store, reading.target
-    correction, levels, ledger = connection.execute(
-        "SELECT correction, levels, ledger FROM stock_targets WHERE command_id = ?",
+    correction, known, ledger = connection.execute(
+        "SELECT correction, CAST(levels AS BLOB), ledger FROM stock_targets"
+        " WHERE command_id = ?",
         (target.id,),
     ).fetchone()
     effect, evidence = connection.execute(
-        "SELECT effect_id, coalesce(evidence, '{}') FROM commands WHERE id = ?",
+        "SELECT effect_id, CAST(evidence AS BLOB) FROM commands WHERE id = ?",
         (correction,),
     ).fetchone()
     at_hand = {"store": store, "product": target.target, "known": ledger}
@@ -400,19 +401,25 @@ def _surroundings(connection: sqlite3.Connection, reading: Reading) -> Surroundi
             _MOVED_SINCE, at_hand | {"step": effect or ""}
         )
     }
-    known: dict[str, int] = msgspec.json.decode(levels)
+    levels = document_of(known)
+    expected = {
+        variant: frozenset(stock + news for news in moved.get(variant, {0}))
+        for variant, stock in levels.items()
+        if isinstance(stock, int)
+    }
+    if known and not expected:
+        logger.bind(action="target.damaged", store=store, command=target.id).error(
+            "target {}: the levels from before its step are damaged in the database; it"
+            " cannot be told whether the step moved other variants of product {}",
+            target.id[:8],
+            target.target,
+        )
     named = connection.execute(
         "SELECT variant_id FROM stock_ledger WHERE store = ? AND adjustment_id = ?",
         (store, effect),
     )
-    shown = {row[0] for row in named} | _answered(msgspec.json.decode(evidence))
-    return Surroundings(
-        {
-            variant: frozenset(stock + news for news in moved.get(variant, {0}))
-            for variant, stock in known.items()
-        },
-        sorted(shown - {reading.variant_id}),
-    )
+    shown = {row[0] for row in named} | _answered(document_of(evidence))
+    return Surroundings(expected, sorted(shown - {reading.variant_id}))
 
 
 def _answered(evidence: dict[str, Any]) -> set[str]:

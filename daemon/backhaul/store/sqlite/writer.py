@@ -222,10 +222,12 @@ class Writer:
         """
         work = self._taken = _Round()
         self._collect(work)
+        changes = connection.total_changes
         if results := self._commit(connection, work):
             self._call(self._finish, work.futures(), results)
         self._taken = _Round()
-        self._log_size.look()
+        if connection.total_changes != changes:
+            self._log_size.look()
         return work.last
 
     def _fail(self, error: BaseException) -> None:
@@ -255,7 +257,8 @@ class Writer:
 
         Never both: who waits for an accept would wait for the slice as well.
         """
-        if self._background_is_next and not self._background.empty():
+        is_next = self._background_is_next or self._urgent.empty()
+        if is_next and not self._background.empty():
             self._background_is_next = False
             work.take(self._background.get())
             return
@@ -281,6 +284,8 @@ class Writer:
             results: list[Any] = []
             if work.appends.rows:
                 results += self._append(connection, work.appends.rows)
+            elif len(work.jobs) == 1:
+                return [_run_alone(connection, work.jobs[0].unit)]
             results += [_run(connection, job.unit) for job in work.jobs]
             connection.execute("COMMIT")
         except Exception as error:
@@ -341,6 +346,19 @@ def _unwrapped(connection: sqlite3.Connection, job: _Job[Any]) -> object:
         return _Failure(Busy(f"the database is not at rest now: {error}"))
     except Exception as error:  # noqa: BLE001 - handed to whoever waits
         return _Failure(error)
+    return value
+
+
+def _run_alone(connection: sqlite3.Connection, unit: Unit[T]) -> T | _Failure:
+    """Run the one unit of a round, whose failure undoes all there is, and commit."""
+    try:
+        value = unit(connection)
+    except Exception as error:
+        if connections.concerns_the_file(error):
+            raise
+        connection.execute("ROLLBACK")
+        return _Failure(error)
+    connection.execute("COMMIT")
     return value
 
 

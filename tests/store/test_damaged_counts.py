@@ -1,0 +1,171 @@
+"""A count whose reckoning is damaged stops no other, and a person can mend it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from loguru import logger
+
+from backhaul.cli import evidence
+from backhaul.store.deciding import Decision
+from backhaul.store.outbox import Sendable
+from backhaul.store.sqlite.explaining import Explainer
+from support.clock import VirtualClock
+from support.databases import rows, started_store, write
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.outbox import Settlement
+    from backhaul.store.sqlite.database import SqliteStore
+
+NOW = "2026-03-01T12:00:00.000Z"
+TARGET, STEP, BEFORE, OTHER = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
+GATES = {"adjust": "9999"}
+INSERT = """
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+      instance, created_at, due_at, sent_at, effect_id, evidence, held)
+    VALUES (?, 'main', ?, ?, 'product:' || ?3, ?, ?, '', 'books', ?, ?, ?, ?, ?, ?)
+"""
+ADJUST = '{"variant_id": "var_1", "delta": -5}'
+COUNT = '{"variant_id": "var_1", "quantity": 7, "as_of": "' + NOW + '"}'
+UNAWARE, AWARE = '{"promises": []}', '{"promises": [{"command": "' + BEFORE + '"}]}'
+EARLIER = "2026-03-01T11:00:00.000Z"
+BROKEN = [b'{"promises": [', b'{"promises\xff": []}', b"7", b'{"promisez": []}']
+
+
+def put(
+    store: SqliteStore,
+    id_: str,
+    kind: str,
+    state: str,
+    payload: str = ADJUST,
+    *,
+    product: str = "prod_1",
+    evidence: str | None = None,
+) -> None:
+    at = NOW if kind == "target" else EARLIER
+    effect = "adj_1" if id_ == STEP else None
+    held = int(kind == "target")
+    write(
+        store.path,
+        INSERT,
+        *(id_, kind, product, state, payload, at, at, at, effect, evidence, held),
+    )
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
+        yield started
+
+
+def counted(
+    store: SqliteStore, reckoned: bytes, state: str = "applied", second: str = ""
+) -> None:
+    """A count with its step, and two commands from before it, of two products."""
+    kept = f'{{"computation": {second}}}' if second else None
+    put(store, BEFORE, "adjust", "planned")
+    put(store, TARGET, "target", state, COUNT, evidence=kept)
+    put(store, STEP, "adjust", state)
+    put(store, OTHER, "adjust", "planned", product="prod_2")
+    write(
+        store.path,
+        "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
+        " quantity, as_of, correction, computation, levels, delta, ledger, unread)"
+        " VALUES (?, 'main', 'prod_1', 'var_1', 7, ?, ?, CAST(? AS TEXT),"
+        " CAST(? AS TEXT), -3, 0, 1)",
+        *(TARGET, NOW, STEP, reckoned, reckoned),
+    )
+
+
+def prepare(command: Command, mirror: MatchReader) -> Sendable | Settlement:
+    assert mirror.overtaken(command) is None
+    return Sendable(b"x", "key")
+
+
+async def claimed(store: SqliteStore) -> list[str]:
+    found = await store.commands.claim("main", GATES, 9, prepare)
+    return sorted(command.id for command, _ in found)
+
+
+def stands(store: SqliteStore, id_: str) -> tuple[str, str]:
+    ((state, reason),) = rows(
+        store.path, "SELECT state, reason FROM commands WHERE id = ?", id_
+    )
+    return state, reason
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_what_it_may_contain_waits_for_a_person_and_nothing_else(
+    broken: bytes, store: SqliteStore
+) -> None:
+    counted(store, broken)
+    assert await claimed(store) == [OTHER]
+    state, reason = stands(store, BEFORE)
+    assert state == "parked"
+    assert f"the count of 7 as of {NOW} (target aaaaaaaa) may contain it" in reason
+    await store.decisions.decide(Decision(BEFORE, "resend", "kim", "not contained"))
+    assert await claimed(store) == [BEFORE]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_its_second_copy_says_the_same(broken: bytes, store: SqliteStore) -> None:
+    counted(store, broken, second=AWARE)
+    assert await claimed(store) == [BEFORE, OTHER]
+
+
+async def test_a_count_that_is_not_made_true_yet_is_reckoned_anew(
+    store: SqliteStore,
+) -> None:
+    """That mends it by itself."""
+    counted(store, BROKEN[0], "planned")
+    assert await claimed(store) == [BEFORE, OTHER]
+    assert stands(store, STEP)[0] == "superseded"
+    told = "SELECT computation, correction FROM stock_targets"
+    assert rows(store.path, told) == [(None, None)]
+
+
+@pytest.mark.parametrize("spoiled", ["levels", "evidence", "payload"])
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_its_product_is_read_back_with_what_is_known(
+    spoiled: str, broken: bytes, store: SqliteStore
+) -> None:
+    counted(store, b'{"var_1": 10, "var_2": 4}')
+    if spoiled == "levels":
+        write(store.path, "UPDATE stock_targets SET levels = CAST(? AS TEXT)", broken)
+    else:
+        change = f"UPDATE commands SET {spoiled} = CAST(? AS TEXT)"  # noqa: S608 - ours
+        write(store.path, f"{change} WHERE id IN (?, ?)", broken, TARGET, STEP)
+    told: list[str] = []
+    listening = logger.add(told.append, format="{extra[action]}")
+    try:
+        (reading,) = await store.targets.readings("main", 9)
+        around = await store.targets.surroundings(reading)
+    finally:
+        logger.remove(listening)
+    assert reading.as_of == NOW
+    known = {"var_1": frozenset({10}), "var_2": frozenset({4})}
+    assert around.expected == ({} if spoiled == "levels" else known)
+    assert told == ["target.damaged\n"] * (spoiled == "levels")
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_a_person_is_shown_the_rest_of_it(
+    broken: bytes, store: SqliteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted(store, broken)
+    write(store.path, "UPDATE commands SET evidence = CAST(? AS TEXT)", broken)
+    explainer = Explainer(store.path)
+    try:
+        found = explainer.command(TARGET[:8])
+    finally:
+        explainer.close()
+    assert found is not None
+    evidence.show(found)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"made true by adjust command {STEP}" in said
+    assert "reckoned cannot be read: it is damaged in the database" in said
