@@ -12,7 +12,9 @@ daemon drops is freed by counting; only cycles wait for a look.
 
 
 def look_less_often() -> None:
-    """Leave out what start-up made, and look at the rest less often."""
-    gc.collect()
+    """Leave out what start-up made, and look at the rest less often.
+
+    Hardly any of it is garbage: to look for that first takes longer than it is worth.
+    """
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])

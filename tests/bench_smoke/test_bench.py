@@ -47,7 +47,12 @@ FIGURES = {
     "scan-lines": {"ratio to bare", "ours", "bare"},
     "files": {"rows into records", "ratio to bare", "ratio to bare by processor time"},
     "sql-pull": {"ratio to bare", "ours, rows", "bare, rows"},
-    "startup": {"start to ready", "ratio to bare", "idle, of a core", "idle, memory"},
+    "startup": {
+        "start to ready",
+        "ratio to bare by processor time",
+        "idle, of a core",
+        "idle, memory",
+    },
     "newcomer": {"clone to fulfilled"},
 }
 SELDOM = {"newcomer"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,22 @@ def test_what_is_planted_is_found_with_its_fix(
 ) -> None:
     plant(office, platform)
     assert fix in one(asked(office), what, said)["fix"]
+
+
+def test_the_address_of_a_local_file_is_no_secret(office: Office) -> None:
+    secrets = {"api_key": office.api_key, "webhook_secrets": office.webhook_secret}
+    text = office.config.read_text().partition("[connectors.")[0]
+    for name, secret in secrets.items():
+        file = office.folder / name
+        file.touch(0o600)
+        file.write_text(secret)
+        text = re.sub(rf"{name} = .*", f'{name}_file = "{file}"', text)
+    erp = '[connectors.erp]\ntype = "sql"\nurl = "sqlite:///erp.db"\n'
+    rows = '[connectors.erp.fulfillments]\ntable = "t"\nprocessed_at = "at"\n'
+    office.config.write_text(text + erp + rows)
+    office.config.chmod(0o644)
+    found = one(asked(office), "ok secret files", "")
+    assert "shows no secret to others" in found["said"]
 
 
 def test_a_secret_in_the_environment_is_told(

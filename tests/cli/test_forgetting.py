@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.traffic import captures
 from support import payloads
-from support.daemon import backhaul, connected_process, in_process
+from support.daemon import connected_process, in_process
 from support.databases import rows
 from support.mirrored import fill, lone_office
 from support.shopping import buy
@@ -67,7 +67,9 @@ def untouched(office: Office) -> bool:
 WHOM = ("customer cus_1", "name Asha Rao", f"e-mail {EMAIL}", "orders 1")
 
 
-@pytest.mark.parametrize("answer", [b"y\n", b"n\n", b"\n"])
+@pytest.mark.parametrize(
+    "answer", [b"y\n", b"\n", pytest.param(b"n\n", marks=pytest.mark.programs)]
+)
 def test_a_person_sees_who_was_found_and_is_asked(
     answer: bytes, office: Office
 ) -> None:
@@ -85,7 +87,7 @@ def test_a_person_sees_who_was_found_and_is_asked(
 def test_without_a_terminal_it_is_said_or_not_done(
     more: tuple[str, ...], office: Office
 ) -> None:
-    said = backhaul("forget", "customer", "cus_1", *more, config=office.config)
+    said = in_process("forget", "customer", "cus_1", *more, config=office.config)
     assert said.code == 2
     assert "nobody is there to be asked; say --yes or --dry-run" in said.err
     assert untouched(office)
@@ -160,7 +162,7 @@ def test_a_file_that_still_tells_is_named(office: Office) -> None:
 def test_captures_are_written_anew_without_the_person(office: Office) -> None:
     kept = office.folder / "state" / "captures" / "march.jsonl"
     kept.parent.mkdir()
-    backhaul("capture", str(kept), config=office.config)
+    in_process("capture", str(kept), config=office.config)
     kept.chmod(0o640)
     others = list(captures.read(kept))
     command = ("forget", "customer", "cus_1", "--yes", "--json")
@@ -177,7 +179,7 @@ def test_captures_are_written_anew_without_the_person(office: Office) -> None:
 def test_captures_are_written_anew_when_said_again(office: Office) -> None:
     """As where the program was ended in between: nobody knows the name any more."""
     kept = office.folder / "state" / "march.jsonl"
-    backhaul("capture", str(kept), config=office.config)
+    in_process("capture", str(kept), config=office.config)
     before = kept.read_bytes()
     command = ("forget", "customer", "cus_1", "--yes", "--json")
     in_process(*command, config=office.config)
@@ -189,7 +191,7 @@ def test_captures_are_written_anew_when_said_again(office: Office) -> None:
 
 def test_a_capture_keeps_what_another_store_was_told(office: Office) -> None:
     kept = office.folder / "state" / "march.jsonl"
-    backhaul("capture", str(kept), config=office.config)
+    in_process("capture", str(kept), config=office.config)
     head, events = captures.read_head(kept), list(captures.read(kept))
     others = [event._replace(store="other") for event in events]
     with kept.open("w", encoding="utf-8", newline="\n") as stream:

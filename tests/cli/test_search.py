@@ -54,6 +54,7 @@ def test_nothing_to_search_for_is_said(office: Office) -> None:
     assert "say what to search for" in said.err
 
 
+@pytest.mark.programs
 def test_a_running_daemon_indexes_what_comes_and_makes_the_index_anew(
     platform: ReferenceProcess,
 ) -> None:

@@ -52,8 +52,9 @@ async def test_a_wrong_name_or_password_lets_nobody_in(
 async def test_the_cookie_is_of_this_site_and_out_of_reach_of_scripts(
     office: Office,
 ) -> None:
-    line = cookie_line(await (await office.browser()).log_in("vera"))
-    assert line.startswith(f"{COOKIE}=")
+    browser = await office.browser()
+    line = cookie_line(await browser.log_in("vera"))
+    assert line.startswith(f"{browser.cookie_name}=")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(line.split("; "))
     # Plain http on this machine: a browser would not send a Secure cookie back.
     assert "Secure" not in line
@@ -68,8 +69,33 @@ async def test_each_login_has_a_token_of_its_own_and_ends_the_one_before(
     await browser.log_in("vera")
     assert browser.cookie() != first
     other = await office.browser()
-    answer = await other.get("/", cookies={COOKIE: first or ""})
+    answer = await other.get("/", cookies={other.cookie_name: first or ""})
     assert answer.status == 303
+
+
+async def test_who_logs_in_at_another_port_of_the_machine_stays_logged_in(
+    office: Office, tmp_path: Path
+) -> None:
+    """Cookies know nothing of ports: a browser sends both dashboards both of them."""
+    browser = await office.browser("vera")
+    async with open_office(tmp_path / "other") as second:
+        await second.people()
+        other = await second.browser("otto")
+        assert other.cookie_name != browser.cookie_name
+        both = {one.cookie_name: one.cookie() or "" for one in (browser, other)}
+        for where in (office, second):
+            page = await (await where.browser()).get("/", cookies=both)
+            assert page.status == 200
+        await other.post("/logout")
+    assert await is_in(browser)
+
+
+@pytest.mark.parametrize("host", ["[::1", "127.0.0.1:x", "localhost:99999"])
+async def test_a_host_that_cannot_be_shows_the_way_in(
+    office: Office, host: str
+) -> None:
+    browser = await office.browser("vera")
+    assert (await browser.get("/", headers={"Host": host})).status == 303
 
 
 async def test_who_logs_out_is_out(office: Office) -> None:
@@ -77,7 +103,7 @@ async def test_who_logs_out_is_out(office: Office) -> None:
     token = browser.cookie()
     await browser.post("/logout")
     other = await office.browser()
-    answer = await other.get("/", cookies={COOKIE: token or ""})
+    answer = await other.get("/", cookies={other.cookie_name: token or ""})
     assert (await is_in(browser), answer.status) == (False, 303)
 
 
@@ -185,20 +211,21 @@ async def test_a_first_user_that_cannot_be_leaves_the_token(
     assert (file.exists(), await empty.store.users.list()) == (True, [])
 
 
+@pytest.mark.parametrize(("port", "named"), [("", ""), (":8443", "_8443")])
 async def test_behind_a_trusted_proxy_with_https_the_cookie_is_bound_to_the_host(
-    tmp_path: Path,
+    tmp_path: Path, port: str, named: str
 ) -> None:
     async with open_office(tmp_path, trusted_proxies=["127.0.0.1"]) as office:
         await office.people()
         browser = await office.browser()
         said = browser.own() | {
-            "Host": "backhaul.example",
-            "Origin": "https://backhaul.example",
+            "Host": f"backhaul.example{port}",
+            "Origin": f"https://backhaul.example{port}",
             "X-Forwarded-Proto": "https",
         }
         form = {"name": "vera", "password": PASSWORD}
         line = cookie_line(await browser.send("/login", form, said))
-        assert line.startswith(f"__Host-{COOKIE}=")
+        assert line.startswith(f"__Host-{COOKIE}{named}=")
         assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= set(
             line.split("; ")
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,3 +134,14 @@ async def test_a_form_that_cannot_be_read_is_refused_and_breaks_nothing(
         )
         assert answer.status in {400, 413}, (path, await answer.text())
     assert (await browser.get("/")).status == 200
+
+
+async def test_a_form_that_is_too_large_is_answered_in_words(office: Office) -> None:
+    browser = await office.browser("otto")
+    body = BytesIO(f"csrf={browser.csrf}&job=".encode() + b"x" * (1 << 20))
+    headers = browser.own() | {"Content-Type": URLENCODED}
+    answer = await browser.client.post(PAUSE, data=body, headers=headers)
+    page = await answer.text()
+    assert (answer.status, "larger than 1 MiB" in page) == (413, True)
+    assert "Log out" in page
+    assert not paused(office)

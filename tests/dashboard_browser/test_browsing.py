@@ -96,6 +96,23 @@ async def test_a_parked_command_is_resolved(office: Office, visit: Visit) -> Non
     assert state(office, command) == "planned"
 
 
+async def test_what_was_typed_is_there_again_after_too_much_was_sent(
+    office: Office, visit: Visit
+) -> None:
+    await office.people()
+    row = await set_aside(office)
+    page, visit.watch.refusals = visit.page, {413}
+    await log_in(office, page, "otto")
+    await go(office, page, f"/quarantine/{row}")
+    await page.get_by_label("Reason (may stay empty)").fill("the courier said so")
+    await page.get_by_label("order", exact=True).fill("#" * (1 << 20))
+    await page.get_by_role("button", name="Mend and try again").click()
+    await expect(page.get_by_role("alert")).to_contain_text("larger than 1 MiB")
+    await page.go_back()
+    reason = page.get_by_label("Reason (may stay empty)")
+    await expect(reason).to_have_value("the courier said so")
+
+
 async def test_the_overview_shows_what_comes_by_itself(
     office: Office, visit: Visit
 ) -> None:

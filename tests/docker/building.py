@@ -102,8 +102,10 @@ class Buildah:
     def container(self) -> Iterator[tuple[str, Path]]:
         """Yield a container's name, and where its root is."""
         name = self.say("from", IMAGE)
-        yield name, Path(self.say("mount", name))
-        self.say("rm", name)
+        try:
+            yield name, Path(self.say("mount", name))
+        finally:
+            self.say("rm", name)
 
     def run(self, name: str, options: Sequence[str], *command: str) -> list[str]:
         """Return what runs a command in a container, in the network of the caller."""

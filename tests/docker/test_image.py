@@ -22,7 +22,7 @@ from support.waiting import await_true
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(900)]
 
 USER = 8750
 STOP_SECONDS = 20
@@ -91,7 +91,7 @@ def test_the_pair_runs_in_it_and_ends_in_order(
         daemon = start(inside, run, tmp_path / "log", ended)
         *_, check = buildah.facts()["Healthcheck"]["Test"]
         health = [*inside, *buildah.run(office, [], "python3", "-c", check)]
-        await_true(lambda: succeeds(health), "it is healthy", 60)
+        await_true(lambda: succeeds(health), "it is healthy", 240)
         said = tmp_path / "log"
         await_true(lambda: "orders read" in said.read_text(), "orders are mirrored", 60)
         first = process("run")

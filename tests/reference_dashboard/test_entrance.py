@@ -6,7 +6,7 @@ import httpx
 import pytest
 from multidict import MultiMapping
 
-from backhaul.admin.guard import COOKIE, SECURE_COOKIE
+from backhaul.admin.guard import COOKIE, HOST_BOUND
 from reference_dashboard.conftest import STORE, Browser
 
 OPENED = re.compile(r"backhaul_reference_session=[\w-]{43};")
@@ -30,7 +30,7 @@ async def test_who_is_logged_in_at_a_daemon_of_this_machine_gets_in_too(
     headers = (await visitor.log_in()).headers
     assert isinstance(headers, MultiMapping)
     own = [line.partition(";")[0] for line in headers.getall("Set-Cookie")]
-    sent = "; ".join([*own, f"{COOKIE}=theirs", f"{SECURE_COOKIE}=theirs"])
+    sent = "; ".join([*own, f"{COOKIE}=theirs", f"{HOST_BOUND}{COOKIE}=theirs"])
     url = visitor.shop.running.access.control_url + STORE + "/orders"
     async with httpx.AsyncClient(trust_env=False) as client:
         page = await client.get(url, headers={"Cookie": sent})

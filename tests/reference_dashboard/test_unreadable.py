@@ -148,6 +148,7 @@ async def test_a_picture_that_is_too_large_is_told_beside_its_field(
 async def test_what_is_far_too_large_is_answered_by_the_page(browser: Browser) -> None:
     page = await send(browser, "/payments", b"codFee=" + b"9" * (17 << 20), URLENCODED)
     assert (page.status, "larger than 16 MiB" in page.text) == (413, True)
+    assert "go back to what you typed" in page.text
     assert 'name="codFee"' in page.text
 
 

@@ -62,6 +62,8 @@ def leaky_comparisons(source: str) -> Iterator[int]:
     `hmac.compare_digest` does not. Comparing with a literal tells nobody anything,
     and a stored digest of content, which is no secret, may be compared.
     """
+    if not re.search(f"digest|{SECRET_NAME.pattern}", source, re.IGNORECASE):
+        return
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Compare):
             continue
@@ -82,6 +84,8 @@ def is_secret(side: ast.expr) -> bool:
 
 def trusts_anybody(source: str) -> Iterator[int]:
     """Yield the lines in which asyncssh is told not to look at the host key."""
+    if "known_hosts" not in source:
+        return
     for node in ast.walk(ast.parse(source)):
         given: list[tuple[str | None, ast.expr]] = []
         if isinstance(node, ast.Call):
@@ -97,3 +101,14 @@ def trusts_anybody(source: str) -> Iterator[int]:
             nothing = isinstance(value, ast.Constant) and not value.value
             if name == "known_hosts" and nothing:
                 yield value.lineno
+
+
+def stores_jobs(source: str) -> Iterator[int]:
+    """Yield the lines in which APScheduler is given a store, or a name of one."""
+    if "jobstore" not in source:
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr == "add_jobstore":
+            yield node.lineno
+        elif isinstance(node, ast.keyword) and node.arg == "jobstores":
+            yield node.value.lineno

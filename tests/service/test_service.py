@@ -154,9 +154,11 @@ def check_restarts_under_load(service: Machine) -> None:
         service.run("systemctl restart backhaul")
         assert service.show("backhaul", "Result") == "success"
     assert pid(service) != before
-    told: dict[str, Any] = json.loads(loader.communicate("\n", timeout=60)[0])
+    told: dict[str, Any] = json.loads(loader.communicate("\n", timeout=300)[0])
     assert told["statuses"] == {"200": told["sent"]}
     assert told["sent"] > 100
+    per_second = told["sent"] / told["seconds"]
+    sys.stdout.write(f"{told['sent']} webhooks, {per_second:.0f} a second\n")
     stored = service.run(
         'backhaul query --json "SELECT count(DISTINCT body) AS n FROM inbox'
         " WHERE instr(body, 'ord_load_')\""

@@ -87,9 +87,14 @@ class Browser:
             self.csrf = found[1]
         return answer
 
+    @property
+    def cookie_name(self) -> str:
+        return f"{COOKIE}_{self.client.port}"
+
     def cookie(self) -> str | None:
         jar = self.client.session.cookie_jar.filter_cookies(self.client.make_url("/"))
-        return jar[COOKIE].value if COOKIE in jar else None
+        name = self.cookie_name
+        return jar[name].value if name in jar else None
 
 
 @dataclass(slots=True)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from support.daemon import Office
 
 _PATIENCE_SECONDS = 120.0
-_TRIAL_SECONDS = 3.0
+MOST_WAITING = BACKLOG - 96
+"""Above the queue's length a connection is not made, and tried again after long."""
 _HAND_OVER = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -38,10 +39,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What came of a load: answers by status (0: none), and what is not stored."""
+    """What came of a load: answers by status (0: none), and what is not stored once."""
 
     statuses: Counter[int]
     lost: set[bytes]
+    doubled: set[bytes]
     per_second: float
     longest_away_seconds: float
 
@@ -51,28 +53,23 @@ async def restarted(
 ) -> Delivered:
     """Start the daemon so many times more, each after `each` answers, under load.
 
-    The load is what is asked for, or as much less as the machine cannot keep: what
-    comes while the daemon is away has to fit the socket's queue.
+    The load is what is asked for, or as much less as the machine cannot keep: no more
+    come than the socket's queue has room for while the daemon is away.
     """
-    with kept_socket() as kept, _many_files():
-        port, loads = kept.getsockname()[1], []
-
-        def load_of(rate: float) -> Load:
-            loads.append(Load(port, office.webhook_secret, store, rate))
-            return loads[-1]
-
+    with kept_socket() as kept, many_files():
+        port = kept.getsockname()[1]
+        load = Load(port, office.webhook_secret, store, per_second, MOST_WAITING)
         served = _Served(office, kept)
         async with served:
-            await served.restart()
-            rate = min(per_second, BACKLOG / 2 / served.away_seconds[0])
-            while not await _keeps_up(load_of(rate), rate):
-                rate /= 2
-            measured = await _under_load(served, load_of(rate), times, each)
-    answers = [task.result() for load in loads for task in load.sent]
-    stored = {body for (body,) in rows(office.database, "SELECT body FROM inbox")}
+            measured = await _under_load(served, load, times, each)
+    answers = [task.result() for task in load.sent]
+    bodies = {body for _, body in answers}
+    kept_rows = rows(office.database, "SELECT body FROM inbox")
+    stored = Counter(body for (body,) in kept_rows if body in bodies)
     return Delivered(
         Counter(status for status, _ in answers),
-        {body for _, body in answers} - stored,
+        bodies - set(stored),
+        {body for body, times in stored.items() if times > 1},
         measured,
         max(served.away_seconds),
     )
@@ -87,14 +84,6 @@ async def _under_load(served: _Served, load: Load, times: int, each: int) -> flo
             await served.restart()
         await _answered(load, each)
     return len(load.sent) / (time.monotonic() - began)
-
-
-async def _keeps_up(load: Load, rate: float) -> bool:
-    """Offer a load for a moment; tell whether most was answered by then."""
-    async with _running(load):
-        await asyncio.sleep(_TRIAL_SECONDS)
-        waiting = len(load.sent) - load.answered()
-    return waiting < rate * _TRIAL_SECONDS / 4
 
 
 @asynccontextmanager
@@ -146,7 +135,7 @@ async def _answered(load: Load, more: int) -> None:
 
 
 @contextmanager
-def _many_files() -> Iterator[None]:
+def many_files() -> Iterator[None]:
     """Let this process hold as many connections as the machine allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -10,10 +10,9 @@ from loguru import logger
 
 from backhaul.admin import accounts, rendering
 from backhaul.admin.guard import (
-    COOKIE,
-    SECURE_COOKIE,
     OpenRoute,
     Route,
+    cookie_name,
     form_of,
 )
 from backhaul.errors import BackhaulError
@@ -106,10 +105,11 @@ async def _first_user(desk: Desk, form: Mapping[str, str]) -> User:
 async def log_out(desk: Desk, visit: Visit) -> web.Response:
     """End the session."""
     answer = visit.back_to("/login")
-    for name in (COOKIE, SECURE_COOKIE):
+    for secure in (False, True):
+        name = cookie_name(visit.request, secure=secure)
         if token := visit.request.cookies.get(name):
             desk.sessions.end(token)
-            answer.del_cookie(name, secure=name == SECURE_COOKIE, path="/")
+            answer.del_cookie(name, secure=secure, path="/")
     return answer
 
 
@@ -128,8 +128,8 @@ async def _welcome(
     desk: Desk, request: web.Request, user: User, wanted: str
 ) -> web.Response:
     """Begin a session of a new token; one that the browser had before is over."""
-    for name in (COOKIE, SECURE_COOKIE):
-        if token := request.cookies.get(name):
+    for secure in (False, True):
+        if token := request.cookies.get(cookie_name(request, secure=secure)):
             desk.sessions.end(token)
     await desk.given.users.came(user.name, f"from {desk.origin.address(request)}")
     logger.bind(action="dashboard.login", user=user.name).info(
@@ -138,7 +138,7 @@ async def _welcome(
     answer = web.Response(status=303, headers={"Location": _inside(wanted)})
     secure = desk.origin.is_https(request)
     answer.set_cookie(
-        SECURE_COOKIE if secure else COOKIE,
+        cookie_name(request, secure=secure),
         desk.sessions.begin(user),
         path="/",
         secure=secure,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from backhaul.admin import rendering
+from backhaul.admin import origin, rendering
 from backhaul.admin.desk import Desk, Visit
 from backhaul.errors import BackhaulError, Busy
 
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from backhaul.store.users import Role, User
 
 COOKIE = "backhaul_session"
-SECURE_COOKIE = f"__Host-{COOKIE}"
+HOST_BOUND = "__Host-"
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105 - a header's name
 SAFE = frozenset({"GET", "HEAD"})
+TOO_LARGE = (
+    "What was sent is larger than 1 MiB, or has too many fields; nothing was changed. "
+    "Go back to the form for what was typed."
+)
 _UNREADABLE = (ValueError, LookupError, RuntimeError, HttpProcessingError)
 """What aiohttp raises for broken letters, charsets, parts and headers of parts."""
 
@@ -73,7 +77,11 @@ class Guard:
             if known is None:
                 return _to_login(request)
             session, user = known
-            form = await form_of(request)
+            try:
+                form = await form_of(request)
+            except web.HTTPRequestEntityTooLarge as error:
+                visit = Visit(request, user, session, {})
+                return self._told(visit, HTTPStatus(error.status), error.text or "")
             visit = Visit(request, user, session, form)
             if request.method not in SAFE:
                 _require_token(request, session, form)
@@ -96,16 +104,13 @@ class Guard:
         self, request: web.Request, *, touch: bool
     ) -> tuple[Session, User] | None:
         """Return who is there; what was changed since the login counts at once."""
-        token = request.cookies.get(self.cookie(request))
+        secure = self._desk.origin.is_https(request)
+        token = request.cookies.get(cookie_name(request, secure=secure))
         session = self._desk.sessions.find(token, touch=touch) if token else None
         if session is None:
             return None
         user = await self._desk.given.users.find(session.user)
         return (session, user) if user and session.is_of(user) else None
-
-    def cookie(self, request: web.Request) -> str:
-        """Return the cookie's name: a browser holds to what __Host- promises."""
-        return SECURE_COOKIE if self._desk.origin.is_https(request) else COOKIE
 
     def _require_own_page(self, request: web.Request) -> None:
         if request.method in SAFE or self._desk.origin.is_own_page(request):
@@ -133,12 +138,25 @@ class Guard:
         return self._desk.page(visit, "refused", status, words=words)
 
 
+def cookie_name(request: web.Request, *, secure: bool) -> str:
+    """Return the name of the session's cookie.
+
+    A browser gives cookies to every port of a machine, so the port is in the name: who
+    has two dashboards open stays logged in at both. It holds to what __Host- promises.
+    """
+    port = origin.port(request)
+    return f"{HOST_BOUND if secure else ''}{COOKIE}{f'_{port}' if port else ''}"
+
+
 async def form_of(request: web.Request) -> Mapping[str, str]:
-    """Return the texts of a form; none where nothing is sent. May answer 400."""
+    """Return the texts of a form; none where nothing is sent. May answer 400 or 413."""
     if request.method in SAFE:
         return {}
     try:
         sent = await request.post()
+    except web.HTTPRequestEntityTooLarge as error:
+        error.text = TOO_LARGE
+        raise
     except _UNREADABLE:
         raise web.HTTPBadRequest(text="the form cannot be read") from None
     return {name: value for name, value in sent.items() if isinstance(value, str)}

@@ -70,6 +70,14 @@ class Origin:
         return any(found in network for network in self._trusted)
 
 
+def port(request: web.Request) -> int | None:
+    """Return the port that the browser believes to talk to; none is the usual one."""
+    try:
+        return _parts(f"//{request.host}").port
+    except ValueError:
+        return None
+
+
 def _parts(address: str) -> SplitResult:
     """Return the parts of an address that anybody sent; of what is none, no part."""
     try:

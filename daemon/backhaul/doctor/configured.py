@@ -40,7 +40,8 @@ def look(
     """Look at a configuration that can be used."""
     file = configuration_file(config, environ)
     yield ok("config", str(file or "environment only"))
-    secrets = secret_values(settings)
+    # As any address it is kept from the log; but that of a local file opens nothing.
+    secrets = [one for one in secret_values(settings) if not one.startswith("sqlite:")]
     yield from _in_environment(secrets, environ)
     if file is not None:
         yield from _in_file(secrets, file)

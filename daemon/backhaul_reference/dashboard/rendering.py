@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -29,7 +30,9 @@ ACRONYMS = {
 TEMPLATES: web.AppKey[Environment] = web.AppKey("templates", Environment)
 
 
+@cache
 def environment() -> Environment:
+    """Compile each template once, however many servers a process runs."""
     made = Environment(
         loader=PackageLoader("backhaul_reference.dashboard"),
         autoescape=True,

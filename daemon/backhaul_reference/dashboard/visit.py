@@ -164,7 +164,8 @@ async def checked_form(request: web.Request, token: str) -> Form:
             form = await _form_of(request.clone(client_max_size=FORM_BYTES))
     except web.HTTPRequestEntityTooLarge:
         size = f"larger than {FORM_BYTES >> 20} MiB"
-        detail = f"what was sent is {size}, or has too many fields"
+        detail = f"what was sent is {size}, or has too many fields: go back to what you"
+        detail += " typed, and send less"
         raise Problem(413, "BODY_TOO_LARGE", detail) from None
     except TimeoutError:
         raise Problem(408, "BODY_TIMEOUT", "the form came too slowly") from None

@@ -1,0 +1,105 @@
+"""A long working day: memory and open files stay as they are, the loop is punctual."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from faults.sending import sender
+from faults.trials import tell
+from support.processes import memory_bytes, open_files
+
+if TYPE_CHECKING:
+    from faults.sending import Sender
+    from support.daemon import DaemonProcess
+    from support.reference import ReferenceProcess
+
+SECONDS = float(os.environ.get("SOAK_SECONDS") or 1_800)
+WARM_UP = SECONDS / 3
+"""Until then caches fill: SQLite's, and those of what was imported late."""
+PER_SECOND = 20
+LOOK_SECONDS = 5.0
+MOST_GROWTH = 1e6
+"""Bytes an hour."""
+PUNCTUAL_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Day:
+    """What was seen of a process: when, its memory in bytes, its open files."""
+
+    at: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+
+    def look(self, pid: int) -> None:
+        self.at.append(time.monotonic())
+        self.memory.append(memory_bytes(pid))
+        self.files.append(open_files(pid))
+
+    def grown(self) -> float:
+        """Return by how many bytes an hour the memory grows."""
+        return statistics.linear_regression(self.at, self.memory).slope * 3_600
+
+
+async def send_all(client: Sender, seconds: float) -> None:
+    """Offer so many each second; one that is slow keeps no other waiting."""
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for number in range(int(seconds * PER_SECOND)):
+            late = time.monotonic() - began - number / PER_SECOND
+            await asyncio.sleep(max(-late, 0))
+            group.create_task(client.send())
+
+
+async def late_beyond(client: Sender, seconds: float) -> tuple[float, float]:
+    """Return how many wakes of the loop were later than this, and how many there were.
+
+    The whole life of the daemon counts, its start too.
+    """
+    async with client.session.get(client.admin_url + "/metrics") as answer:
+        families = text_string_to_metric_families(await answer.text())
+    (lag,) = (each for each in families if each.name == "backhaul_loop_lag_seconds")
+    upto = {s.labels["le"]: s.value for s in lag.samples if s.name.endswith("_bucket")}
+    punctual = max(value for le, value in upto.items() if float(le) <= seconds)
+    return upto["+Inf"] - punctual, upto["+Inf"]
+
+
+@pytest.mark.faults
+@pytest.mark.timed
+@pytest.mark.long
+@pytest.mark.timeout(SECONDS + 300)
+async def test_a_long_day_leaves_it_as_it_was(
+    daemon: DaemonProcess,
+    platform: ReferenceProcess,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pid, day = daemon.process.pid, Day()
+    async with sender(daemon.office, platform.store().id) as client:
+        await send_all(client, WARM_UP)
+        working = asyncio.create_task(send_all(client, SECONDS - WARM_UP))
+        while not working.done():
+            day.look(pid)
+            await asyncio.wait([working], timeout=LOOK_SECONDS)
+        await working
+        late, wakes = await late_beyond(client, PUNCTUAL_SECONDS)
+        lost = client.lost(daemon.office.database)
+    more = (
+        f"webhooks, {day.grown() / 1e6:+.2f} MB an hour"
+        f" at {day.memory[-1] / 1e6:.0f} MB,"
+        f" {min(day.files)} to {max(day.files)} files open,"
+        f" {late:.0f} of {wakes:.0f} wakes later than {PUNCTUAL_SECONDS * 1e3:.0f} ms"
+    )
+    tell(capsys, len(lost), len(client.told), more)
+    assert {told.status for told in client.told} == {200}
+    assert lost == set()
+    assert day.grown() < MOST_GROWTH
+    assert day.files[-1] <= day.files[0]
+    assert late < wakes / 100
