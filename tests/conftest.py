@@ -10,10 +10,10 @@ import os
 import shutil
 import sysconfig
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from hypothesis import HealthCheck, settings
 from loguru import logger
 
 from support import session, tracking
@@ -23,6 +23,7 @@ from support.requirements import everything_is_required
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
+    from pathlib import Path
     from typing import TextIO
 
     from support.exchanges import Exchange
@@ -39,6 +40,9 @@ LENGTHY = tuple(
     for name in (
         "connectors/",
         "sdk/",
+        "testing/test_plugin",
+        "app/test_doubts",
+        "cli/test_completion",
         "dashboard/",
         "cli/test_doctor",
         "cli/test_listings",
@@ -52,6 +56,7 @@ LENGTHY = tuple(
         "reference/test_fixtures",
         "reference/test_process",
         "observe/test_metrics",
+        "faults/test_out_of_order",
         "simulation/",
         "cli/test_support_bundle",
         "cli/test_targets",
@@ -70,6 +75,11 @@ SELDOM = (
 """Long, and much like others that run each time: only `make faults` has them."""
 NONE_RAN = pytest.ExitCode.NO_TESTS_COLLECTED
 PART = os.environ.get("PROGRAMS_PART", "")
+# A machine that stands still for a moment says nothing of a test.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 # The logger asks for the library's folders at each sink, which took a tenth of a run.
 sysconfig.get_path = cast("Any", cache(sysconfig.get_path))
 
@@ -80,10 +90,15 @@ def pytest_configure(config: pytest.Config) -> None:
         session.begin()
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
     """Leave thousands of tests out of every look for garbage: each took a second."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(
@@ -188,14 +203,12 @@ def _log_is_kept() -> Iterator[None]:
         logger.remove(sink)
 
 
-@pytest.fixture(autouse=True)
-def _tokens_stay_where_they_belong(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Search what a test leaves behind, a pair's books and logs too."""
-    yield
-    folder = getattr(request.node, "funcargs", {}).get("tmp_path")
-    if isinstance(folder, Path):
-        with on_purpose():
-            tracking.check_servers(folder)
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """Search what a test leaves behind, a pair's books and logs too, before it goes."""
+    yield tmp_path
+    with on_purpose():
+        tracking.check_servers(tmp_path)
 
 
 @pytest.fixture(autouse=True)

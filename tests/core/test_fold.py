@@ -78,7 +78,7 @@ def test_what_is_not_in_doubt_follows_the_order(
         assert not supersedes(held, incoming)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     versions=MANY,
     confirming=st.lists(CONFIRMING, min_size=1, max_size=3),
@@ -103,7 +103,7 @@ def test_two_versions_join_alike_from_either_side(one: Version, two: Version) ->
     assert folded([one, two]) == folded([two, one])
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     before=MANY,
     confirming=CONFIRMING,

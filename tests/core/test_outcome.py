@@ -190,19 +190,12 @@ def test_throttling_keeps_the_wait() -> None:
     assert classify_refusal("adjust", 429, None, 7.0).retry_after_seconds == 7.0
 
 
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["code", "error", "errors", "pointer", "message"]), inner
-        )
-    ),
-    max_leaves=8,
-)
-PROBLEMS = st.none() | st.dictionaries(
-    st.sampled_from(["code", "error", "errors", "detail", "message"]), JUNK
-)
+LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+NAMES = st.sampled_from(["code", "error", "errors", "detail", "pointer", "message"])
+ROWS = st.lists(LEAF | st.dictionaries(NAMES, LEAF, max_size=3), max_size=3)
+NESTED = st.dictionaries(NAMES, LEAF | ROWS, max_size=3)
+PROBLEMS = st.none() | st.dictionaries(NAMES, LEAF | ROWS | NESTED, max_size=4)
+"""As deep as answers are read: a list of errors inside an error."""
 CAN_BE_SENT_AGAIN = {
     Outcome.THROTTLED: {429},
     Outcome.HELD: {409},

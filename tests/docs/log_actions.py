@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,14 @@ def actions() -> dict[str, list[str]]:
     return {action: sorted(found[action]) for action in sorted(found)}
 
 
-def daemon_log_calls() -> Iterator[tuple[str, LogCall]]:
-    """Yield each log call of the daemon with the path of its module."""
-    for path in sorted(DAEMON.rglob("*.py")):
-        for call in log_calls(path.read_text(encoding="utf-8")):
-            yield str(path.relative_to(DAEMON)), call
+@cache
+def daemon_log_calls() -> tuple[tuple[str, LogCall], ...]:
+    """Return each log call of the daemon with the path of its module."""
+    return tuple(
+        (str(path.relative_to(DAEMON)), call)
+        for path in sorted(DAEMON.rglob("*.py"))
+        for call in log_calls(path.read_text(encoding="utf-8"))
+    )
 
 
 def _calls(tree: ast.AST) -> Iterator[ast.Call]:

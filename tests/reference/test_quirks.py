@@ -414,6 +414,7 @@ async def test_unknown_quirks_are_refused(shop: Shop, text: str, message: str) -
     assert reply.status == 422
 
 
+@pytest.mark.programs
 def test_the_command_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "backhaul_reference", "--data", str(tmp_path)]
     command += ["--quirk", "bear-v1"]

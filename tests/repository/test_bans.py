@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
-from repository.bans import leaky_comparisons, trusts_anybody, uses
+from repository.bans import leaky_comparisons, stores_jobs, trusts_anybody, uses
 from repository.tree import SOURCE_ROOTS, python_files, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CLOCKS = {
     "connectors/backhaul_sdk/clock.py",
@@ -29,21 +32,20 @@ BANS: dict[str, set[str]] = {
 }
 
 
-@cache
-def all_uses() -> list[tuple[str, int, str]]:
-    """Return every use of a name in our own source: path, line, name."""
-    return [
-        (str(path), line, name)
-        for path in python_files(*SOURCE_ROOTS)
-        for line, name in uses(read(path))
-    ]
+def banned_uses() -> Iterator[tuple[str, int, str]]:
+    """Yield every use of a banned name in our own source: path, line, name."""
+    banned = re.compile("|".join(BANS))
+    for path in python_files(*SOURCE_ROOTS):
+        for line, name in uses(read(path)):
+            if banned.fullmatch(name):
+                yield str(path), line, name
 
 
-@pytest.mark.parametrize("banned", BANS)
-def test_what_is_banned_is_used_at_home_only(banned: str) -> None:
+def test_what_is_banned_is_used_at_home_only() -> None:
     found = [
         f"{path}:{line}: {name}"
-        for path, line, name in all_uses()
+        for path, line, name in banned_uses()
+        for banned in BANS
         if path not in BANS[banned] and re.fullmatch(banned, name)
     ]
     assert found == []
@@ -71,6 +73,28 @@ def test_no_ssh_server_is_trusted_unseen() -> None:
         for line in trusts_anybody(read(path))
     ]
     assert found == []
+
+
+def test_no_scheduler_is_given_a_store_of_jobs() -> None:
+    """A store can be had by its name alone, and all but the memory's unpickle."""
+    found = [
+        f"{path}:{line}"
+        for path in python_files(*SOURCE_ROOTS)
+        for line in stores_jobs(read(path))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("scheduler.add_jobstore('sqlalchemy', url='sqlite:///x')", True),
+        ("AsyncIOScheduler(jobstores={'default': {'type': 'sqlalchemy'}})", True),
+        ("scheduler.add_job(work, jobstore='default')", False),
+    ],
+)
+def test_a_store_of_jobs_is_found_however_it_is_given(source: str, found: bool) -> None:
+    assert bool(list(stores_jobs(source))) is found
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ BUGS = (
     Bug(
         "nothing is written down before a command is sent",
         "daemon/backhaul/store/sqlite/commands.py",
-        "                    _begin(connection, command, step, now)\n",
-        "",
+        "            _begin(connection, command, step, now)\n",
+        "            pass\n",
     ),
     Bug(
         "a command without an answer is sent again",
@@ -69,6 +69,9 @@ BUGS = (
         "daemon/backhaul/push/settling.py",
         "        causes=CAUSES[Outcome.UNCERTAIN],\n",
         "        causes=CAUSES[Outcome.NEVER_SENT],\n",
+        # A world rarely notices: what was sent is proved before it is sent again.
+        "tests/push/test_interruptions.py::"
+        "test_command_under_way_at_death_is_in_doubt_with_its_evidence",
     ),
     Bug(
         "absence is believed at the first look",

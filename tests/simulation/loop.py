@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import heapq
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -63,19 +64,6 @@ class Served:
         """Nothing is left to wait for."""
 
 
-class _Leap:
-    """Stands where a loop has its selector: to wait is to let the time pass."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def select(self, seconds: float | None) -> tuple[()]:
-        if seconds is None:
-            raise Stuck
-        self._loop.seconds += seconds
-        return ()
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """The loop of one simulation."""
 
@@ -83,7 +71,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.seconds = 0.0
         self.served: dict[str, Served] = {}
-        self._selector = _Leap(self)
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_made = 0
         self._dead: set[int] = set()
         self._tasks: defaultdict[int, list[NumberedTask]] = defaultdict(list)
         NumberedTask.made = 0
@@ -98,7 +87,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def end(self, life: int) -> None:
         """Let nothing of this life run again."""
         self._dead.add(life)
-        for handle in (*self._ready, *self._scheduled):  # type: ignore[attr-defined]
+        timers = (timer for _, _, timer in self._timers)
+        for handle in (*self._ready, *timers):  # type: ignore[attr-defined]
             if self._gone(handle):
                 handle.cancel()
         for served in self.served.values():
@@ -115,9 +105,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         context = contextvars.copy_context() if context is None else context
+        handle = asyncio.Handle(callback, args, self, context)
         if self._dead and context.get(LIFE, 0) in self._dead:
-            return _cancelled(callback, args, self, context)
-        return super().call_soon(callback, *args, context=context)
+            handle.cancel()
+        else:
+            self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
         self,
@@ -135,10 +128,32 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         context = contextvars.copy_context() if context is None else context
-        timer = super().call_at(when, callback, *args, context=context)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
         if self._dead and context.get(LIFE, 0) in self._dead:
             timer.cancel()
+            return timer
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._timers_made, timer))
         return timer
+
+    def _run_once(self) -> None:
+        """Run what is ready; where nothing is, let the time pass to the next timer."""
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not ready:
+            if not timers:
+                raise Stuck
+            self.seconds = max(self.seconds, timers[0][0])
+        while timers and timers[0][0] <= self.seconds:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays where it is until its time has come."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -176,22 +191,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._tasks[life].append(task)
         return task
 
-    def _process_events(self, events: Any) -> None:
-        """There are none but timers."""
-
     def _write_to_self(self) -> None:
         """Nobody sleeps that would have to be woken."""
-
-
-def _cancelled(
-    callback: Callable[..., object],
-    args: tuple[Any, ...],
-    loop: asyncio.AbstractEventLoop,
-    context: contextvars.Context,
-) -> asyncio.Handle:
-    handle = asyncio.Handle(callback, args, loop, context)
-    handle.cancel()
-    return handle
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:

@@ -7,12 +7,9 @@ import contextvars
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from backhaul.app import Daemon
-from backhaul.connect import registry
 from backhaul.errors import Busy, ConfigurationError, PlatformUnavailable
 from backhaul.settings import Settings
 from backhaul.store import restoring
@@ -20,9 +17,6 @@ from simulation.loop import LIFE, Served, VirtualLoop
 from simulation.platform import API_KEY
 from simulation.weather import PATIENCE_SECONDS
 from simulation.writing import Disk
-
-# Nothing is installed meanwhile, and to ask takes longer than all else of a start.
-setattr(registry, "entry_points", cache(metadata.entry_points))  # noqa: B010
 
 if TYPE_CHECKING:
     import random
@@ -58,7 +52,7 @@ def settings_of(folder: Path, secret: str) -> Settings:
             "connectors": {
                 INSTANCE: {
                     "type": "file_drop",
-                    "every": "8s",
+                    "every": "15s",
                     "path": str(folder / "drop"),
                     "settle_seconds": 0,
                     # People set the clock on by a day; no count is stale for that.
@@ -92,6 +86,8 @@ class Program:
     network: httpx.AsyncBaseTransport
     moment: Callable[[str], bool]
     """Told of each commit before and after it; True when it was the last thing done."""
+    nothing_happened: Callable[[], None]
+    """Told that there was nothing to commit at the last of them."""
     gave_up: Callable[[], None]
     lives: int = 0
     deaths: list[str] = field(default_factory=list)
@@ -125,6 +121,7 @@ class Program:
         self._disk = Disk()
         self._disk.before_commit = lambda: self.moment("before a commit")
         self._disk.after_commit = lambda: self.moment("after a commit")
+        self._disk.in_vain = self.nothing_happened
         context = contextvars.copy_context()
         context.run(LIFE.set, self.lives)
         self._daemon = context.run(

@@ -23,7 +23,7 @@ from simulation.platform import Shop, open_shop
 from simulation.program import STORE, Program, settings_of
 from simulation.weather import Network, Postman, Weather
 from simulation.wire import request_bytes
-from simulation.world import Report, World
+from simulation.world import PATIENCE_SECONDS, Report, World
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -82,6 +82,7 @@ async def made(
             chance_of(f"daemon {seed}"),
             network,
             lambda what: here[0].moment(what),
+            lambda: here[0].no_moment(),
             lambda: here[0].give_up(),
         )
         postman = Postman(network, lambda: program.front_door, signer(shop))
@@ -135,13 +136,17 @@ def _scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix="bhs-", dir=memory))
 
 
-def simulate(seed: int, template: Template) -> Report:
+def simulate(
+    seed: int, template: Template, patience_seconds: float = PATIENCE_SECONDS
+) -> Report:
     """Run one seed from its beginning to its end."""
     folder, loop, trace = template.copy(), VirtualLoop(), list[str]()
     random.seed(seed)  # tenacity draws from this one
     sink = logger.add(lambda message: trace.append(_told(message, loop)), level="INFO")
     try:
-        return loop.run_until_complete(_run(seed, loop, folder, trace))
+        return loop.run_until_complete(
+            _run(seed, loop, folder, trace, patience_seconds)
+        )
     except Exception as error:  # noqa: BLE001 - told as what became of this seed
         trace.append("".join(traceback.format_exception(error)))
         return Report(seed, [f"the world broke: {error!r}"], "", trace)
@@ -158,6 +163,12 @@ def _told(message: Any, loop: VirtualLoop) -> str:
     return f"{loop.seconds:.3f}   {said}"
 
 
-async def _run(seed: int, loop: VirtualLoop, folder: Path, trace: list[str]) -> Report:
+async def _run(
+    seed: int,
+    loop: VirtualLoop,
+    folder: Path,
+    trace: list[str],
+    patience_seconds: float,
+) -> Report:
     async with made(seed, loop, folder, trace) as world:
-        return await world.run()
+        return await world.run(patience_seconds)

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.writer import Writer
+from backhaul.store.sqlite.writer import Writer, _Signal
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,24 +21,30 @@ ROUND_SECONDS = 0.002
 
 
 class _Bell(queue.SimpleQueue[Any]):
-    """A queue that rings when something is put into it."""
+    """A queue that rings when something is put into it, and keeps no mere signals."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         super().__init__()
         self._ring = ring
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        super().put(item, block, timeout)
+        if item is not _Signal.WAKE:
+            super().put(item, block, timeout)
         self._ring()
 
 
 class Disk:
-    """What one life writes to: it may be busy, and a commit may be the last."""
+    """What one life writes to: it may be busy, and a commit may be the last.
+
+    Whether there is anything to commit is known behind a round; `in_vain` is told that
+    there was nothing.
+    """
 
     def __init__(self) -> None:
         self.connection: sqlite3.Connection | None = None
         self.before_commit: Callable[[], bool] = lambda: False
         self.after_commit: Callable[[], bool] = lambda: False
+        self.in_vain: Callable[[], None] = lambda: None
 
     def writer(
         self,
@@ -94,14 +100,19 @@ class SteppedWriter(Writer):
     def _turn(self) -> None:
         self._rung = False
         connection = self._disk.connection
+        if self._urgent.empty() and self._background.empty():
+            return  # a round before this one took what it was rung for
         if connection is None or self._disk.before_commit():
             return
+        changes = connection.total_changes
         try:
             self._work_once(connection)
         except BaseException as error:  # noqa: BLE001 - as its thread does
             self._fail(error)
             return
-        if self._disk.after_commit():
+        if connection.total_changes == changes:
+            self._disk.in_vain()
+        elif self._disk.after_commit():
             return
         if not (self._urgent.empty() and self._background.empty()):
             self._ring()

@@ -21,6 +21,8 @@ ISSUED = re.compile(
 
 TOKEN_BYTES = 43
 TOKEN = re.compile(rb"[\w-]{%d}" % TOKEN_BYTES)
+FEW = 50
+"""As many tokens are found one by one before a file is looked through for all."""
 TOKENS = re.compile(rb"[\w-]{%d,}" % TOKEN_BYTES)
 """32 bytes as base64url: a tracking token, and what a run of letters may hold of it."""
 
@@ -119,18 +121,19 @@ def shows(file: Path, secrets: Iterable[str]) -> bool:
 class Search:
     """Looks for thousands of secrets at once.
 
-    A token is looked for in runs of the characters that it is made of: there are few
-    that are long enough, so the time does not grow with the number of tokens.
+    Many tokens are looked for in runs of the characters that they are made of: there
+    are few that are long enough, so the time does not grow with their number.
     """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
         every = set(secrets)
-        self._tokens = {one for one in every if TOKEN.fullmatch(one)}
+        tokens = {one for one in every if TOKEN.fullmatch(one)}
+        self._tokens = tokens if len(tokens) > FEW else set[bytes]()
         self._others = every - self._tokens
 
     def found_in(self, content: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield where each stands, and which it is."""
-        for run in TOKENS.finditer(content):
+        for run in TOKENS.finditer(content) if self._tokens else ():
             for at in range(run.start(), run.end() - TOKEN_BYTES + 1):
                 if (found := content[at : at + TOKEN_BYTES]) in self._tokens:
                     yield at, found

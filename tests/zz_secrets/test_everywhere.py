@@ -227,7 +227,7 @@ def test_no_page_shows_one(scene: Scene) -> None:
             paths += links
             seen |= links
         assert len(seen) > 20
-        token = client.cookies["backhaul_session"]
+        token = client.cookies[f"backhaul_session_{client.base_url.port}"]
     for file in (scene.daemon.log, *files(scene.office.folder / "state")):
         assert list(session.hits([file], [token])) == []
 

@@ -1,8 +1,10 @@
-"""No log of any process shows a secret; the end of the run looks once more."""
+"""No log of any process shows a secret: what the end of each run finds in them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import pytest
 
 from support import session
 
@@ -10,15 +12,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_no_log_shows_an_issued_secret() -> None:
-    assert session.leaks() == []
-
-
 def test_a_secret_in_a_log_is_found_and_not_repeated(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("fine\nasked for /track/token-0123456789 twice\n")
     found = list(session.hits([log], ["token-0123456789"]))
     assert found == ["x.log:2: asked for /track/<the secret> twice"]
+
+
+@pytest.mark.parametrize("others", [0, 2 * session.FEW], ids=["alone", "of many"])
+def test_a_token_amid_letters_is_found(others: int, tmp_path: Path) -> None:
+    tokens = [f"{number:0{session.TOKEN_BYTES}}" for number in range(others + 1)]
+    log = tmp_path / "x.log"
+    log.write_text(f"fine x-{tokens[-1]}_y")
+    assert session.shows(log, tokens)
+    log.write_text(f"fine x-{tokens[-1][1:]}_y")
+    assert not session.shows(log, tokens)
 
 
 def test_secrets_of_an_answer_are_recognized() -> None:

@@ -92,11 +92,14 @@ def test_a_token_in_a_daemons_files_is_found(token: str) -> None:
     assert not office.folder.exists()
 
 
-def test_a_webhooks_body_is_searched_like_a_log(token: str) -> None:
-    log = session.folder("logs") / "webhooks-planted.log"
-    log.write_text(f'X-Service-Topic: orders/create\n{{"trackingToken":"{token}"}}\n')
-    try:
-        found = session.leaks()
-    finally:
-        log.unlink()
-    assert [one.partition(":")[0] for one in found] == [log.name]
+def test_a_webhooks_body_is_searched_like_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(session.VARIABLE, str(tmp_path))
+    token = "t" * session.TOKEN_BYTES
+    session.issued(token)
+    body = f'{{"trackingToken":"{token}"}}'
+    session.keep_delivery({"X-Service-Topic": "orders/create"}, body.encode())
+    (found,) = session.leaks()
+    assert found.startswith("webhooks-")
+    assert token not in found
