@@ -112,6 +112,10 @@ class _Connection:
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
 
+    @property
+    def total_changes(self) -> int:
+        return self._connection.total_changes()
+
     def execute(self, sql: str, values: Any = ()) -> _Cursor:
         return _Cursor(self._connection, self._connection.execute(sql, values))
 
