@@ -23,6 +23,7 @@ from faults.trials import LONG
 from support.daemon import ask_locally
 from support.databases import rows
 from support.fault_proxy import FaultProxy
+from support.loop_guard import stolen_seconds
 from support.waiting import until
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ FIRST_WAITS = """
 class Lag:
     """Asks the daemon how it is all the time; the longest wait for an answer.
 
-    What the two waited for a processor, on a busy machine, does not count.
+    What the two waited for a processor, on a busy machine, does not count, nor does
+    the time in which that machine stood still.
     """
 
     line: Line
@@ -79,7 +81,8 @@ class Lag:
         daemon = self.line.daemon.process.pid
         own = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/schedstat")
         both = (own, Path(f"/proc/{daemon}/schedstat"))
-        return sum(int(one.read_text().split()[1]) for one in both) / 1e9
+        busy = sum(int(one.read_text().split()[1]) for one in both) / 1e9
+        return busy + stolen_seconds()
 
 
 @asynccontextmanager

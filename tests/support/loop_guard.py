@@ -42,11 +42,16 @@ def waited_seconds() -> float:
     """
     try:
         busy = int(_SCHEDULING.read_text().split()[1]) / 1e9
-        with _PROCESSORS.open() as processors:
-            stolen = int(processors.readline().split()[_STOLEN])
+        return busy + stolen_seconds() + _on_purpose_seconds[0]
     except (OSError, IndexError, ValueError):
         return _on_purpose_seconds[0]
-    return busy + stolen / os.sysconf("SC_CLK_TCK") + _on_purpose_seconds[0]
+
+
+def stolen_seconds() -> float:
+    """Return for how long the machine's processors have stood still, all together."""
+    with _PROCESSORS.open() as processors:
+        stolen = int(processors.readline().split()[_STOLEN])
+    return stolen / os.sysconf("SC_CLK_TCK")
 
 
 class LoopGuard:
