@@ -76,7 +76,7 @@ async def pulled(connector: Connector[Any]) -> dict[str, str | None]:
     host = MemoryHost()
     await host.pull(connector)
     shipped = [each for each in host.records.values() if isinstance(each, Fulfillment)]
-    assert {each.tracking_number for each in shipped} == {"BD1"}
+    assert {each.tracking_number for each in shipped} <= {"BD1"}
     return {each.order: each.tracking_company for each in shipped}
 
 
@@ -128,7 +128,11 @@ async def test_a_real_tryton_with_carriers_names_them(server: TrytonServer) -> N
         assert isinstance(await connector.push(sale), Applied)
     carried, picked_up = [sale.object_id for sale in sales]
     await asyncio.to_thread(ship, server, carried, picked_up)
-    told = await pulled(connector)
+    told: dict[str, str | None] = {}
+    async with asyncio.timeout(30):
+        # What was shipped in the second that is not over yet is read with the next.
+        while len(told) < len(sales):
+            told = await pulled(connector)
     await connector.close()
     assert told == {carried: "DHL", picked_up: None}
 
