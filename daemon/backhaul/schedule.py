@@ -134,7 +134,8 @@ class Schedule:
         if not job.enabled:
             return
         timetable, now = Timetable(job, self.zone, self._chance), self._clock.now()
-        first = owed or timetable.first(last or now, now)
+        # What is owed is late, whatever the clock said that was since set back.
+        first = min(owed, now) if owed else timetable.first(last or now, now)
         if first is not None and first <= now < (over := timetable.quiet.over(now)):
             first = over
         self._scheduler.add_job(

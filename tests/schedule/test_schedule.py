@@ -143,6 +143,23 @@ async def test_what_is_owed_runs_at_once(schedule: Schedule) -> None:
     assert await told == owed
 
 
+async def test_what_a_clock_since_set_back_made_owed_runs_at_once(
+    schedule: Schedule,
+) -> None:
+    """Or a run cut off by a kill would come a day late, and no other before it."""
+    now = datetime.now(UTC)
+    told = asyncio.get_running_loop().create_future()
+
+    async def call(due: datetime) -> None:
+        told.set_result(due)
+
+    ahead = now + timedelta(days=1)
+    schedule.add("owed", job(every="90s"), call, ahead, ahead)
+    schedule.start()
+    async with asyncio.timeout(20):
+        assert now <= await told < ahead
+
+
 async def test_what_is_owed_waits_for_quiet_hours_to_end(schedule: Schedule) -> None:
     now = datetime.now(schedule.zone)
     hours = [f"{now + timedelta(hours=h):%H:%M}" for h in (-1, 1)]
