@@ -415,6 +415,7 @@ def move_on(
     for cause in settlement.causes:
         state = move(state, cause)
     held = settlement.held and not _order_changed(connection, command)
+    read = settlement.evidence
     connection.execute(
         """
         UPDATE commands SET state = ?, reason = ?, settled_at = ?, held = ?,
@@ -429,7 +430,7 @@ def move_on(
             held,
             settlement.due_at,
             settlement.counts_as_failure,
-            _evidence(settlement.evidence),
+            msgspec.json.encode(read).decode() if read else None,
             command.seq,
         ),
     )
@@ -473,10 +474,6 @@ def _order_changed(connection: sqlite3.Connection, command: Command) -> bool:
         (command.target, command.id, command.attempts + 1),
     ).fetchone()
     return row is not None
-
-
-def _evidence(evidence: dict[str, Any]) -> str | None:
-    return msgspec.json.encode(evidence).decode() if evidence else None
 
 
 def to_command(row: tuple[Any, ...]) -> Command:

@@ -15,6 +15,7 @@ from backhaul.store.deliveries import Outgoing
 from backhaul.store.sqlite import following
 from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.sqlite.members import document_of
+from backhaul.store.sqlite.mirror_rows import DOCUMENTS
 from backhaul.store.sqlite.rereads import Doubt, ask
 
 if TYPE_CHECKING:
@@ -52,13 +53,6 @@ _ANY_OPEN = """
     SELECT 1 FROM deliveries
     WHERE instance = ?1 AND state IN ('sending', 'uncertain') LIMIT 1
 """
-_DOCUMENTS = {
-    "order": "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?",
-    "product": "SELECT CAST(document AS BLOB) FROM products"
-    " WHERE store = ? AND id = ? AND deleted_at IS NULL",
-    "customer": "SELECT CAST(document AS BLOB) FROM customers"
-    " WHERE store = ? AND id = ?",
-}
 _LEVEL = """
     SELECT l.product_id, l.variant_id, v.sku, l.stock, t.stock
     FROM inventory_levels l
@@ -348,7 +342,7 @@ def _document(
         return _level(connection, instance, store, object_id)
     if topic == "product.deleted":
         return {"id": object_id}
-    query = _DOCUMENTS[topic.partition(".")[0]]
+    query = DOCUMENTS[topic.partition(".")[0]]
     row = connection.execute(query, (store, object_id)).fetchone()
     if row is None:
         return None

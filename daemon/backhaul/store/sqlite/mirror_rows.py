@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Values: TypeAlias = tuple[Any, ...]
+DOCUMENTS = {
+    "order": "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?",
+    "product": "SELECT CAST(document AS BLOB) FROM products"
+    " WHERE store = ? AND id = ? AND deleted_at IS NULL",
+    "customer": "SELECT CAST(document AS BLOB) FROM customers"
+    " WHERE store = ? AND id = ?",
+}
+"""Reads a document by store and id, as bytes: what is damaged may be no text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from backhaul.store.sqlite import mirror_schema
 from backhaul.store.sqlite.inbox import CURSOR as FOLD_CURSOR
 from backhaul.store.sqlite.members import is_document
+from backhaul.store.sqlite.mirror_rows import DOCUMENTS
 from backhaul.store.upkeep import Followed
 
 if TYPE_CHECKING:
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 CURSOR = "search_cursor"
 BATCH = 64
 """Changes read ahead by one slice."""
-_DOCUMENTS = {
-    "order": "SELECT CAST(document AS BLOB) FROM orders WHERE store = ? AND id = ?",
-    "product": "SELECT CAST(document AS BLOB) FROM products"
-    " WHERE store = ? AND id = ? AND deleted_at IS NULL",
-    "customer": "SELECT CAST(document AS BLOB) FROM customers"
-    " WHERE store = ? AND id = ?",
-}
 _PUT = """
     INSERT INTO searchable (kind, store, object_id, title, words)
     VALUES (?, ?, ?, ?, ?)
@@ -77,7 +71,7 @@ def index(
     What is damaged stays there as it was.
     """
     for kind, store, id_ in objects:
-        row = connection.execute(_DOCUMENTS[kind], (store, id_)).fetchone()
+        row = connection.execute(DOCUMENTS[kind], (store, id_)).fetchone()
         if row is None:
             connection.execute(_DROP, (kind, store, id_))
         elif is_document(row[0]):
@@ -95,7 +89,7 @@ def _follow(
     until = clock.monotonic() + slice_seconds
     done = 0
     for _, kind, *place in changes:
-        if kind in _DOCUMENTS:
+        if kind in DOCUMENTS:
             index(connection, [(kind, place[0], place[1])], describe)
         done += 1
         if clock.monotonic() >= until:
