@@ -68,7 +68,6 @@ class Sink:
         self._dry_run = dry_run
         self._wake = asyncio.Event()
         self._stopping = False
-        self._is_idle = False
         self._rests_until = 0.0
         self._log = logger.bind(instance=subscriber.instance)
 
@@ -104,9 +103,6 @@ class Sink:
     async def step(self) -> bool:
         """Do one thing; tell whether there may be more at once."""
         more = await self._deliveries.follow(self._subscriber, SLICE_SECONDS)
-        self._is_idle = not await self._deliveries.any_open(self._subscriber.instance)
-        if self._is_idle:
-            return more
         if self._dry_run or self._clock.monotonic() < self._rests_until:
             return more
         if doubtful := await self._deliveries.doubtful(self._subscriber.instance):
@@ -120,7 +116,8 @@ class Sink:
         return more
 
     async def _rest(self) -> None:
-        seconds = IDLE_SECONDS if self._is_idle else LOOK_SECONDS
+        waits = await self._deliveries.any_open(self._subscriber.instance)
+        seconds = LOOK_SECONDS if waits else IDLE_SECONDS
         try:
             async with asyncio.timeout(self.health.look() or seconds):
                 await self._wake.wait()
