@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 API_KEY = "svc_live_dispatcher0123456789"
-PATIENCE_SECONDS = 0.5
+PATIENCE_SECONDS = 2.0
 HELD_SECONDS = 30.0
 """How long an answer is waited for that a test holds back: machines are slow."""
 LONGEST_ANSWER = 100_000
