@@ -69,7 +69,7 @@ def test_all_steps_run_and_are_listed_with_their_seconds(project: Path) -> None:
     assert started(project) == [f"{step} with all" for step in steps]
     listed = [" ".join(line.split()[:-2]) for line in table.splitlines()[2:-1]]
     wanted = [f"make {step}" for step in steps]
-    wanted[3] += " 1/4"  # there is no commit here
+    wanted[3] += " 1/8"  # there is no commit here
     assert [name for name in listed if name != "system packages"] == wanted
     assert table.splitlines()[-1].startswith("total ")
     assert "usage: backhaul" in done.stdout
@@ -82,7 +82,7 @@ def test_the_first_step_that_fails_ends_it(project: Path, step: str) -> None:
     done, table = run(project, FAILING=step)
     assert done.returncode == 5
     assert started(project)[-1] == f"{step} with all"
-    assert table.splitlines()[-1].removesuffix(" 1/4") == f"FAILED: make {step}"
+    assert table.splitlines()[-1].removesuffix(" 1/8") == f"FAILED: make {step}"
 
 
 def test_a_process_left_behind_is_a_failure_and_is_ended(project: Path) -> None:
