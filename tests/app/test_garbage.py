@@ -24,9 +24,28 @@ late = sum(one() is None for one in dropped)
 print(frozen >= known // 2, early, late == len(dropped))
 """
 
+LOADING = """
+import gc, sys
+looks = []
+gc.callbacks.append(lambda phase, _: looks.append(phase))
+from backhaul.__main__ import main
+sys.argv = ["backhaul", "--version"]
+try:
+    main()
+except SystemExit:
+    print(len(looks) // 2)
+"""
+
 
 def test_garbage_waits_for_many_objects_but_not_for_ever() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("True 0 True\n", "")
+
+
+def test_it_is_hardly_looked_for_while_hundreds_of_modules_are_loaded() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout.split()[-1]) < 30

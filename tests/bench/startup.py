@@ -29,9 +29,8 @@ SETTLE_SECONDS = 3.0
 IDLE = 10
 """How many times as long as a server is loaded it is left alone."""
 LIBRARIES = (
-    "aiohttp.web, apscheduler.schedulers.asyncio, httpx, jinja2, loguru,"
-    " prometheus_client, pydantic_settings, rich.console, sqlite_utils, tenacity,"
-    " typer, uvloop"
+    "aiohttp.web, apscheduler.schedulers.asyncio, httpx, loguru, prometheus_client,"
+    " pydantic_settings, rich.console, sqlite_utils, tenacity, typer, uvloop"
 )
 FULFILLED = re.compile(r"\bfulfilled [1-9]")
 NEWCOMER_SECONDS = 900

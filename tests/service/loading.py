@@ -12,6 +12,8 @@ import sys
 import time
 from collections import Counter
 
+import uvloop
+
 from support.delivering import Load
 from support.restarting import MOST_WAITING, many_files
 from support.waiting import until
@@ -39,4 +41,4 @@ async def main(secret: str, store: str) -> None:
 
 if __name__ == "__main__":
     with many_files():
-        asyncio.run(main(sys.argv[1].split()[0], sys.argv[2]))
+        uvloop.run(main(sys.argv[1].split()[0], sys.argv[2]))

@@ -37,6 +37,28 @@ def test_a_new_file_gets_every_table(tmp_path: Path) -> None:
     assert rows(path, "SELECT count(*) FROM events") == [(0,)]
 
 
+def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> None:
+    """It is made in one commit: the file may not grow to all of its steps."""
+    path = tmp_path / "backhaul.db"
+    script = (
+        "import resource, sys\nfrom pathlib import Path\n"
+        "from backhaul.core.clock import SystemClock\n"
+        "from backhaul.store.opening import open_store\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+        "open_store(Path(sys.argv[1]), SystemClock())\n"
+    )
+    cut = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "cannot be opened" in cut.stderr
+    assert rows(path, "SELECT name FROM sqlite_master") == []
+    open_store(path, SystemClock())
+    assert path.stat().st_size > 400_000
+
+
 async def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:

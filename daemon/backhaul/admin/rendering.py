@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from backhaul.admin import drawing
@@ -19,6 +18,8 @@ from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from jinja2 import Environment
 
 HERE = Path(__file__).parent
 ASSETS = HERE / "assets"
@@ -40,6 +41,9 @@ def page(name: str, now: datetime, code: int, /, **values: Any) -> web.Response:
 
 @cache
 def _templates() -> Environment:
+    # The first page waits for it, not each start.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,

@@ -8,7 +8,6 @@ from email.message import EmailMessage
 from typing import TYPE_CHECKING
 
 import aiohttp
-import aiosmtplib
 import msgspec
 
 from backhaul.core.clock import from_text
@@ -35,6 +34,9 @@ class NotTold(BackhaulError):
 
 async def mail(wanted: Alerts, message: Message) -> None:
     """Hand the message to the mail server. Raises NotTold."""
+    # Who wants no mail starts sooner without.
+    import aiosmtplib
+
     letter = EmailMessage()
     letter["From"], letter["To"] = wanted.mail_from, ", ".join(wanted.mail_to)
     letter["Subject"] = message.subject
@@ -54,16 +56,15 @@ async def mail(wanted: Alerts, message: Message) -> None:
             password=password.get_secret_value() if password else None,
             timeout=PATIENCE_SECONDS,
         )
+    except aiosmtplib.SMTPAuthenticationError as error:
+        # A server may repeat a login that it refuses.
+        why = f"it refuses the login, {error.code}: check smtp_user and smtp_password"
     except (aiosmtplib.SMTPException, *UNREACHABLE) as error:
-        server = f"{wanted.smtp_host}:{wanted.smtp_port}"
-        raise NotTold(f"mail by {server}: {_why(error)}") from None
-
-
-def _why(error: Exception) -> str:
-    """Return what to tell; a server may repeat a login that it refuses."""
-    if isinstance(error, aiosmtplib.SMTPAuthenticationError):
-        return f"it refuses the login, {error.code}: check smtp_user and smtp_password"
-    return str(error)
+        why = str(error)
+    else:
+        return
+    server = f"{wanted.smtp_host}:{wanted.smtp_port}"
+    raise NotTold(f"mail by {server}: {why}")
 
 
 async def post(wanted: Alerts, message: Message) -> None:

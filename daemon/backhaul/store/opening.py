@@ -76,9 +76,13 @@ def _migrate(
     ahead = _ahead(database, path)
     if not ahead:
         return
-    if migrations.applied(database):
-        _back_up(path, ahead, tell)
-        tell("brings the database to this version")
+    if not migrations.applied(database):
+        # Nothing can be lost yet, and each commit would wait for the disk.
+        with database.atomic():
+            migrations.apply(database)
+        return
+    _back_up(path, ahead, tell)
+    tell("brings the database to this version")
     migrations.apply(database)
 
 

@@ -1,0 +1,35 @@
+"""What the daemon does before it is ready: nothing that can wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.daemon import daemon_process, office_of
+from support.reference import reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
+
+CAN_WAIT = {
+    *("jinja2", "aiosmtplib", "openpyxl", "asyncssh", "sqlalchemy", "psycopg"),
+    *("pymysql", "backhaul.demo.playing", "backhaul.doctor.examination"),
+}
+"""What only a page, a mail or a connector of its own kind needs."""
+
+
+def test_a_start_loads_nothing_that_can_wait(tmp_path: Path) -> None:
+    telling = {"PYTHONPROFILEIMPORTTIME": "1"}
+    with (
+        reference(tmp_path) as platform,
+        office_of(platform) as office,
+        daemon_process(office, telling) as started,
+    ):
+        lines = started.log.read_text("utf-8").splitlines()
+    told = [line for line in lines if line.startswith("import time:")]
+    loaded = {line.rpartition("|")[2].strip() for line in told}
+    assert "backhaul.app" in loaded
+    assert CAN_WAIT & loaded == set()
