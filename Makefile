@@ -18,6 +18,9 @@ EXPORT := export --quiet --no-config --frozen --format requirements.txt \
 # Ruff holds these three line by line, each exception with its reason.
 BANDIT := --quiet --recursive --severity-level medium --skip B104,B108,B608
 
+# The schema of the compose specification comes with the tool.
+COMPOSE := --builtin-schema vendor.compose-spec
+
 # Thousands of small databases need not wait for a disk where memory has room for them.
 ROOM_MB = $(shell df --block-size=1M --output=avail /dev/shm 2>/dev/null | tail -n 1)
 SCRATCH = $(shell [ 0$(ROOM_MB) -gt 2000 ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
@@ -54,6 +57,7 @@ check: $(READY) ## format, lint, types, import contracts, and the docs held to t
 	$(BIN)/lint-imports
 	$(BIN)/bandit $(BANDIT) daemon connectors
 	$(BIN)/hadolint docker/Dockerfile
+	$(BIN)/check-jsonschema $(COMPOSE) docker/compose*.yaml
 	$(BIN)/pytest tests/docs
 
 bench: $(READY) ## measure throughput and latency (BENCH=reference: some rows only)

@@ -73,6 +73,16 @@ def test_bandit_finds_what_is_grave(planted: Path) -> None:
     assert set(BY_BANDIT) - found == set()
 
 
+@pytest.mark.parametrize("wrong", ["stop_grace_perod: 5s", "depends_on: {key: 1}"])
+def test_what_compose_does_not_know_is_found(wrong: str, tmp_path: Path) -> None:
+    options = re.search(r"^COMPOSE := (.*)$", read("Makefile"), re.MULTILINE)
+    assert options is not None
+    file = tmp_path / "compose.yaml"
+    file.write_text(f"services: {{one: {{image: backhaul, {wrong}}}}}\n")
+    told = run(BIN / "check-jsonschema", *shlex.split(options[1]), file)
+    assert wrong.partition(":")[0] in told
+
+
 def test_mypy_lets_nothing_go_untyped(tmp_path: Path) -> None:
     loose = tmp_path / "loose.py"
     loose.write_text("def f(given):\n    return given\n")
@@ -85,6 +95,7 @@ def test_all_of_them_are_run_over_all_that_is_shipped() -> None:
     for step in ("ruff check\n", "mypy\n", "lint-imports\n", "hadolint docker/"):
         assert f"/{step}" in steps
     assert re.search(r"/bandit .* daemon connectors\n", steps)
+    assert re.search(r"/check-jsonschema .* docker/compose\*\.yaml\n", steps)
 
 
 def test_what_is_excused_is_excused_with_its_reason() -> None:
