@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LATE = timedelta(minutes=1)
 """A run that begins later than this makes up for what was missed."""
-AT_ONCE = "at once (push.eager)"
+AT_ONCE = "eager: at once"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from backhaul.cli import showing
+from backhaul.cli.jobs import COLUMNS as JOB_COLUMNS
+from backhaul.cli.jobs import shown as job_shown
+from backhaul.core.clock import from_text
 
 ROW = {
     "job": "reconcile_incremental",
@@ -47,3 +50,21 @@ def test_where_all_is_narrow_nothing_is_cut_off(
     monkeypatch.setenv("COLUMNS", "50")
     first_column = "".join(line[:11].strip() for line in printed(capsys).splitlines())
     assert "reconcile_incremental" in first_column
+
+
+@pytest.mark.usefixtures("usual_width")
+def test_the_jobs_of_a_store_fit_with_when_they_ran_and_will(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = from_text("2026-03-01T12:30:00.000Z")
+    due = {"store": "main", "when": "eager: at once", "outcome": "failed"}
+    due |= {"next_run_at": "2026-03-01T13:20:00.000Z"}
+    resting = due | {"job": "audit", "last_run_at": None, "paused_at": "2026-03-01"}
+    rows = [job_shown(ROW | row, now) for row in (due, resting)]
+    showing.table(rows, JOB_COLUMNS, "no jobs")
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if line and "─" not in line] == [
+        "job store when last run next run",
+        "reconcile_incremental main eager: at once failed 30 min ago in 50 min",
+        "audit main eager: at once paused",
+    ]

@@ -1,7 +1,9 @@
 """`backhaul jobs`: when the scheduled jobs run, and running or pausing them by hand."""
 
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +11,8 @@ from backhaul.cli import context, showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.live import ask, job_rows
+from backhaul.core.clock import SystemClock
+from backhaul.core.spans import ago
 
 jobs = typer.Typer(no_args_is_help=True, help="The scheduled jobs.")
 
@@ -17,7 +21,7 @@ StoreOption = Annotated[
     str | None, typer.Option("--store", help="Only of this store; else of each.")
 ]
 
-LAST = ("paused_at", "last_run_at", "outcome")
+COLUMNS = ("job", "store", "when", "last_run", "next_run")
 
 
 @jobs.command("list")
@@ -31,10 +35,20 @@ def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         showing.json(rows)
         return
-    columns = ("job", "store", "when", *LAST, "next_run_at")
-    showing.table(rows, columns, "no jobs")
+    now = SystemClock().now()
+    showing.table([shown(row, now) for row in rows], COLUMNS, "no jobs")
     if live is None:
         typer.echo(f"The daemon {silence}; without it no job runs")
+
+
+def shown(row: Mapping[str, Any], now: datetime) -> dict[str, str]:
+    """Return a job in the words of the table: it fits a terminal of 80 columns."""
+    last, due = row["last_run_at"], row["next_run_at"]
+    known = {name: row[name] for name in ("job", "store", "when")}
+    return known | {
+        "last_run": f"{row['outcome']} {ago(last, now)}" if last else "",
+        "next_run": "paused" if row["paused_at"] else ago(due, now) if due else "",
+    }
 
 
 @jobs.command("run")
