@@ -31,21 +31,19 @@ from backhaul_sdk import (
     StockLevel,
 )
 from backhaul_sdk.testing import (
-    Failure,
     MemoryHost,
+    PullContract,
     PushContract,
-    SinkBench,
     sample_change,
 )
-from connectors.examples import documented
+from connectors.erp_benches import Sales, Shipped, keep_sample
 from support.tcp_relay import tcp_relay
-from support.tryton import PASSWORD, TABLES, common_folder, tryton
+from support.tryton import PASSWORD, common_folder, tryton
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator
 
-    from backhaul_sdk import Change
-    from support.tcp_relay import Relay
+    from backhaul_sdk.testing import Bench, SinkBench
     from support.tryton import TrytonServer
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
@@ -298,62 +296,16 @@ def test_an_address_of_the_own_network_must_be_allowed() -> None:
         Settings.model_validate(options)
 
 
-class Sales(SinkBench):
-    """A server behind a relay, which breaks the line at the worst moments."""
+class TestReading(PullContract):
+    """Shipments that are done."""
 
-    secrets = (PASSWORD,)
-    unpluggings = 5
-    failures = (Failure.REFUSES, Failure.BREAKS, Failure.LOSES_ANSWER)
-
-    def __init__(
-        self, server: TrytonServer, relay: Relay, connect: Callable[..., Tryton]
-    ) -> None:
-        self.server = server
-        self.relay = relay
-        self.connect = connect
-        relay.counted = b"model.sale.sale.create"
-
-    def connector(self) -> Tryton:
-        return self.connect(self.relay.port, sale_state="draft")
-
-    def change(self, number: int, topic: str | None = None) -> Change:
-        return sample_change(number, topic or "order.placed")
-
-    def state(self) -> object:
-        return [self.server.rows(f"SELECT * FROM {name}") for name in TABLES]  # noqa: S608 - our own names
-
-    def example(self) -> Mapping[str, object]:
-        return documented("tryton")
-
-    async def effects(self) -> Sequence[int]:
-        rows = self.server.rows("SELECT reference FROM sale_sale")
-        return [int(reference.removeprefix("ord_")) for (reference,) in rows]
-
-    def tries(self) -> int:
-        return self.relay.seen
-
-    async def fail(self, failure: Failure) -> None:
-        if failure is Failure.REFUSES:
-            self.server.change("UPDATE product_product SET code = code || '-gone'")
-        elif failure is Failure.BREAKS:
-            self.relay.cut_before = b"model.sale.sale.create"
-        else:
-            self.relay.cut_after = b"model.sale.sale.create"
-
-    async def mend(self) -> None:
-        self.relay.cut_before = self.relay.cut_after = None
-        self.server.change(
-            "UPDATE product_product SET code = replace(code, '-gone', '')"
-        )
-
-    async def unplug(self) -> None:
-        await self.relay.down()
-
-    async def plug_in(self) -> None:
-        await self.relay.up()
-
-    async def at_rest(self) -> None:
-        await self.relay.at_rest()
+    @pytest.fixture
+    async def bench(
+        self, server: TrytonServer, connect: Callable[..., Tryton]
+    ) -> AsyncIterator[Bench]:
+        await keep_sample(server, connect(sale_state="confirmed"))
+        async with tcp_relay(server.port) as relay:
+            yield Shipped(server, relay, connect)
 
 
 class TestWriting(PushContract):

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,8 @@ from backhaul_connectors.tryton.rpc import untyped
 from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.calls import Answer, NotJson, outcome_of, read_json
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.reading import Unusable, reason_of, rfc3339
+from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 from connectors import couriers
 from fuzzing.targets import Target, as_json, as_text, lines_of
 
@@ -324,6 +325,41 @@ def feed_typed(data: bytes) -> None:
         untyped(read_json(data))
 
 
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+GOODS = {"code": "LS-S", "quantity": 2.0, "tracking": "BD1"}
+
+
+def feed_goods(data: bytes) -> None:
+    """Read a parcel of such goods, and how many of them are in the house."""
+    with suppress(NotJson):
+        found = untyped(read_json(data))
+        told = GOODS | (found if isinstance(found, dict) else {"quantity": found})
+        goods = {"code": str(told["code"]), "quantity": told["quantity"]}
+        row = {"id": 1, "number": "1", "write_date": AT, "carrier": None}
+        move = {"product.": goods, **goods}
+        keep([tryton_reading._fulfillment(row, "ord_1", [move], told["tracking"])])
+        keep([tryton_reading._level({"id": 1, **goods}, AT)])
+
+
+def feed_reason(data: bytes) -> None:
+    for known in (CANCEL_REASONS, STOCK_REASONS):
+        with suppress(Unusable):
+            assert reason_of(as_text(data), known, "OTHER") in known
+
+
+def feed_moment(data: bytes) -> None:
+    """Write a time as records have it: it must be read again as the same."""
+    try:
+        at = datetime.fromisoformat(as_text(data))
+    except ValueError:
+        return
+    aware = at if at.tzinfo else at.replace(tzinfo=UTC)
+    with suppress(OverflowError):  # behind the calendar's ends, in UTC
+        told = rfc3339(aware)
+        assert told.endswith("Z")
+        assert datetime.fromisoformat(told) == aware
+
+
 SHIPPED = FileSettings.model_validate({"path": "/nowhere", "key_columns": ["document"]})
 FORMS = forms(SHIPPED)
 
@@ -385,6 +421,9 @@ CONNECTORS = (
         feed_typed,
         as_json([{"__class__": "Decimal", "decimal": "1.50"}, {"__class__": "date"}]),
     ),
+    Target("goods of Tryton", feed_goods, as_json(GOODS, GOODS["quantity"])),
+    Target("reason", feed_reason, (b"out of stock", b"Customer", b"STOCK-COUNT")),
+    Target("moment", feed_moment, (b"2026-03-31T14:05:00.123456+05:30", b"2026-03-31")),
     Target("lines of JSON", feed_lines, as_json({"order": "1", "restock": "yes"})),
     Target(
         "cursors", feed_cursors, as_json({"asked_at": 1, "words": {}}, ["", 1, 2, 3.0])

@@ -123,7 +123,7 @@ class _Line:
 def reset(writer: asyncio.StreamWriter) -> None:
     """Close with RST: what was on its way is thrown away."""
     sock = writer.get_extra_info("socket")
-    if sock is not None:
+    if sock is not None and sock.fileno() >= 0:  # else it is closed already
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     writer.transport.abort()
 

@@ -256,9 +256,14 @@ def _problem(goods: Sequence[Mapping[str, Any]]) -> str:
     for each in goods:
         if not each["code"]:
             return "a product of the shipment has no code; give it the store's SKU"
-        if each["quantity"] != int(each["quantity"]) or each["quantity"] < 1:
+        if not _is_whole(each["quantity"]) or each["quantity"] < 1:
             return f"{each['quantity']} of {each['code']} is no number of pieces"
     return ""
+
+
+def _is_whole(quantity: object) -> bool:
+    # What is infinite has no remainder at all.
+    return isinstance(quantity, int | float) and quantity % 1 == 0
 
 
 def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
@@ -266,7 +271,7 @@ def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
     key = f"stock:{row['id']}:{rfc3339(as_of)}:{quantity}"
     raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
     locator = f"product {row['code']}"
-    if quantity != int(quantity):
+    if not _is_whole(quantity):
         reason = f"{quantity} of {row['code']} is no number of pieces"
         return Bad(key=key, raw=raw, reason=reason, locator=locator)
     return StockLevel(

@@ -51,6 +51,9 @@ class Counterpart(ABC):
 class Bench(Counterpart):
     """The counterpart of a connector that brings records in."""
 
+    many_records = 100_000
+    """So many are offered to show that memory does not grow with them."""
+
     @abstractmethod
     def offer(self, first: int, number: int) -> None:
         """Offer good records `first`, `first + 1`, …; a number is always one event."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from backhaul_sdk.records import Bad, Record
     from backhaul_sdk.testing.benches import Bench
 
-MANY_ROWS = 100_000
 MOST_GROWTH_BYTES = 40_000_000
 
 
@@ -159,7 +158,7 @@ class PullContract(ConnectorContract):
         assert_quiet(caplog, capfd)
 
     async def test_many_records_need_little_memory(self, bench: Bench) -> None:
-        await asyncio.to_thread(bench.offer, 0, MANY_ROWS)
+        await asyncio.to_thread(bench.offer, 0, bench.many_records)
         connector = await opened(bench)
         gc.collect()
         resident, objects = resident_bytes(), sys.getallocatedblocks()
@@ -168,10 +167,10 @@ class PullContract(ConnectorContract):
             received += len(batch.records)
             most_bytes = max(most_bytes, resident_bytes() - resident)
             most_objects = max(most_objects, sys.getallocatedblocks() - objects)
-        assert received == MANY_ROWS
+        assert received == bench.many_records
         assert most_bytes < MOST_GROWTH_BYTES
         # Memory freed by other tests can hide growth in bytes, never in objects.
-        assert most_objects < MANY_ROWS
+        assert most_objects < bench.many_records
 
 
 async def works(connector: Connector[Any], host: MemoryHost) -> bool:

@@ -1,0 +1,100 @@
+"""A device that sends scans as lines: sends again what has no answer, and dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from connectors.lining import Wire
+from support.tcp_relay import reset
+
+if TYPE_CHECKING:
+    import random
+
+OPEN_SCANS = 20
+"""So many are on their way at any time: whoever dies, it is amid some."""
+
+
+@dataclass(slots=True)
+class Gun:
+    """Scans goods received, each article once, by its number or without one.
+
+    `halved` counts the scans that it began to send and died over; it forgets those.
+    """
+
+    port: int
+    moments: random.Random
+    sent: int = 0
+    answered: int = 0
+    halved: int = 0
+    _open: dict[int, bytes] = field(default_factory=dict)
+
+    async def scan(self, answers: int, on_the_way: int = OPEN_SCANS) -> Wire:
+        """Scan over a new connection until so many are answered, with others open.
+
+        ConnectionError where the other side has left.
+        """
+        wire = Wire(*await asyncio.open_connection("127.0.0.1", self.port))
+        try:
+            await self._send(wire, answers, on_the_way)
+        except BaseException:
+            reset(wire.writer)
+            raise
+        return wire
+
+    async def finish(self) -> None:
+        """Have an answer to everything."""
+        reset((await self.scan(len(self._open), 0)).writer)
+
+    async def die(self, wire: Wire) -> None:
+        """Send a part of a line; then break the line, or hang up as a process does."""
+        line = line_of(f"HALF-{self.halved:05}", self.halved)
+        self.halved += 1
+        wire.writer.write(line[: self.moments.randint(1, len(line))])
+        await wire.writer.drain()
+        if self.moments.random() < 0.5:
+            wire.writer.write_eof()
+            # It is not there to hear of answers; once all came, the half was read.
+            with suppress(ConnectionError):
+                await wire.reader.read()
+        reset(wire.writer)
+
+    async def _send(self, wire: Wire, answers: int, on_the_way: int) -> None:
+        waiting = deque(self._open)
+        await wire.send(*self._open.values())
+        for _ in range(answers):
+            while len(waiting) < on_the_way:
+                waiting.append(self.sent)
+                await wire.send(self._new())
+            self._take(waiting.popleft(), await wire.reply())
+
+    def _new(self) -> bytes:
+        line = line_of(code_of(self.sent), self.sent)
+        self._open[self.sent] = line
+        self.sent += 1
+        return line
+
+    def _take(self, number: int, reply: str) -> None:
+        if not reply:
+            raise ConnectionResetError("the other side has left")
+        if not reply.startswith("OK"):
+            assert json.loads(reply)["accepted"], reply
+            assert json.loads(reply)["sequence"] == number
+        del self._open[number]
+        self.answered += 1
+
+
+def code_of(number: int) -> str:
+    return f"LS-{number:05}"
+
+
+def line_of(code: str, number: int) -> bytes:
+    """Return a scan with a number, or, each second one, the code alone."""
+    if number % 2:
+        return code.encode()
+    scan = {"mode": "receive", "code": code, "sequence": number}
+    return json.dumps(scan).encode()

@@ -1,0 +1,117 @@
+"""F32 for lines of devices: who sends or who takes dies amid them; each counts once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect.matching import decode
+from backhaul.core.clock import SystemClock
+from backhaul_sdk import StockAdjustment
+from faults.guns import Gun, code_of
+from faults.trials import LONG, chances, tell
+from support.daemon import DaemonProcess
+from support.databases import rows
+from support.sshd import free_port
+from support.unanswering import met_before
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.daemon import Office
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(2_400 if LONG else 180)]
+
+DEVICE_KILLS = 50 if LONG else 10
+DAEMON_KILLS = 50 if LONG else 2
+ANSWERS_A_LIFE = 15
+LONGEST_LIFE_SECONDS = 0.1
+CLOCK = SystemClock()
+SCANNER = """
+[connectors.floor]
+type = "scanner"
+tcp_port = {port}
+folder = "{office.folder}/floor"
+first_mode = "receive"
+# An answer may be lost on its way, and this machine be slow.
+dedupe_seconds = 600
+[connectors.floor.tcp_addresses]
+gun = "127.0.0.1"
+"""
+
+
+@asynccontextmanager
+async def floor() -> AsyncIterator[tuple[Office, Gun]]:
+    """A configuration that takes lines, and a device that sends them."""
+    async with met_before() as office:
+        port = free_port()
+        office.more = SCANNER.format(office=office, port=port)
+        office.write(**{'"10m"': '"10h"'})
+        yield office, Gun(port, chances())
+
+
+async def start(office: Office) -> DaemonProcess:
+    daemon = DaemonProcess(office)
+    await asyncio.to_thread(daemon.await_ready, 120)
+    return daemon
+
+
+async def test_a_device_that_dies_amid_a_line_has_sent_its_whole_lines_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with floor() as (office, gun):
+        daemon = await start(office)
+        try:
+            for _ in range(DEVICE_KILLS):
+                await gun.die(await gun.scan(ANSWERS_A_LIFE))
+            await gun.finish()
+        finally:
+            daemon.kill()
+        assert gun.halved == DEVICE_KILLS
+        assert_each_counts_once(office, gun)
+    tell(capsys, 0, gun.sent, f"{DEVICE_KILLS} kills of the device")
+
+
+async def test_a_daemon_that_is_killed_amid_lines_counts_each_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with floor() as (office, gun):
+        daemon = await start(office)
+        try:
+            for _ in range(DAEMON_KILLS):
+                await kill_amid_lines(daemon, gun)
+                daemon = await start(office)
+            await gun.finish()
+        finally:
+            daemon.kill()
+        assert_each_counts_once(office, gun)
+    tell(capsys, 0, gun.sent, f"{DAEMON_KILLS} kills of the daemon")
+
+
+async def kill_amid_lines(daemon: DaemonProcess, gun: Gun) -> None:
+    """Let the device scan for ever; kill the daemon, which it notices."""
+    enough = gun.answered + ANSWERS_A_LIFE
+    scanning = asyncio.ensure_future(gun.scan(10**9))
+    await until(
+        lambda: gun.answered >= enough or scanning.done(), "it is answered", 120
+    )
+    await CLOCK.sleep(gun.moments.uniform(0, LONGEST_LIFE_SECONDS))
+    daemon.kill()
+    with pytest.raises(ConnectionError):
+        await scanning
+
+
+def assert_each_counts_once(office: Office, gun: Gun) -> None:
+    """Hold what the daemon keeps against what the device has sent."""
+    assert gun.answered == gun.sent > 0
+    kept = rows(office.database, "SELECT payload FROM records WHERE instance = 'floor'")
+    records = [decode(payload)[1] for (payload,) in kept]
+    counted = sorted(
+        (one.sku, one.delta) if isinstance(one, StockAdjustment) else ("odd", 0)
+        for one in records
+    )
+    assert counted == [(code_of(number), 1) for number in range(gun.sent)]
