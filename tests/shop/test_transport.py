@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+import httpx
 import pytest
+from tenacity import AsyncRetrying
 
 from backhaul.core.budget import Priority
 from backhaul.shop.transport import InDoubt, NotSent, TooLong, Transport
@@ -30,6 +33,7 @@ Connect: TypeAlias = Callable[[str], Transport]
 PATH = "/inventory/adjust"
 BODY = b'{"productId":"prod_1","adjustment":-2}'
 GOOD = message(200, b'{"data":{}}')
+EXCHANGE = (httpx.Request, httpx.Response, AsyncRetrying)
 
 
 async def reset(_: Request, connection: Connection) -> None:
@@ -212,6 +216,23 @@ async def test_commands_never_share_a_connection_and_reads_do(connect: Connect) 
         for _ in range(3):
             await transport.get("/orders", {})
         assert server.connections == 4
+
+
+async def test_an_exchange_is_freed_without_a_look_for_garbage(
+    connect: Connect,
+) -> None:
+    """Looks are rare: what waits for one is held for an hour."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(saying(GOOD)) as server:
+            transport = connect(server.url)
+            await transport.get("/orders", {})
+            await transport.send(PATH, BODY, "key-1")
+            left = [each for each in gc.get_objects() if isinstance(each, EXCHANGE)]
+    finally:
+        gc.enable()
+    assert left == []
 
 
 REDIRECTS = [301, 302, 303, 307, 308]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.inbox import CHUNK_BYTES, append_batch
-from support.databases import count, started_store
+from backhaul.store.sqlite.inbox import CHUNK_BYTES, CHUNK_ROWS, append_batch
+from support.databases import count, started_store, write
+from support.memory import sqlite_bytes
 from support.payloads import arrival
 from support.processes import memory_bytes
 from support.waiting import until
@@ -21,6 +23,17 @@ LARGE = 1_000_000
 MOST_ROWS = 16
 MOST_MEMORY_BYTES = 60_000_000
 """SQLite's cache of 32 MB, and a few bodies."""
+
+SOME_PAGES_BYTES = 200_000
+NOTHING = {"orders": 0, "products": 0}
+MANY = 3_000
+CUSTOMERS = """
+    WITH RECURSIVE numbers(n) AS (
+        SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+    INSERT INTO customers (store, id, name, email, updated_at, document)
+    SELECT 'main', n, '', printf('%01000d', n), '', '{}' FROM numbers
+"""
+"""An index of 3 MB."""
 
 
 async def test_a_body_is_let_go_once_it_is_kept(tmp_path: Path) -> None:
@@ -45,6 +58,27 @@ async def test_batches_of_every_size_leave_no_copies(tmp_path: Path) -> None:
         assert memory_bytes(os.getpid()) - before < MOST_MEMORY_BYTES
 
 
+class Watched(sqlite3.Connection):
+    """Remembers what it was asked to prepare."""
+
+    texts: ClassVar[set[str]] = set()
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        self.texts.add(sql)
+        return super().execute(sql, *values)
+
+
+async def test_a_few_statements_take_batches_of_every_size(tmp_path: Path) -> None:
+    """Each keeps its program and a copy of its rows, for as long as the daemon runs."""
+    async with started_store(tmp_path / "backhaul.db") as store:
+        path = store.path
+    with closing(sqlite3.connect(path, factory=Watched)) as connection:
+        for number in range(1, 3 * CHUNK_ROWS):
+            append_batch(connection, [arrival(b"x")] * number)
+        connection.commit()
+        assert len(connection.texts) == CHUNK_ROWS.bit_length()
+
+
 async def test_rows_of_all_sizes_get_ids_in_their_order(tmp_path: Path) -> None:
     sizes = [10, CHUNK_BYTES, CHUNK_BYTES + 1, *[10] * 70, CHUNK_BYTES - 5, 10, LARGE]
     async with started_store(tmp_path / "backhaul.db") as store:
@@ -54,3 +88,13 @@ async def test_rows_of_all_sizes_get_ids_in_their_order(tmp_path: Path) -> None:
         kept = dict(connection.execute("SELECT id, length(body) FROM inbox").fetchall())
     assert [kept[id_] for id_ in ids] == sizes
     assert count(path, "inbox") == len(sizes)
+
+
+async def test_counting_a_larger_mirror_takes_no_more_memory(tmp_path: Path) -> None:
+    """Each count goes through a whole index, of 16 bytes an order and more."""
+    async with started_store(tmp_path / "backhaul.db") as store:
+        assert await store.samples.mirrored() == {**NOTHING, "customers": 0}
+        before = sqlite_bytes()
+        write(store.path, CUSTOMERS, MANY)
+        assert await store.samples.mirrored() == {**NOTHING, "customers": MANY}
+        assert sqlite_bytes() - before < SOME_PAGES_BYTES

@@ -1,7 +1,9 @@
-"""How much memory Python takes for a piece of work, in whichever thread."""
+"""How much memory a piece of work takes, of Python's and of SQLite's."""
 
 from __future__ import annotations
 
+import _sqlite3
+import ctypes
 import tracemalloc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,3 +20,10 @@ def peak_bytes() -> Iterator[Callable[[], int]]:
         yield lambda: tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def sqlite_bytes() -> int:
+    """Return what SQLite holds in this process, for all connections."""
+    library = ctypes.CDLL(_sqlite3.__file__)
+    library.sqlite3_memory_used.restype = ctypes.c_int64
+    return int(library.sqlite3_memory_used())

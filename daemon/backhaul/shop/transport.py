@@ -220,7 +220,7 @@ class Transport:
         )
         request = self._reads.build_request("GET", path, params=dict(params))
         try:
-            return await retrying(self._admitted, request, priority)
+            return await _tried(retrying, self._admitted, request, priority)
         except RetryError as error:
             answer: Answer = error.last_attempt.result()
             return answer
@@ -311,7 +311,7 @@ class Transport:
             return await self._exchange(self._commands, request, room_taken=room)
 
         try:
-            answer: Answer = await retrying(leave)
+            answer = await _tried(retrying, leave)
         except Ended:
             raise
         except (NotSent, InDoubt):
@@ -356,6 +356,8 @@ class Transport:
                 came = str(response.status_code)
             finally:
                 await response.aclose()
+                # It knows the response: neither would be freed by counting.
+                del response.stream
         except _NEVER_SENT as error:
             came = "not sent"
             raise NotSent(_words(error)) from None
@@ -388,6 +390,18 @@ class Transport:
                 limit = self._limits.max_response_bytes
                 raise TooLong(f"the answer is longer than {limit} bytes")
         return bytes(body)
+
+
+async def _tried(
+    retrying: AsyncRetrying,
+    exchange: Callable[..., Awaitable[Answer]],
+    *arguments: object,
+) -> Answer:
+    try:
+        return await retrying(exchange, *arguments)
+    finally:
+        # Its next steps know it: it would wait long for a look for garbage.
+        retrying.iter_state.reset()
 
 
 def _may_pass(error: BaseException) -> bool:

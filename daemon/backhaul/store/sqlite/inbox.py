@@ -23,7 +23,7 @@ _COLUMNS = "store, kind, topic, received_at, headers, body, digest"
 _BODY = 5
 CHUNK_ROWS = 32
 CHUNK_BYTES = 256 << 10
-"""Rows, and bytes of bodies, that one statement inserts at most."""
+"""Rows, a power of two, and bytes of bodies that one statement inserts at most."""
 FOLD_BATCH = 256
 """Rows that one slice of folding takes at most."""
 CURSOR = "fold_cursor"
@@ -41,23 +41,23 @@ def append_batch(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[in
     return ids
 
 
-def _chunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield the rows in order, a few at a time; a large body stands alone.
+def _chunks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield the rows in order, a power of two at a time; a large body stands alone.
 
     A statement keeps a copy of what it was last given for as long as it is cached, and
-    there is one for each number of rows.
+    there is one for each number of rows: few numbers, few copies.
     """
-    chunk: list[Row] = []
-    held = 0
-    for row in rows:
-        size = len(row[_BODY])
-        if chunk and (len(chunk) == CHUNK_ROWS or held + size > CHUNK_BYTES):
-            yield chunk
-            chunk, held = [], 0
-        chunk.append(row)
-        held += size
-    if chunk:
-        yield chunk
+    start = 0
+    while left := len(rows) - start:
+        number = min(CHUNK_ROWS, 1 << (left.bit_length() - 1))
+        while number > 1 and _bytes(rows[start : start + number]) > CHUNK_BYTES:
+            number //= 2
+        yield rows[start : start + number]
+        start += number
+
+
+def _bytes(rows: Sequence[Row]) -> int:
+    return sum(len(row[_BODY]) for row in rows)
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
