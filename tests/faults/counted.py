@@ -83,6 +83,8 @@ async def live(
         while rows(on.path, _UNREAD) and not mortality.dead.is_set():
             await on.clock.advance(1.0)
             await alive.calm()
+        # What was committed last may not have been told of yet.
+        await alive.calm()
         await transport.close()
 
 
