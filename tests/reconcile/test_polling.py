@@ -261,6 +261,24 @@ async def test_a_mark_of_the_future_gives_way_to_the_last_clean_walk(
     assert await place.store.marks.get("polled:main:orders") == payloads.instant(3_000)
 
 
+async def test_a_walk_dated_by_a_clock_that_was_ahead_hides_nothing(
+    place: Place,
+) -> None:
+    """Or each look would ask for changes of tomorrow, and find none until then."""
+    orders = Orders()
+    async with reconciling(place) as reconciler:
+        place.clock.set_back(-86_400)
+        place.platform.says("/orders", document({"data": []}))
+        await reconciler.walk("backfill", ["orders"])
+        place.clock.set_back(86_400)
+        place.platform.says("/orders", orders)
+        await place.clock.sleep(600)
+        orders.listed = [sold("ord_1", 300)]
+        (ended,) = await reconciler.look(["orders"])
+    assert ended.missed == 1
+    assert await place.store.marks.get("polled:main:orders") == payloads.instant(300)
+
+
 async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> None:
     """It is in the mirror by then: the next look would call it equal."""
     listed = [payloads.order(f"ord_{n}", n // 100, number=n) for n in range(1_500)]

@@ -239,14 +239,18 @@ class Poll:
         return to_text(await self._walked(kind) - FIRST_LOOK)
 
     async def _walked(self, kind: str) -> datetime:
-        """Return when the last walk began that left nothing of the list unread."""
-        ended = await self.repair.look.sweeps(self.repair.store)
+        """Return when the last walk began that left nothing of the list unread.
+
+        One that is dated later than now, by a clock that was ahead, says nothing.
+        """
+        ended, soon = await self.repair.look.sweeps(self.repair.store), self._soon()
         began = [
             sweep.began_at
             for sweep in ended
             if sweep.kind == kind
             and sweep.job != POLL
             and not (sweep.unrepaired or sweep.note)
+            and sweep.began_at <= soon
         ]
         return from_text(max(began)) if began else self.clock.now()
 
