@@ -163,6 +163,22 @@ async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
+async def test_backups_dated_by_a_clock_that_was_ahead_are_the_oldest(
+    database: Path, tmp_path: Path
+) -> None:
+    """Or each new one would be removed as soon as it is made, and called done."""
+    clock, folder = VirtualClock(), tmp_path / "backups"
+    backer = Backer(Plan(database, folder, 2), clock)
+    for jump in (-86_400, -3_600, 90_000, 0):
+        clock.set_back(jump)
+        said, failed = await backer._back_up()
+        assert not failed
+        assert (folder / said.partition(",")[0]).exists()
+        await clock.advance(60)
+    kept = sorted(path.name for path in folder.iterdir())
+    assert kept == ["backhaul-20260301T120200Z.db", "backhaul-20260301T120300Z.db"]
+
+
 IN_THE_WAY = {
     "the folder": ("", "cannot be made"),
     "what is written": (".backhaul-20260301T120000Z.db.unfinished", "cannot be writ"),

@@ -80,12 +80,18 @@ def _make(plan: Plan, target: Path, ended: Callable[[], bool]) -> int:
         raise BackhaulError(f"{plan.folder}: cannot be made: {_why(error)}") from None
     size = copies.copy(plan.database, target, ended)
     try:
-        for old in sorted(plan.folder.glob(PATTERN))[: -plan.keep]:
+        for old in _from_the_oldest(plan.folder, target)[: -plan.keep]:
             old.unlink(missing_ok=True)
     except OSError as error:
         why = f"an older backup cannot be removed: {_why(error)}"
         raise BackhaulError(f"{target} was made, but {why}") from None
     return size
+
+
+def _from_the_oldest(folder: Path, newest: Path) -> list[Path]:
+    """Return the backups; what has a later date than the newest is of a clock ahead."""
+    made = sorted(folder.glob(PATTERN))
+    return sorted(made, key=lambda backup: backup.name <= newest.name)
 
 
 def _why(error: OSError) -> str:
