@@ -95,6 +95,18 @@ async def test_backups_stand_where_the_last_ones_ended(
     assert (await store.needs.read([])).backup == Backup("said", made, None)
 
 
+async def test_a_backup_dated_by_a_clock_that_was_ahead_hides_no_later_one(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await store.job_runs.know({BACKUP: "every 1d"})
+    clock.set_back(-86_400)
+    await backed_up(store, clock, failed=False)
+    clock.set_back(86_400)
+    made = await backed_up(store, clock, failed=False)
+    await backed_up(store, clock, failed=True)
+    assert (await store.needs.read([])).backup == Backup("said", made, None)
+
+
 async def test_a_backup_that_is_being_made_makes_up_for_nothing_yet(
     store: SqliteStore, clock: VirtualClock
 ) -> None:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 _LISTS = 4
 _WALKED = """
     SELECT s.store, s.kind, s.note,
-           (SELECT max(began_at) FROM sweeps c WHERE c.store = s.store
+           (SELECT began_at FROM sweeps c WHERE c.store = s.store
             AND c.kind = s.kind AND c.job = 'full' AND c.ended_at IS NOT NULL
-            AND c.unrepaired = 0 AND c.note = '') AS as_of
+            AND c.unrepaired = 0 AND c.note = '' ORDER BY c.id DESC LIMIT 1) AS as_of
     FROM sweeps s WHERE s.id IN (SELECT max(id) FROM sweeps
         WHERE job = 'full' AND ended_at IS NOT NULL GROUP BY store, kind)
 """

@@ -39,14 +39,16 @@ _ADOPTED = """
 _TWICE = (_DOUBLED, _ADOPTED)
 _AT_STOPPED = (len(STOPPED) + 1, f"{STOPPED}*")
 _COUNTS_STOPPED = "SELECT substr(name, ?), value FROM marks WHERE name GLOB ?"
+# By their id: a clock may have been ahead. The + keeps SQLite from all other jobs.
 _BACKUP = """
     SELECT outcome, detail FROM job_runs
     WHERE job = 'backup' AND outcome IN ('done', 'failed')
-    ORDER BY started_at DESC LIMIT 1
+    ORDER BY +id DESC LIMIT 1
 """
 _BACKED_UP = """
-    SELECT max(since, coalesce((SELECT max(started_at) FROM job_runs
-            WHERE job = 'backup' AND outcome = 'done'), '')) AS last,
+    SELECT max(since, coalesce((SELECT started_at FROM job_runs
+            WHERE job = 'backup' AND outcome = 'done'
+            ORDER BY +id DESC LIMIT 1), '')) AS last,
         iif(outcome = 'running', started_at, NULL) AS running_since
     FROM job_state WHERE job = 'backup'
 """
