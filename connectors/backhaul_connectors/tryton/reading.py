@@ -261,9 +261,11 @@ def _problem(goods: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _is_whole(quantity: object) -> bool:
-    # What is infinite has no remainder at all.
-    return isinstance(quantity, int | float) and quantity % 1 == 0
+def _is_whole(quantity: Any) -> bool:
+    try:
+        return bool(quantity == int(quantity))
+    except (TypeError, ValueError, OverflowError):  # no number, or an infinite one
+        return False
 
 
 def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
