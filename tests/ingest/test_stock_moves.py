@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from backhaul.core.resources import Level, StockChange, StockMove
 from backhaul.store.sqlite import moves
@@ -151,13 +152,15 @@ class Manner:
     def webhook(self, real: Real) -> tuple[StockChange, str]:
         """Return what the webhook says, and the event's id."""
         (move,) = real.change.moves
-        left = replace(
+        left = structs.replace(
             move,
             reason=move.reason if self.has_reasons or self.has_orders else "",
             adjustment=move.adjustment if self.has_changes else 0,
         )
         order = real.change.order_id if self.has_orders else None
-        told = replace(real.change, adjustment_id=None, order_id=order, moves=(left,))
+        told = structs.replace(
+            real.change, adjustment_id=None, order_id=order, moves=(left,)
+        )
         return told, real.event if self.has_events else ""
 
 
@@ -240,7 +243,9 @@ def test_a_move_is_looked_up_by_its_moment_however_many_there_are(
         for change in changes:
             moves.add(connection, "main", change, "")
         connection.set_progress_handler(lambda: steps.append(None), 10)
-        moves.add(connection, "main", replace(changes[-1], adjustment_id=id_), "")
+        moves.add(
+            connection, "main", structs.replace(changes[-1], adjustment_id=id_), ""
+        )
     assert len(steps) < 20
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from support.databases import Row
 
 VERSION = Version(payloads.instant(0), 1, True, payloads.instant(1), b"digest")
-WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b.*", re.DOTALL)
 
 
 @pytest.fixture
@@ -38,13 +37,20 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def written(connection: sqlite3.Connection, **members: Any) -> list[str]:
-    """Write an order with these members; return what was asked of its tables."""
-    said: list[str] = []
+    """Write an order with these members; return the statements that changed a row."""
+    said: list[tuple[str, int]] = []
     mirror = MirrorTransaction(connection, SystemClock())
-    connection.set_trace_callback(said.append)
+    connection.set_trace_callback(
+        lambda text: said.append((text, connection.total_changes))
+    )
     mirror.put_order("main", wire.order(payloads.order(**members)), VERSION)
     connection.set_trace_callback(None)
-    return [text for text in said if WRITES.fullmatch(text)]
+    then = [*(changes for _, changes in said[1:]), connection.total_changes]
+    return [
+        text
+        for (text, changes), after in zip(said, then, strict=True)
+        if after > changes
+    ]
 
 
 def columns_written(said: list[str]) -> dict[str, set[str]]:

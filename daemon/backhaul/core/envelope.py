@@ -6,8 +6,9 @@ comes from the envelope, else the header, else the URL path (platform contract 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from backhaul.core import strict_json
 
@@ -19,8 +20,7 @@ TOPICS = (
 """The nine topics of the specification."""
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """A delivery, opened. `sequence` is 0 where the platform gives none."""
 
     topic: str

@@ -11,9 +11,11 @@ read may lower what is held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul.core.standing import moves
 
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """One version of an object, and how it came to be known.
 
     `updated_at` is the platform's, `seen_at` ours: when a delivery arrived, or a read

@@ -7,11 +7,10 @@ included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """Stock of one variant, in units."""
 
     product_id: str
@@ -19,8 +18,7 @@ class Level:
     stock: int
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """One buyable form of a product."""
 
     id: str
@@ -30,8 +28,7 @@ class Variant:
     price_minor: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """A catalogue item. `levels` holds the stock its variants were shown with."""
 
     id: str
@@ -45,8 +42,7 @@ class Product:
     document: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A line of an order."""
 
     id: str
@@ -59,8 +55,7 @@ class Item:
     unit_price_minor: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shipment:
+class Shipment(Struct, frozen=True):
     """A parcel of an order."""
 
     id: str
@@ -69,8 +64,7 @@ class Shipment:
     shipped_at: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """An order with its lines and parcels."""
 
     id: str
@@ -92,8 +86,7 @@ class Order:
     document: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Customer:
+class Customer(Struct, frozen=True):
     """A person who orders."""
 
     id: str
@@ -104,8 +97,7 @@ class Customer:
     document: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(Struct, frozen=True):
     """A product that was removed: leaves a tombstone.
 
     What it was called is told by the deletion itself, where the platform does.
@@ -119,8 +111,7 @@ class Deletion:
     document: bytes = b"{}"
 
 
-@dataclass(frozen=True, slots=True)
-class StockMove:
+class StockMove(Struct, frozen=True):
     """One variant's share of a stock change, for the ledger."""
 
     level: Level
@@ -128,8 +119,7 @@ class StockMove:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StockChange:
+class StockChange(Struct, frozen=True):
     """A stock change of one product: one `adjustment_id`, one move per variant."""
 
     adjustment_id: str | None

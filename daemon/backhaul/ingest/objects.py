@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from msgspec import json
+from msgspec.structs import replace
 
 from backhaul.core import standing
 from backhaul.core.fold import Judgement, Version, join, judge, supersedes
@@ -142,6 +142,8 @@ def _listen(fold: Fold, order: Order) -> None:
     effects = sorted(parcels)
     if order.cancelled_at is not None:
         effects.append(cancellation(order.id, order.cancelled_at))
+    if not effects:
+        return
     heard = set(mirror.hear(store, f"order:{order.id}", effects, fold.event.id))
     if not heard:
         return

@@ -495,5 +495,6 @@ def _time_or_none(text: str | None, member: str) -> str | None:
 
 
 def _document(data: Mapping[str, Any]) -> bytes:
-    kept = {name: value for name, value in data.items() if name not in TRANSIENT}
-    return strict_json.encode(kept)
+    if not TRANSIENT.isdisjoint(data):
+        data = {name: value for name, value in data.items() if name not in TRANSIENT}
+    return strict_json.encode(data)

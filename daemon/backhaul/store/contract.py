@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -37,8 +39,7 @@ class Arrival(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(Struct, frozen=True):
     """A row of the inbox."""
 
     id: int
@@ -51,8 +52,7 @@ class StoredEvent:
     """Of the body, as it was when it came in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(Struct, frozen=True):
     """What became of an event.
 
     `state` is `folded`, `duplicate`, `stale`, `unhandled` or `quarantined`.

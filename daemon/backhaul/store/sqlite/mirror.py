@@ -77,9 +77,14 @@ _PUT_TOMBSTONE = (
     f"INSERT OR REPLACE INTO tombstones (kind, store, id, {_VERSION})"  # noqa: S608 - constants
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_HELD_IN_LANE = "store = ? AND lane = ? AND state = 'planned' AND held = 1"
-_WAITING = f"SELECT 1 FROM commands WHERE {_HELD_IN_LANE}"  # noqa: S608 - constants
-_RELEASE = f"UPDATE commands SET held = 0, due_at = ? WHERE {_HELD_IN_LANE}"  # noqa: S608 - constants
+_RELEASE = """
+    UPDATE commands SET held = 0, due_at = ?
+    WHERE store = ? AND lane = ? AND state = 'planned' AND held = 1
+"""
+_RARE = """
+    SELECT EXISTS (SELECT 1 FROM tombstones),
+           EXISTS (SELECT 1 FROM commands WHERE state = 'planned' AND held = 1)
+"""
 
 
 class MirrorTransaction:
@@ -92,10 +97,8 @@ class MirrorTransaction:
         self.doubts = 0
         self._forgets_anyone: bool | None = None
         self._heard: dict[int, dict[str, str | None]] = {}
-        # Nearly always there is none, and most objects are new: looked up only then.
-        (self._has_tombstones,) = connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM tombstones)"
-        ).fetchone()
+        # Nearly always there is neither: only then is each object looked up in them.
+        self._has_tombstones, self._has_held = connection.execute(_RARE).fetchone()
 
     def seconds_since(self, at: str) -> float:
         """Return how long before this transaction something was."""
@@ -234,8 +237,8 @@ class MirrorTransaction:
         self._release(store, f"order:{order.id}")
 
     def _release(self, store: str, lane: str) -> None:
-        """Let go what waits in a lane, which is nearly always nothing: asked first."""
-        if self._connection.execute(_WAITING, (store, lane)).fetchone():
+        """Let go what waits in a lane."""
+        if self._has_held:
             self._connection.execute(_RELEASE, (self.now, store, lane))
 
     def _put_children(self, store: str, order: Order, *, is_new: bool) -> None:

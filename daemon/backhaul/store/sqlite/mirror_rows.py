@@ -47,19 +47,21 @@ class Table:
 
         Returns whether there was none.
         """
+        # Most rows are new: they are written without a look at what stands there.
+        row = (store, id_, *new)
+        if connection.execute(self.insert, row).rowcount:
+            return True
         try:
             old = connection.execute(self.select, (store, id_)).fetchone()
         except sqlite3.OperationalError as error:
             if concerns_the_file(error):
                 raise
             # A value that is damaged, and no text any more: all is written anew.
-            connection.execute(self.upsert, (store, id_, *new))
+            connection.execute(self.upsert, row)
             return False
-        if old is None:
-            connection.execute(self.insert, (store, id_, *new))
-        elif old != new:
+        if old != new:
             self._update(connection, store, id_, old, new)
-        return old is None
+        return False
 
     def put_all(
         self,
@@ -120,7 +122,7 @@ def table(name: str, columns: str, key: str = "id") -> Table:
         name,
         key,
         names,
-        insert,
+        f"{insert} ON CONFLICT (store, {key}) DO NOTHING",
         f"{insert} ON CONFLICT (store, {key}) DO UPDATE SET {replaced}",
         f"SELECT {columns} FROM {name} WHERE store = ? AND {key} = ?",  # noqa: S608 - constants
         f"SELECT {key}, {columns} FROM {name} WHERE store = ? AND {names[0]} = ?",  # noqa: S608 - constants
