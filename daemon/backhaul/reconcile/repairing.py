@@ -141,10 +141,15 @@ class Repair(Comparison):
 
     def news(self, kind: Kind, found: Sequence[Difference]) -> Sequence[Difference]:
         """Leave out what was handed in and cannot be read: it is in quarantine."""
-        return [one for one in found if not self._is_quarantined(kind, one.row)]
+        return [
+            one
+            for one in found
+            if not self._is_quarantined(kind, one.row, sha256(one.row.body).digest())
+        ]
 
-    def _is_quarantined(self, kind: Kind, row: Row) -> bool:
-        if sha256(row.body).digest() not in self._handed_in:
+    def _is_quarantined(self, kind: Kind, row: Row, digest: bytes) -> bool:
+        """Tell whether the row was handed in before, and could not be read."""
+        if digest not in self._handed_in:
             return False
         try:
             kind.digest(row.body, self._currency())
@@ -157,7 +162,12 @@ class Repair(Comparison):
 
         What cannot be read goes to quarantine, with its reason, and does so once.
         """
-        news = self.news(kind, found)
+        digests = [sha256(one.row.body).digest() for one in found]
+        news = [
+            (digest, one)
+            for digest, one in zip(digests, found, strict=True)
+            if not self._is_quarantined(kind, one.row, digest)
+        ]
         ids = await asyncio.gather(
             *(
                 self._inbox.append(
@@ -165,18 +175,16 @@ class Repair(Comparison):
                         self.store, "read", kind.topic, one.read_at, b"{}", one.row.body
                     )
                 )
-                for one in news
+                for _, one in news
             )
         )
         if news:
             self._arrived()
-        self._handed_in |= {
-            sha256(one.row.body).digest(): id_
-            for one, id_ in zip(news, ids, strict=True)
-        }
-        events = {self._handed_in[sha256(one.row.body).digest()] for one in found}
+        for (digest, _), id_ in zip(news, ids, strict=True):
+            self._handed_in[digest] = id_
+        events = {self._handed_in[digest] for digest in digests}
         self._let_go()
-        return HandedIn(Counter(one.drift for one in news), sorted(events))
+        return HandedIn(Counter(one.drift for _, one in news), sorted(events))
 
     def _let_go(self) -> None:
         while len(self._handed_in) > REMEMBERED:
