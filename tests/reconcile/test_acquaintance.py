@@ -11,6 +11,7 @@ import pytest
 
 from backhaul.errors import (
     ConfigurationError,
+    CorruptData,
     Fatal,
     OtherStore,
     PlatformUnavailable,
@@ -18,7 +19,7 @@ from backhaul.errors import (
 from backhaul.reconcile.acquaintance import Identity, acquaint
 from backhaul.shop.client import LISTS, ShopClient, StoreFacts
 from backhaul.shop.transport import Limits, NotSent, Transport
-from support.databases import locked
+from support.databases import locked, write
 from support.push_server import document, message, problem, unused_url
 
 if TYPE_CHECKING:
@@ -44,6 +45,20 @@ def everywhere(place: Place, answer: bytes) -> None:
 async def test_platform_is_known_by_its_facts(place: Place) -> None:
     place.platform.says("/store", STORE)
     assert await meet(place) == KNOWN
+
+
+@pytest.mark.parametrize(
+    "damage", ["replace(value, '{', '[')", "CAST(x'ff' || value AS TEXT)"]
+)
+async def test_what_is_damaged_is_not_asked_anew(
+    place: Place, tmp_path: Path, damage: str
+) -> None:
+    """Another store might answer by now, and take the place of the one mirrored."""
+    place.platform.says("/store", STORE)
+    await meet(place)
+    write(tmp_path / "backhaul.db", f"UPDATE marks SET value = {damage}")  # noqa: S608 - constants
+    with pytest.raises(CorruptData, match=r"store main is .* backhaul restore FILE"):
+        await meet(place)
 
 
 async def test_platform_that_tells_nothing_of_itself_is_one(place: Place) -> None:

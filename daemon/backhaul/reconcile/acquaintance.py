@@ -18,6 +18,7 @@ from loguru import logger
 from backhaul.errors import (
     Busy,
     ConfigurationError,
+    CorruptData,
     Finding,
     OtherStore,
     PlatformUnavailable,
@@ -43,9 +44,19 @@ class Known(Protocol):
 
 
 async def known_facts(name: str, marks: Known) -> StoreFacts | None:
-    """Return what an earlier start learnt; None before the first contact."""
+    """Return what an earlier start learnt; None before the first contact.
+
+    Raises CorruptData where it cannot be read: asked anew, another store might answer,
+    and the mirror become that one's.
+    """
     known = await marks.get(_mark(name))
-    return None if known is None else msgspec.json.decode(known, type=StoreFacts)
+    try:
+        return None if known is None else msgspec.json.decode(known, type=StoreFacts)
+    except msgspec.MsgspecError as error:
+        raise CorruptData(
+            f"the database is damaged: which store {name} is cannot be read ({error});"
+            " stop the daemon and put a backup in its place: backhaul restore FILE"
+        ) from None
 
 
 def _mark(name: str) -> str:

@@ -17,13 +17,13 @@ class SqliteMarks:
         self._writer = writer
 
     async def get(self, name: str) -> str | None:
-        """Return the mark, or None."""
+        """Return the mark, or None. One that is damaged may be no text any more."""
 
         def unit(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(
-                "SELECT value FROM marks WHERE name = ?", (name,)
+                "SELECT CAST(value AS BLOB) FROM marks WHERE name = ?", (name,)
             ).fetchone()
-            return row[0] if row else None
+            return row[0].decode(errors="replace") if row else None
 
         return await self._writer.urgent(unit)
 
