@@ -1,6 +1,13 @@
-"""How often Python looks for garbage in a daemon under load."""
+"""How often Python looks for garbage in a daemon under load, and while it starts."""
+
+from __future__ import annotations
 
 import gc
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 YOUNG_OBJECTS = 10_000
 """Objects that are made before the young ones are looked through.
@@ -9,6 +16,17 @@ Python's own 700 is passed by a few dozen requests: with hundreds under way at o
 each look finds them all alive and moves them on, to be looked through again. What a
 daemon drops is freed by counting; only cycles wait for a look.
 """
+
+
+@contextmanager
+def unsought() -> Iterator[None]:
+    """Look for none while modules are loaded: hardly anything that they make is."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        look_less_often()
+        gc.enable()
 
 
 def look_less_often() -> None:

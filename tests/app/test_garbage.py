@@ -36,6 +36,18 @@ except SystemExit:
     print(len(looks) // 2)
 """
 
+FAILING = """
+import gc
+from backhaul import garbage
+try:
+    with garbage.unsought():
+        before, kept = gc.get_stats(), [[] for _ in range(5 * garbage.YOUNG_OBJECTS)]
+        print(gc.get_stats() == before)
+        import backhaul.nothing_of_the_kind
+except ImportError:
+    print(gc.isenabled(), gc.get_threshold()[0] == garbage.YOUNG_OBJECTS)
+"""
+
 
 def test_garbage_waits_for_many_objects_but_not_for_ever() -> None:
     done = subprocess.run(
@@ -49,3 +61,10 @@ def test_it_is_hardly_looked_for_while_hundreds_of_modules_are_loaded() -> None:
         [sys.executable, "-c", LOADING], capture_output=True, text=True, check=True
     )
     assert int(done.stdout.split()[-1]) < 30
+
+
+def test_it_is_sought_again_when_all_is_loaded_or_that_has_failed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True\nTrue True\n", "")

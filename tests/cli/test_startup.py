@@ -1,11 +1,23 @@
-"""A command that only looks does not load what the daemon is made of."""
+"""What is loaded: by a command that only looks, and by a daemon that is ready."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
+import pytest
+from typer.testing import CliRunner
+
+from backhaul.__main__ import program_for
+from backhaul.cli.root import app
 from support.mirrored import lone_office
+from support.unanswering import met_before
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SCRIPT = """
 import sys
@@ -20,6 +32,28 @@ for command in " ".join(sys.argv[1:]).split(" then "):
 DAEMON = {"apscheduler", "backhaul.app", "backhaul.oneshot", "sqlite_utils", "uvloop"}
 HEAVY = {*DAEMON, "aiohttp", "httpx", "jinja2", "backhaul.demo.playing"}
 
+
+READY = """
+import gc, os, signal, socket, sys, threading
+from backhaul.__main__ import main
+told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+told.bind(os.environ["NOTIFY_SOCKET"])
+
+def await_ready():
+    while b"READY=1" not in told.recv(4096):
+        pass
+    loaded = [name for name, module in list(sys.modules.items()) if module]
+    sys.stdout.write(f"{len(looks) // 2} {' '.join(loaded)}\\n")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=await_ready, daemon=True).start()
+looks = []
+gc.callbacks.append(lambda phase, _: looks.append(phase))
+main()
+"""
+LATER = {"aiosmtplib", "backhaul.cli.root", "jinja2", "pygments", "rich"}
+FEW_LOOKS = 6
+"""Loading modules alone would take a dozen more, through 10,000 objects each."""
 
 COMMANDS = ["status", "why", "capture", "reconcile", "run"]
 
@@ -48,3 +82,40 @@ def test_a_command_that_reads_loads_no_daemon() -> None:
         (loaded,) = loaded_by(f"check-config --config {office.config}")
     assert "backhaul_connectors.scanner" in loaded
     assert DAEMON & loaded == set()
+
+
+@pytest.mark.programs
+async def test_a_daemon_is_ready_without_what_it_needs_later(tmp_path: Path) -> None:
+    """Neither are the authorities read that only a store behind TLS asks for."""
+    without = {
+        "NOTIFY_SOCKET": str(tmp_path / "notify"),
+        "SSL_CERT_FILE": str(tmp_path / "absent"),
+    }
+    async with met_before() as office:
+        command = [sys.executable, "-c", READY, "run", "--config", str(office.config)]
+        done = await asyncio.to_thread(
+            subprocess.run,
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | without,
+        )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    looks, *loaded = done.stdout.split()
+    assert "backhaul.app" in loaded
+    assert LATER & {*loaded} == set()
+    assert int(looks) <= FEW_LOOKS
+
+
+@pytest.mark.parametrize("given", ["run --help", "run --bogus", "run twice"])
+def test_the_command_that_is_loaded_alone_says_what_it_says_among_others(
+    given: str,
+) -> None:
+    alone, among = (
+        CliRunner().invoke(one, given.split(), prog_name="backhaul")
+        for one in (program_for(given.split()), app)
+    )
+    assert alone.output == among.output
+    assert alone.exit_code == among.exit_code
+    assert "backhaul run" in alone.output

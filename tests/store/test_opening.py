@@ -10,10 +10,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlite_utils import hookimpl
+from sqlite_utils.plugins import pm
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import AlreadyRunning, CorruptData
-from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.opening import open_store, pending, sole_writer
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.connections import open_reader, open_writer
 from support.databases import count, rows, started_store, take
@@ -29,12 +31,37 @@ TABLES = {
 }
 
 
+class Meddler:
+    """What somebody has installed for sqlite-utils."""
+
+    def __init__(self) -> None:
+        self.prepared = 0
+
+    @hookimpl
+    def prepare_connection(self) -> None:
+        self.prepared += 1
+
+
 def test_a_new_file_gets_every_table(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "backhaul.db"
     open_store(path, SystemClock())
     found = rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")
     assert {name for (name,) in found} >= TABLES
     assert rows(path, "SELECT count(*) FROM events") == [(0,)]
+
+
+def test_plugins_of_the_library_are_kept_away_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    meddler = Meddler()
+    pm.register(meddler)
+    try:
+        pending(path)
+        for _ in range(2):
+            open_store(path, SystemClock())
+            pending(path)
+    finally:
+        pm.unregister(meddler)
+    assert meddler.prepared == 0
 
 
 def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> None:

@@ -1,10 +1,5 @@
 """The command `backhaul`: its subcommands, each from the module of its name."""
 
-from importlib.metadata import version
-from typing import Annotated
-
-import typer
-
 from backhaul.cli import listings
 from backhaul.cli.asking import export, query
 from backhaul.cli.backups import backup, migrate, restore
@@ -16,6 +11,7 @@ from backhaul.cli.demo import demo
 from backhaul.cli.doctor import doctor
 from backhaul.cli.forgetting import forget
 from backhaul.cli.jobs import jobs
+from backhaul.cli.program import program
 from backhaul.cli.quarantining import drop_row, edit, retry
 from backhaul.cli.reconciling import backfill, reconcile
 from backhaul.cli.refolding import refold
@@ -29,12 +25,7 @@ from backhaul.cli.traffic import capture, replay, trigger
 from backhaul.cli.users import users
 from backhaul.cli.why import why
 
-app = typer.Typer(
-    name="backhaul",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Carries a back office's work back to its store, and the store's news back.",
-)
+app = program()
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app.command("demo")(demo)
@@ -71,27 +62,3 @@ app.add_typer(jobs, name="jobs")
 app.add_typer(secrets, name="secrets")
 app.add_typer(targets, name="targets")
 app.add_typer(users, name="users")
-
-
-@app.callback()
-def options(
-    _debug: Annotated[
-        bool, typer.Option("--debug", help="Print the traceback of a bug.")
-    ] = False,
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            is_eager=True,
-            callback=lambda wanted: _print_version(wanted),
-            help="Print the version.",
-        ),
-    ] = False,
-) -> None:
-    """Take the options that hold for every command."""
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(version("backhaul"))
-        raise typer.Exit

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from backhaul import garbage
 from backhaul.cli import context
 from backhaul.cli.context import ConfigOption
 from backhaul.errors import Fatal
@@ -43,10 +44,8 @@ def _set_up_log(settings: Settings, redactor: Redactor) -> None:
 
 
 async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> None:
-    from backhaul import garbage
-    from backhaul.app import Daemon  # as above
-
-    garbage.look_less_often()
+    with garbage.unsought():
+        from backhaul.app import Daemon  # as above
 
     def read() -> Settings:
         found = context.settings(config)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import ssl
 import sys
 from copy import copy
 from dataclasses import dataclass, replace
@@ -36,7 +37,6 @@ from backhaul.errors import BackhaulError, Unusable
 from backhaul.observe.redaction import REDACTED, SHORTEST
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Awaitable, Callable, Mapping
 
     from backhaul.core.clock import Clock
@@ -118,8 +118,13 @@ class Answer:
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
-    """Read the authorities to be trusted once: that takes longer than all else here."""
+def _trusted(scheme: str) -> ssl.SSLContext:
+    """Read the authorities to be trusted once: that takes longer than all else here.
+
+    Over plain http none is asked; should TLS be met all the same, nobody is trusted.
+    """
+    if scheme == "http":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.create_ssl_context()
 
 
@@ -169,7 +174,7 @@ class Transport:
             },
             "timeout": timeout,
             "transport": transport,
-            "verify": _trusted(),
+            "verify": _trusted(httpx.URL(base_url).scheme),
         }
         _look_for_no_other_loop()
         self._reads = httpx.AsyncClient(**options)

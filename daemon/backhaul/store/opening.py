@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -61,10 +61,10 @@ def pending(path: Path) -> list[str]:
     Raises CorruptData as `open_store` does.
     """
     if not path.exists():
-        return [entry.name for entry in migrations.pending(Database(memory=True))]
+        return _ours()
     try:
         with copies.open_to_look(path) as connection:
-            return _ahead(Database(connection), path)
+            return _ahead(_wrapped(connection), path)
     except sqlite3.DatabaseError as error:
         raise copies.damaged(path, str(error)) from None
 
@@ -72,7 +72,7 @@ def pending(path: Path) -> list[str]:
 def _migrate(
     connection: sqlite3.Connection, path: Path, tell: Callable[[str], None]
 ) -> None:
-    database = Database(connection)
+    database = _wrapped(connection)
     ahead = _ahead(database, path)
     if not ahead:
         return
@@ -86,8 +86,13 @@ def _migrate(
     migrations.apply(database)
 
 
+def _wrapped(connection: sqlite3.Connection) -> Database:
+    """Leave out what is installed for sqlite-utils: no plugin has to do with us."""
+    return Database(connection, execute_plugins=False)
+
+
 def _ahead(database: Database, path: Path) -> list[str]:
-    newer = {entry.name for entry in migrations.applied(database)} - _ours()
+    newer = {entry.name for entry in migrations.applied(database)} - {*_ours()}
     if newer:
         raise CorruptData(
             f"{path}: made by a newer version of Backhaul ({', '.join(sorted(newer))});"
@@ -111,8 +116,9 @@ def _back_up(path: Path, ahead: list[str], tell: Callable[[str], None]) -> None:
             older.unlink()
 
 
-def _ours() -> set[str]:
-    return {entry.name for entry in migrations.pending(Database(memory=True))}
+def _ours() -> list[str]:
+    with closing(sqlite3.connect(":memory:")) as nothing:
+        return [entry.name for entry in migrations.pending(_wrapped(nothing))]
 
 
 @contextmanager
