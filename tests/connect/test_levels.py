@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from backhaul.connect.matching import Matcher
 from backhaul.store.sqlite.levels import OTHERS
 from backhaul_sdk import StockLevel
@@ -83,6 +85,25 @@ async def test_the_row_is_closed_once_the_article_is_known(
     await take(store, envelope("products/create", new))
     assert await room.tell(2, "NEW") == "accepted"
     assert rows(store.path, ROWS) == [(1, "desk", "NEW:2", "retried")]
+
+
+@pytest.mark.parametrize(
+    "as_of", ["0001-01-01T00:00:00", "1601-01-01", "1899-12-30T00:00Z", "1970-01-01"]
+)
+async def test_the_zero_time_of_a_program_is_no_time_of_a_count(
+    as_of: str, store: SqliteStore, clock: VirtualClock
+) -> None:
+    """All that ever moved would have moved since."""
+    await take(store, envelope("products/create", payloads.product()))
+    level = StockLevel(key="k", sku="LS-S", quantity=7, as_of=as_of)
+    handed_in = await host_of(Desk("desk"), store, clock=clock).emit(level)
+    assert handed_in.state == "quarantined"
+    ((reason,),) = rows(store.path, "SELECT reason FROM quarantine")
+    assert reason == (
+        f"as_of '{as_of}' is the time of a program that has none: state when it was"
+        " counted"
+    )
+    assert rows(store.path, "SELECT id FROM commands") == []
 
 
 async def test_an_older_count_replaces_nothing_and_no_other_is_touched(

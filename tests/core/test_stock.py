@@ -73,6 +73,11 @@ def test_only_on_hand_is_less_what_is_reserved() -> None:
     assert compute(COUNT, shelf, replace(ON_HAND, buffer=9)).target == 0
 
 
+def test_nothing_was_before_the_first_year() -> None:
+    first = replace(COUNT, as_of="0001-01-01T00:00:00.000Z")
+    assert reach_back(first, Policy(unseen_seconds=90)) == first.as_of
+
+
 def test_what_was_sold_just_before_the_count_may_be_unseen() -> None:
     shelf = Shelf(9, 9, movements=(moved(EARLIER, -1, 9),))
     policy = Policy(unseen_seconds=90)

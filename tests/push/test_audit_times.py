@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from backhaul.push.auditing import CLOCK_SECONDS
-from support.push_history import HISTORY
+from support import payloads
+from support.push_history import HISTORY, history, move
 from support.push_scene import audited
 from support.waiting import until
 
@@ -24,3 +28,42 @@ async def test_nothing_is_read_because_time_passes(stage: Scene) -> None:
             await stage.pass_time(CLOCK_SECONDS)
             await stage.quiet()
         assert len(stage.server.of("GET", HISTORY)) == read
+
+
+@pytest.mark.parametrize(
+    "dated",
+    ["2027-03-01T12:00:00.000Z", "0001-01-01T00:00:00.000Z"],
+    ids=["a year ahead", "the zero time of a program"],
+)
+async def test_a_row_with_a_stray_time_hides_nothing_behind_it(
+    dated: str, stage: Scene
+) -> None:
+    stray = move(9, "0", note=None, createdAt=dated)
+    command = await stage.plan("adjust", "prod_1")
+    ended = asyncio.Event()
+
+    async def end(_began: str, _found: str) -> None:
+        ended.set()
+
+    stage.auditor.audited = end
+    async with audited(stage):
+        await stage.reaches(command, "applied")
+        for landings in ([], [move(2, command)]):
+            shown = sorted(
+                [stray, *landings, move(1, command)],
+                key=lambda row: str(row["createdAt"]),
+                reverse=True,
+            )
+            stage.platform.says(HISTORY, history(*shown))
+            stage.auditor.wake()
+            await until(ended.is_set, "an audit")
+            ended.clear()
+    assert stage.told("command.doubled") != []
+    assert await stage.store.marks.get("audited:main") == payloads.instant(2)
+
+
+async def test_a_history_of_zero_times_is_read_again_and_again(stage: Scene) -> None:
+    row = move(1, "0", note=None, createdAt="0001-01-01T00:00:00Z")
+    stage.platform.says(HISTORY, history(row))
+    for _ in range(2):
+        await stage.auditor.audit_now(starting=True)

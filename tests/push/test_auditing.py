@@ -294,7 +294,7 @@ async def test_an_audit_reads_back_to_the_last_one_only(stage: Scene) -> None:
     first = await stage.plan("adjust", "prod_1")
     async with audited(stage):
         await stage.reaches(first, "applied")
-        old = [move(number, "0", note=None) for number in range(3000, 2900, -1)]
+        old = [move(number, "0", note=None) for number in range(200, 100, -1)]
         page = document({"data": old, "meta": {"hasMore": True}})
         stage.platform.says(HISTORY, page, history())
         await audit(stage)
@@ -303,7 +303,7 @@ async def test_an_audit_reads_back_to_the_last_one_only(stage: Scene) -> None:
         await audit(stage)
         assert len(stage.server.of("GET", HISTORY)) == before + 1
     mark = "SELECT value FROM marks WHERE name = 'audited:main'"
-    assert rows(stage.path, mark) == [(payloads.instant(3000),)]
+    assert rows(stage.path, mark) == [(payloads.instant(200),)]
 
 
 async def test_what_is_in_doubt_holds_the_audit_back(stage: Scene) -> None:

@@ -34,12 +34,15 @@ class Reader:
 
     levels: dict[str, int] = field(default_factory=dict)
     cable: bool = True
+    bug: bool = False
     asked: list[str] = field(default_factory=list)
 
     async def look(self, product_id: str) -> Seen:
         self.asked.append(product_id)
         if not self.cable:
             raise NotSent("the cable is out")
+        if self.bug:
+            raise OverflowError("date value out of range")
         return Seen(self.levels)
 
     async def study(self, product_id: str, since: str) -> Seen:
@@ -104,6 +107,21 @@ async def test_it_is_told_once_and_tried_until_it_works(tmp_path: Path) -> None:
         assert await on.targeter.work_off() == 1
         ((state, reason),) = rows(on.path, STANDS)
         assert (state, "nothing to do" in reason) == ("applied", True)
+
+
+async def test_a_count_that_nobody_foresaw_stops_no_other(tmp_path: Path) -> None:
+    async with counted(tmp_path) as on:
+        on.reader.bug = True
+        said = "cannot be worked on: OverflowError: date value out of range"
+        for _ in range(4):
+            assert await on.targeter.work_off() == 1
+            assert await on.targeter.work_off() == 0
+            assert rows(on.path, STANDS) == [("planned", said)]
+            assert on.log.count("target.failed") == 1
+            await on.clock.advance(RETRY_CAP_SECONDS)
+        on.reader.bug = False
+        assert await on.targeter.work_off() == 1
+        assert rows(on.path, "SELECT state FROM commands") == [("applied",)]
 
 
 @pytest.mark.parametrize(

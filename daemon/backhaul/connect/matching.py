@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     )
     from backhaul_sdk import Record
 
+EARLIEST = "2000-01-01"
+"""Nothing was counted before: years 1, 1601, 1899 and 1970 stand for no time at all."""
 SET_AHEAD_SECONDS = 2.0
 """A clock that gained this much since the last look was set, not slewed."""
 RECORD_TYPES: Mapping[str, type[Any]] = {
@@ -221,6 +223,9 @@ def _match_level(
         as_of = normalize(record.as_of)
     except ValueError:
         return Unmatched(f"as_of {record.as_of!r:.60} is no time", final=True)
+    if as_of < EARLIEST:
+        said = "the time of a program that has none: state when it was counted"
+        return Unmatched(f"as_of {record.as_of!r:.60} is {said}", final=True)
     found = _variant(waiting, record.sku, mirror)
     if isinstance(found, Unmatched):
         return found

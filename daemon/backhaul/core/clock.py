@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 _NORMAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
@@ -67,6 +67,14 @@ def from_text(text: str) -> datetime:
     """Read RFC 3339; a time without zone is UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def earlier(text: str, by: timedelta) -> str:
+    """Return a time so much before another; year 1, as programs write it, has none."""
+    try:
+        return to_text(from_text(text) - by)
+    except OverflowError:
+        return to_text(datetime.min.replace(tzinfo=UTC))
 
 
 def normalize(text: str) -> str:

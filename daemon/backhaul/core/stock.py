@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from backhaul.core.clock import from_text, to_text
+from backhaul.core.clock import earlier, from_text, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -179,10 +179,10 @@ def compute(count: Count, shelf: Shelf, policy: Policy) -> Computation:
 
 def reach_back(count: Count, policy: Policy) -> str:
     """Return since when movements matter to a count; those of that moment do."""
-    since = from_text(count.as_of).replace(microsecond=0)
+    since = to_text(from_text(count.as_of).replace(microsecond=0))
     if policy.quantity_means == "available":
-        since -= timedelta(seconds=policy.unseen_seconds)
-    return to_text(since)
+        since = earlier(since, timedelta(seconds=policy.unseen_seconds))
+    return since
 
 
 def _is_news(movement: Movement, count: Count, policy: Policy) -> bool:

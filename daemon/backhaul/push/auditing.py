@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.backoff import delay_seconds
-from backhaul.core.clock import from_text, rest, to_text
+from backhaul.core.clock import earlier, from_text, rest, to_text
 from backhaul.core.identity import tag, tagged
 from backhaul.core.landing import FOREIGN, LANDS, Meaning
 from backhaul.errors import Busy, Unusable
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 OVERLAP = timedelta(minutes=1)
 """Read again each time: a platform may show a change a moment after its time."""
+AHEAD = timedelta(minutes=5)
+"""By how much a platform's clock may be ahead of ours."""
 MOST_STRANGE_PAGES = 50
 """Pages without a tag that is news, after which a history never read before ends."""
 REFUSALS = 5
@@ -63,14 +65,20 @@ WOUND_BACK = "the clock went back; what was sent is looked at again"
 
 @dataclass(slots=True)
 class _Reading:
-    """What one reading of the history came to."""
+    """What one reading of the history came to.
 
+    A row of a time beyond `latest` is no measure of how far it is known: all that comes
+    until then would be passed over.
+    """
+
+    latest: str
     newest: str = ""
     open_since: str = ""
     strangers: list[str] = field(default_factory=list)
 
     def note(self, move: Move) -> None:
-        self.newest = max(self.newest, move.at)
+        if move.at <= self.latest:
+            self.newest = max(self.newest, move.at)
 
     def hold_back(self, at: str) -> None:
         self.open_since = min(self.open_since or at, at)
@@ -256,8 +264,9 @@ class Auditor:
     async def audit_now(self, *, starting: bool = False) -> None:
         """Read the history back to the last audit, and take in what it tells."""
         known = await self._marks.get(self._mark)
-        since = to_text(from_text(known) - OVERLAP) if known else ""
-        reading = _Reading(newest=known or "")
+        since = earlier(known, OVERLAP) if known else ""
+        latest = to_text(self._clock.now() + AHEAD)
+        reading = _Reading(latest, newest=known or "")
         strange_pages = 0
         async for moves in history.back_to(self._client, since, self._tell_passed_over):
             adopted = await self._take_in(moves, reading, starting=starting)

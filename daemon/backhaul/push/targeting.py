@@ -33,10 +33,11 @@ from backhaul.store.outbox import Settlement
 from backhaul.store.targets import Correct, Rest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.core.stock import Computation, Seen, Shelf
+    from backhaul.store.contract import Command
     from backhaul.store.targets import Reading, Target, Targets
 
 AT_ONCE = 4
@@ -88,6 +89,7 @@ class Targeter:
         self._chance = chance
         self._planned = planned
         self._failures: dict[str, int] = {}
+        self._bugs: dict[str, int] = {}
         self._stopped = False
         self._looked_at = ""
         self._wake = asyncio.Event()
@@ -118,10 +120,40 @@ class Targeter:
         targets = await self._targets.due(self._store, AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for reading in readings:
-                group.create_task(self._read_back(reading))
+                later = partial(self._read_later, reading)
+                work = self._attempt(reading.target, self._read_back(reading), later)
+                group.create_task(work)
             for target in targets:
-                group.create_task(self._work(target))
+                later = partial(self._rest, target)
+                work = self._attempt(target.command, self._work(target), later)
+                group.create_task(work)
         return len(readings) + len(targets)
+
+    async def _attempt(
+        self,
+        command: Command,
+        work: Coroutine[None, None, None],
+        later: Callable[[str, str], Awaitable[None]],
+    ) -> None:
+        """Let what meets something that nobody foresaw wait, and say so once."""
+        try:
+            await work
+        except Busy:
+            raise
+        except Exception as error:  # noqa: BLE001 - it must not stop all other counts
+            failures = self._bugs[command.id] = self._bugs.get(command.id, 0) + 1
+            reason = f"cannot be worked on: {type(error).__name__}: {error}"
+            if failures == 1:
+                logger.bind(
+                    action="target.failed", store=self._store, command=command.id
+                ).opt(exception=error).error(
+                    "count of product {} {}; tried until it works",
+                    command.target,
+                    reason,
+                )
+            await later(reason, self._after(failures))
+        else:
+            self._bugs.pop(command.id, None)
 
     async def _is_stopped(self) -> bool:
         reason = await self._targets.stopped(self._store)
@@ -194,7 +226,10 @@ class Targeter:
         """Let a count rest whose product cannot be read; say so once if that lasts."""
         product = target.command.target
         due_at = self._failed(product, error)
-        waits = Rest(f"the product cannot be read: {error}", due_at, counts=False)
+        await self._rest(target, f"the product cannot be read: {error}", due_at)
+
+    async def _rest(self, target: Target, reason: str, due_at: str) -> None:
+        waits = Rest(reason, due_at, counts=False)
         write = partial(self._targets.rest, target, waits)
         await insist(write, self._store, self._clock)
 
@@ -208,6 +243,10 @@ class Targeter:
                 product,
                 error,
             )
+        return self._after(failures)
+
+    def _after(self, failures: int) -> str:
+        """Return when to try again after so many failures."""
         return self._in(
             delay_seconds(
                 failures,
@@ -240,6 +279,9 @@ class Targeter:
             )
             await self._targets.stop(self._store, reason)
         await self._note(reading, None)
+
+    async def _read_later(self, reading: Reading, _: str, due_at: str) -> None:
+        await self._note(reading, due_at)
 
     async def _note(self, reading: Reading, due_at: str | None) -> None:
         write = partial(self._targets.read_back, reading, due_at)

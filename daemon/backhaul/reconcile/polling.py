@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
-from backhaul.core.clock import from_text, to_text
+from backhaul.core.clock import earlier, from_text, to_text
 from backhaul.core.drift import Drift, compare
 from backhaul.errors import Unusable
 from backhaul.reconcile.kinds import LEVELS
@@ -235,7 +235,7 @@ class Poll:
             self._latest = ""
         if self._latest:
             back = timedelta(seconds=self.overlap_seconds)
-            return to_text(from_text(self._latest) - back)
+            return earlier(self._latest, back)
         return to_text(await self._walked(kind) - FIRST_LOOK)
 
     async def _walked(self, kind: str) -> datetime:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.lifecycle import Cause, State, move
+from backhaul.core.stock import AHEAD_SECONDS
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import adoption
 from backhaul.store.sqlite.members import Damaged, member
@@ -39,12 +40,26 @@ _FOLLOWS: dict[State, dict[State, Cause]] = {
     State.PLANNED: dict.fromkeys((State.PARKED, State.REJECTED), Cause.PERSON_RESENDS),
 }
 """Where its adjustment goes, how a target follows from where it is."""
-_NEWER = """
+
+
+def _counted_at(target: str, command: str) -> str:
+    """Return SQL for when something was counted: at last when we heard of it.
+
+    A count that is of a day to come would be newer than all that come until then.
+    """
+    heard, later = f"{command}.created_at", f"'{AHEAD_SECONDS:+} seconds'"
+    soon = f"strftime('%Y-%m-%dT%H:%M:%fZ', {heard}, {later})"
+    return f"iif({target}.as_of > {soon}, {heard}, {target}.as_of)"
+
+
+# The first condition is what an index can tell, the second one what is meant.
+_NEWER = f"""
     SELECT 1 FROM stock_targets n JOIN commands o ON o.id = n.command_id
     WHERE n.store = t.store AND n.variant_id = t.variant_id
-      AND (n.as_of, o.seq) > (t.as_of, c.seq)
+      AND n.as_of >= {_counted_at("t", "c")}
+      AND ({_counted_at("n", "o")}, o.seq) > ({_counted_at("t", "c")}, c.seq)
       AND o.state NOT IN ('rejected', 'superseded')
-"""
+"""  # noqa: S608 - constants
 OUTDATED = f"EXISTS ({_NEWER})"
 """Whether the target (c, t) is not the newest of its variant."""
 _OPEN_STEP = ("planned", "sending", "uncertain", "parked")

@@ -57,6 +57,19 @@ _CATCH_UP = """
     WHERE store = :store AND state IN ('planned', 'sending', 'uncertain')
       AND (created_at > :now OR due_at > strftime(:form, :now, :longest))
 """
+# A count that was made true while the clock was ahead would be newer than all that come
+# until then, and contain all that is asked for until then. Among many counts it takes
+# long to find them: at a start, the newest commands tell whether there can be any.
+_IS_AHEAD = """
+    SELECT EXISTS (SELECT 1 FROM (
+        SELECT created_at FROM commands ORDER BY seq DESC LIMIT 1000)
+      WHERE created_at > :now)
+"""
+_COUNTED_AHEAD = """
+    UPDATE stock_targets SET as_of = :now
+    WHERE store = :store AND as_of > :now AND command_id IN (
+        SELECT id FROM commands WHERE state = 'applied')
+"""
 # No history tells of parcels: the mirror shows the one that landed late.
 _TWICE = f"""
     SELECT c.id, s.id FROM commands c
@@ -147,6 +160,7 @@ class SqliteTags:
                 "noticed": f"-{NOTICED_SECONDS:.3f} seconds",
             }
             connection.execute(_SHIFT, values)
+            connection.execute(_COUNTED_AHEAD, values)
 
         await self._writer.urgent(unit)
 
@@ -164,7 +178,10 @@ class SqliteTags:
                 "now": to_text(self._clock.now()),
                 "longest": f"+{longest_seconds:.3f} seconds",
             }
+            (is_ahead,) = connection.execute(_IS_AHEAD, values).fetchone()
             connection.execute(_CATCH_UP, values)
+            if is_ahead:
+                connection.execute(_COUNTED_AHEAD, values)
 
         await self._writer.urgent(unit)
 

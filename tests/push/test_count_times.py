@@ -1,0 +1,83 @@
+"""Counts whose time cannot be: of a day to come, or of a clock that was ahead."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from support.counting import House, house
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+    from pathlib import Path
+
+TO_COME = "2099-01-01T00:00:00Z"
+LONGEST_WAIT = 900.0
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
+    """How far the machine's clock is ahead, and can be set."""
+    real, by = SystemClock.now, [timedelta(days=1)]
+
+    def now(clock: SystemClock) -> datetime:
+        return real(clock) + by[0]
+
+    monkeypatch.setattr(SystemClock, "now", now)
+    return by
+
+
+async def test_a_count_of_a_day_to_come_stands_in_no_others_way(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        strange = await at.count(lamp, 7, TO_COME)
+        await at.reaches(strange, "parked")
+        good = await at.count(lamp, 4)
+        await at.reaches(good, "applied")
+        assert await at.stock(lamp) == 4
+
+
+async def test_the_last_of_several_days_to_come_counts(tmp_path: Path) -> None:
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        first = await at.count(lamp, 7, TO_COME)
+        await at.reaches(first, "parked")
+        last = await at.count(lamp, 6, "2098-01-01T00:00:00Z")
+        await at.reaches(last, "parked")
+        await at.decide(first, "resend")
+        await at.reaches(first, "superseded")
+
+
+async def noticed(at: House) -> None:
+    """Do what is done once a running daemon sees that the clock went back."""
+    await at.store.tags.shift("main", timedelta(days=1).total_seconds(), LONGEST_WAIT)
+
+
+async def started(at: House) -> None:
+    """Do what is done at a start."""
+    await at.store.tags.catch_up("main", LONGEST_WAIT)
+
+
+@pytest.mark.parametrize("repair", [noticed, started])
+async def test_counts_go_on_once_a_clock_that_was_ahead_is_set_right(
+    repair: Callable[[House], Awaitable[None]],
+    tmp_path: Path,
+    ahead: list[timedelta],
+) -> None:
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        first = await at.count(lamp, 7)
+        await at.reaches(first, "applied")
+        ahead[0] = timedelta()
+        await repair(at)
+        later = await at.count(lamp, 6)
+        await at.reaches(later, "applied")
+        broken = await at.adjust(lamp, -1)
+        await at.reaches(broken, "applied")
+        assert await at.stock(lamp) == 5
