@@ -7,12 +7,16 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backhaul.push.auditing import OPENING
+from backhaul.push.proving import Prover
 from support.push_history import HISTORY, history, move
 from support.push_scene import audited
 from support.push_server import problem
 from support.waiting import until
 
 if TYPE_CHECKING:
+    import pytest
+
+    from backhaul.core.proof import Move
     from support.push_scene import Scene
     from support.push_server import Connection, Request
 
@@ -102,3 +106,24 @@ async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
                 await stage.pass_time(1)
             assert stage.told("audit.restored") == []
             assert "another Backhaul" in str(stage.dispatcher.door.reasons())
+
+
+async def test_what_nobody_foresaw_in_it_ends_nothing_else(
+    stage: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent meanwhile; a daemon that ends would receive no webhooks."""
+
+    async def broken(_prover: Prover, _moves: list[Move]) -> None:
+        raise OverflowError("date value out of range")
+
+    command = await read_before(stage)
+    with monkeypatch.context() as patched:
+        patched.setattr(Prover, "observe", broken)
+        async with audited(stage):
+            await until(lambda: stage.told("audit.failed"), "it is told")
+            assert stage.server.commands == []
+            patched.undo()
+            while stage.state(command) != "applied":
+                await stage.quiet()
+                await stage.pass_time(1)
+    assert len(stage.told("audit.failed")) == 1

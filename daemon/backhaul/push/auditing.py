@@ -233,6 +233,8 @@ class Auditor:
                 return True
         except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
             return self._tell_failed(error)
+        except Exception as error:  # noqa: BLE001 - webhooks are received all the same
+            return self._tell_failed(error, error)
         self._told.discard("failed")
         self._refusals = 0
         return True
@@ -358,10 +360,13 @@ class Auditor:
                 error,
             )
 
-    def _tell_failed(self, error: Exception) -> bool:
+    def _tell_failed(self, error: Exception, bug: Exception | None = None) -> bool:
         if "failed" not in self._told:
             self._told.add("failed")
-            logger.bind(action="audit.failed", store=self._store).warning(
+            logger.bind(action="audit.failed", store=self._store).opt(
+                exception=bug
+            ).log(
+                "ERROR" if bug else "WARNING",
                 "store {}: the platform's history cannot be matched: {}; tried until"
                 " it works",
                 self._store,
