@@ -79,7 +79,10 @@ async def test_what_was_not_sent_is_sent_again_later(
     assert books.heard() == [PLACED]
 
 
-@pytest.mark.parametrize("wanted", [float("nan"), float("inf"), -5.0, 1e12])
+@pytest.mark.parametrize(
+    "wanted",
+    [float("nan"), float("inf"), -5.0, 1e12, 10**400, "30", "Wed, 21 Oct 2026", b""],
+)
 async def test_an_absurd_rest_is_bounded(
     store: SqliteStore, clock: VirtualClock, wanted: float
 ) -> None:
@@ -402,6 +405,31 @@ async def test_it_ends_once_what_is_under_way_is_marked(
     books.go_on.set()
     await task
     assert owed(store)[-1] == (*PLACED, "applied")
+
+
+class Unprintable:
+    """Says a reason that cannot be said."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError("no words")
+
+
+async def test_what_nobody_foresaw_ends_no_sink(
+    store: SqliteStore, clock: VirtualClock, lines: list[str]
+) -> None:
+    """Nor the daemon, which would end at each start."""
+    books = Receiver()
+    books.says += [NotSent(Unprintable())] * 3  # type: ignore[arg-type]
+    sink = await begun(store, clock, books)
+    run = asyncio.create_task(sink.run())
+    for tries in range(1, 5):
+        await until(lambda n=tries: len(books.came) == n, "it is told again")  # type: ignore[misc]
+        await clock.advance(120)
+        sink.wake()
+    await until(lambda: books.heard() == [PLACED], "it is taken")
+    sink.stop()
+    await run
+    assert len([line for line in lines if line.startswith("delivery.failed")]) == 1
 
 
 async def test_it_wakes_when_something_changed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
@@ -81,8 +81,15 @@ class Health:
         return None
 
 
-def bounded(wanted_seconds: float | None, otherwise: float) -> float:
-    """Return a wait that was asked for, if it is one; never an absurd one."""
-    if wanted_seconds is None or math.isnan(wanted_seconds) or wanted_seconds < 0:
+def bounded(wanted_seconds: Any, otherwise: float) -> float:
+    """Return a wait that was asked for, if it is one; never an absurd one.
+
+    It is somebody else's word, of whatever type: a header's text, or nothing at all.
+    """
+    try:
+        seconds = float(wanted_seconds)
+    except (TypeError, ValueError, OverflowError):
         return otherwise
-    return min(wanted_seconds, LONGEST_REST_SECONDS)
+    if math.isnan(seconds) or seconds < 0:
+        return otherwise
+    return min(seconds, LONGEST_REST_SECONDS)

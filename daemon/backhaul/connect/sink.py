@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
-from backhaul.connect.guarding import ConnectorFailed, guarded
+from backhaul.connect.guarding import ConnectorFailed, guarded, words
 from backhaul.connect.health import BASE_SECONDS, CAP_SECONDS
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
@@ -97,8 +97,26 @@ class Sink:
         """Deliver until `stop`. A cancellation leaves what is being sent in doubt."""
         while not self._stopping:
             self._wake.clear()
-            if not await self.step():
+            if not await self._one_step():
                 await self._rest()
+
+    async def _one_step(self) -> bool:
+        """Do one thing; where that meets what nobody foresaw, rest, and say so."""
+        try:
+            return await self.step()
+        except Busy:
+            raise
+        except Exception as error:  # noqa: BLE001 - it must not end what others do
+            if self.health.up:
+                self._log.bind(action="delivery.failed").opt(exception=error).error(
+                    "{}: a delivery met what nobody foresaw: {}; tried until it works",
+                    self.instance,
+                    words(error),
+                )
+            self._leave_alone(words(error))
+            # What was under way is in doubt, as at a start.
+            await self.subscribe()
+            return False
 
     async def step(self) -> bool:
         """Do one thing; tell whether there may be more at once."""
