@@ -53,7 +53,7 @@ async def much_at_once(client: Sender) -> None:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800 if LONG else 900)
 async def test_a_forgotten_reader(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
