@@ -15,6 +15,7 @@ import typer
 import uvloop
 from loguru import logger
 
+from backhaul import garbage
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.core.clock import SystemClock
@@ -108,7 +109,10 @@ async def _bare(count: int) -> tuple[float, float]:
 
 def main(directory: str, count: int) -> None:
     """Send so many lines to ours and to the bare reader; print JSON."""
-    logger.remove()  # as the daemon has it, nobody reads a line for each record
+    # As the daemon has it: nobody reads a line for each record, and garbage is looked
+    # for less often.
+    logger.remove()
+    garbage.look_less_often()
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         database = Path(folder, "scans.db")
         ours = uvloop.run(_ours(database, count))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.matching import Matcher
+from backhaul.connect.matching import Matcher, encode
 from backhaul.connect.waiting import WaitingRoom
-from backhaul_sdk import Cancellation, Line, StockAdjustment
+from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from support import payloads
 from support.back_office import Desk, host_of, shipped
 from support.databases import count, rows, take
@@ -30,6 +30,23 @@ def only_command(store: SqliteStore) -> tuple[str, str, dict[str, Any]]:
         store.path, "SELECT kind, target, payload FROM commands"
     )
     return kind, target, json.loads(payload)
+
+
+def test_a_record_is_kept_as_older_versions_kept_it_without_its_raw_row() -> None:
+    lines = (Line(sku="A", quantity=2),)
+    record = Fulfillment(
+        key="k",
+        order="1001",
+        tracking_company="Öst",
+        lines=lines,
+        locator="f:7",
+        raw="x",
+    )
+    assert encode(record).decode() == (
+        '{"kind":"fulfill","record":{"key":"k","order":"1001",'
+        '"tracking_company":"Öst","tracking_number":null,'
+        '"lines":[{"sku":"A","quantity":2}],"shipped_at":null,"locator":"f:7","raw":""}}'
+    )
 
 
 @pytest.mark.parametrize("name", ["1001", "#1001", "POS-9", "ord_1"])

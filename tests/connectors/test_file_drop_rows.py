@@ -173,6 +173,55 @@ async def test_a_bad_row_says_where_it_is_and_how_it_came(drop: Drop) -> None:
     assert len(host.records) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "key"),
+    [
+        (
+            "fulfillments.csv",
+            f"{FULFILLMENTS}#1001, BlueDart ,BD 1\n",
+            "fulfillment:70978796a548b4ea8bb1e046f9d2caa57df73be8",
+        ),
+        (
+            "fulfillments.csv",
+            f"{PARTS}1001,Österreich,,LS-S,2,2026-03-31T14:05\n",
+            "fulfillment:a4729ee94aa14cec6a2e7f65af9fa3da1834125f",
+        ),
+        (
+            "cancellations.csv",
+            f"{CANCELLATIONS}1001,yes,customer\n",
+            "cancellation:b82887c993526ac5378863b1df4aaa8d7b31d22b",
+        ),
+        (
+            "stock-deltas.csv",
+            f"{STOCK_DELTAS}LS-S,-5,damaged\n",
+            "stock-delta:71fab7c432c6b5c00b0d8905c5f3de027f405d20",
+        ),
+        (
+            "stock-levels.csv",
+            "sku,quantity,as_of\nLS-S,7,2026-03-31\n",
+            "stock-level:3a2823c7e2f3aeebebcb20dd7efc8d0334da8415",
+        ),
+    ],
+)
+async def test_an_older_version_knew_the_row_by_the_same_key(
+    drop: Drop, name: str, content: str, key: str
+) -> None:
+    record = await only_record(drop, name, content)
+    assert record.key == key
+
+
+async def test_an_older_version_knew_the_movement_by_the_same_key(drop: Drop) -> None:
+    drop.options["key_columns"] = ("document",)
+    content = "sku,adjustment,reason,document\nLS-S,-5,damaged,D 1\n"
+    record = await only_record(drop, "stock-deltas.csv", content)
+    assert record.key == "stock-delta:a77433599119e05f759d54c46aba09423a025861"
+
+
+async def test_an_older_version_knew_the_bad_row_by_the_same_key(drop: Drop) -> None:
+    await only_reason(drop, "fulfillments.csv", f"{FULFILLMENTS},DHL,1\n")
+    assert list(drop.host.bad) == ["bad:55e204d588c6754254ae6d2b5c5937085fcaba02"]
+
+
 async def test_columns_are_found_by_their_configured_names(drop: Drop) -> None:
     columns = {"order": "Auftrag-Nr", "tracking_number": "Sendung"}
     drop.options["fulfillment_columns"] = columns

@@ -40,6 +40,15 @@ async def test_a_sequence_number_counts_once_for_ever(dock: Dock) -> None:
     assert "known already" in str(again.body["what"])
 
 
+async def test_an_older_version_knew_the_scan_by_the_same_key(dock: Dock) -> None:
+    await dock.scan(**RECEIVE, sequence=7, quantity=2)
+    await dock.scan(mode="pack", code="1001", sequence="b", trackingCompany="Öst")
+    assert [record.key for record in dock.records()] == [
+        "scan:dock:7:dcaf4ad602b45616b30ee7d9180ceb05",
+        "scan:dock:b:dfce49469d43946557b19e32fc450f2c",
+    ]
+
+
 async def test_each_sequence_number_is_a_scan(dock: Dock) -> None:
     for number in (1, 2, "b7-1"):
         await dock.scan(**RECEIVE, sequence=number)

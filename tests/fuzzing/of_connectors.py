@@ -374,7 +374,7 @@ def feed_lines(data: bytes) -> None:
             if row.problem or len(cells) < len(form.columns):
                 continue
             with suppress(Unusable):
-                keep([form.build(cells, origin)])
+                keep([form.understand(cells)(origin)])
 
 
 def feed_cursors(data: bytes) -> None:

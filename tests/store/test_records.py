@@ -240,6 +240,21 @@ async def test_unknown_order_is_waited_for(
     assert said(await store.records.match(matcher, 9)) == []
 
 
+async def test_what_a_record_waits_for_is_kept_beside_it(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    def waits(reason: str) -> MatchOne:
+        return lambda waiting, mirror: Unmatched(reason, final=False)
+
+    kept = []
+    await store.records.accept("courier", "main", [shipped()], None, waits("order"))
+    for reason in ("order", "article"):
+        await clock.advance(1)
+        await store.records.match(waits(reason), 9)
+        kept += rows(store.path, "SELECT state, reason FROM records")
+    assert kept == [("waiting", "order"), ("waiting", "article")]
+
+
 async def test_waiting_record_rests_between_two_looks(
     store: SqliteStore, matcher: Matcher, clock: VirtualClock
 ) -> None:

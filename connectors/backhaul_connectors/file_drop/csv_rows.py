@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -19,8 +19,7 @@ MAX_ROW_LINES = 50
 _UNREADABLE = re.compile("[\ud800-\udfff\0]")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A row: `line` (from 1) is where it begins, `text` is how it came.
 
     `problem` is a sentence where the row could not be split into `cells`.
@@ -131,7 +130,7 @@ _STRAY_LINE_END = "a line end stands in the middle of the row"
 
 def unreadable(text: str) -> str:
     """Say what cannot be read in the text; empty if all can."""
-    found = None if text.isascii() and "\0" not in text else _UNREADABLE.search(text)
+    found = None if _is_plain(text) else _UNREADABLE.search(text)
     if found is None:
         return ""
     if found.group() == "\0":
@@ -141,7 +140,12 @@ def unreadable(text: str) -> str:
 
 def shown(text: str) -> str:
     """Return the text with a mark in place of what no database or page can hold."""
-    return _UNREADABLE.sub("\ufffd", text)
+    return text if _is_plain(text) else _UNREADABLE.sub("\ufffd", text)
+
+
+def _is_plain(text: str) -> bool:
+    """Tell what needs no closer look, as most rows do."""
+    return text.isascii() and "\0" not in text
 
 
 def first_row(

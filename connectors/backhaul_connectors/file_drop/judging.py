@@ -10,7 +10,6 @@ from backhaul_connectors.file_drop.found import Unreadable
 from backhaul_connectors.file_drop.reading import Digest, Table
 from backhaul_connectors.file_drop.understanding import understand
 from backhaul_connectors.file_drop.waiting import in_thread
-from backhaul_sdk import Bad
 
 if TYPE_CHECKING:
     from backhaul_connectors.file_drop.copies import Copies
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.cursor import Cursor, Taken
     from backhaul_connectors.file_drop.found import Source
     from backhaul_connectors.file_drop.settings import Settings
+    from backhaul_sdk import Bad
 
 STEP_ROWS = 1_000
 FEWEST_ROWS = 5
@@ -126,12 +126,12 @@ async def _count(table: Table, row: int, settings: Settings) -> Sound | Unsound:
     while more:
         left = row - position.row
         step = min(left, STEP_ROWS) if left > 0 else STEP_ROWS
-        records, position = await in_thread(table.read, position, step)
-        unusable = [record for record in records if isinstance(record, Bad)]
+        judged, position = await in_thread(table.judge, position, step)
+        unusable = [problem for problem in judged if problem is not None]
         number_of_bad += len(unusable)
         bad += unusable[: MOST_SHOWN - len(bad)]
         start = position if position.row <= row else start
-        more = bool(records)
+        more = bool(judged)
     if _is_too_bad(number_of_bad, position.row, settings.max_bad_share):
         return _too_bad(table, bad, number_of_bad, position.row, row)
     return Sound(table, start, position.row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from backhaul_connectors.file_drop.cells import (
     identifier,
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 MAX_QUANTITY = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a row was found.
 
     `file` tells one content of a file from another, `dated` is the file's time.
@@ -42,6 +41,10 @@ class Origin:
     row: int
     locator: str
     raw: str
+
+
+Make: TypeAlias = "Callable[[Origin], Record]"
+"""Makes the record of a row that can be used; what is only judged needs none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,8 @@ class Form:
     pattern: str
     columns: Mapping[str, str]
     optional: frozenset[str]
-    build: Callable[[Cells, Origin], Record]
+    understand: Callable[[Cells], Make]
+    """Raises Unusable; what it returns does not."""
     follows_content: bool
     """Whether the same row in another file is the same event."""
     dated_by_file: bool = False
@@ -91,7 +95,7 @@ def _fulfillment_form(
         pattern=settings.fulfillments,
         columns={**settings.fulfillment_columns.model_dump(), **keys},
         optional=frozenset({"sku", "quantity", "shipped_at", *keys}),
-        build=partial(fulfillment, conventions),
+        understand=partial(fulfillment, conventions),
         follows_content=True,
     )
 
@@ -104,7 +108,7 @@ def _cancellation_form(
         pattern=settings.cancellations,
         columns={**settings.cancellation_columns.model_dump(), **keys},
         optional=frozenset(keys),
-        build=partial(cancellation, conventions),
+        understand=partial(cancellation, conventions),
         follows_content=True,
     )
 
@@ -117,7 +121,7 @@ def _stock_delta_form(
         pattern=settings.stock_deltas,
         columns={**settings.stock_delta_columns.model_dump(), **keys},
         optional=frozenset(),
-        build=partial(stock_delta, conventions),
+        understand=partial(stock_delta, conventions),
         follows_content=bool(keys),
     )
 
@@ -130,38 +134,43 @@ def _level_form(
         pattern=settings.stock_levels,
         columns={**settings.stock_level_columns.model_dump(), **keys},
         optional=frozenset({"as_of", *keys}),
-        build=partial(stock_level, conventions),
+        understand=partial(stock_level, conventions),
         follows_content=True,
         dated_by_file=True,
     )
 
 
-def fulfillment(how: Conventions, cells: Cells, origin: Origin) -> Fulfillment:
-    """Return the shipment; its key is its content, so a corrected file adds only
+def fulfillment(how: Conventions, cells: Cells) -> Make:
+    """Understand a shipment; its key is its content, so a corrected file adds only
     the rows that changed."""
     order = identifier(cells, "order")
     company = identifier(cells, "tracking_company", required=False) or None
     number = identifier(cells, "tracking_number", required=False) or None
     lines = _lines(how, cells)
     shipped_at = moment(cells, "shipped_at", how.zone, how.date_format)
-    content = [
-        same(order).lstrip("#"),
-        same(company or ""),
-        same(number or "").replace(" ", ""),
-        [[same(line.sku), line.quantity] for line in lines],
-        shipped_at,
-        *_named(how, cells),
-    ]
-    return Fulfillment(
-        key=key_of("fulfillment", content),
-        order=order,
-        tracking_company=company,
-        tracking_number=number,
-        lines=lines,
-        shipped_at=shipped_at,
-        locator=origin.locator,
-        raw=origin.raw,
-    )
+    named = _named(how, cells)
+
+    def make(origin: Origin) -> Fulfillment:
+        content = [
+            same(order).lstrip("#"),
+            same(company or ""),
+            same(number or "").replace(" ", ""),
+            [[same(line.sku), line.quantity] for line in lines],
+            shipped_at,
+            *named,
+        ]
+        return Fulfillment(
+            key=key_of("fulfillment", content),
+            order=order,
+            tracking_company=company,
+            tracking_number=number,
+            lines=lines,
+            shipped_at=shipped_at,
+            locator=origin.locator,
+            raw=origin.raw,
+        )
+
+    return make
 
 
 def _lines(how: Conventions, cells: Cells) -> tuple[Line, ...]:
@@ -177,13 +186,13 @@ def _lines(how: Conventions, cells: Cells) -> tuple[Line, ...]:
     return (Line(sku=sku, quantity=_quantity(quantity or "1", how.decimal, least=1)),)
 
 
-def cancellation(how: Conventions, cells: Cells, origin: Origin) -> Cancellation:
-    """Return the cancellation; its key is its content."""
+def cancellation(how: Conventions, cells: Cells) -> Make:
+    """Understand a cancellation; its key is its content."""
     order = identifier(cells, "order")
     restock = yes_or_no(cells["restock"])
     why = reason_of(cells["reason"], CANCEL_REASONS, "OTHER")
     content = [same(order).lstrip("#"), restock, why, *_named(how, cells)]
-    return Cancellation(
+    return lambda origin: Cancellation(
         key=key_of("cancellation", content),
         order=order,
         restock=restock,
@@ -193,8 +202,8 @@ def cancellation(how: Conventions, cells: Cells, origin: Origin) -> Cancellation
     )
 
 
-def stock_delta(how: Conventions, cells: Cells, origin: Origin) -> StockAdjustment:
-    """Return the change of stock.
+def stock_delta(how: Conventions, cells: Cells) -> Make:
+    """Understand a change of stock.
 
     Two equal changes are two events (two breakages in a day), so content cannot be
     the key: without key columns it is the row's place in this very file, and only
@@ -202,31 +211,37 @@ def stock_delta(how: Conventions, cells: Cells, origin: Origin) -> StockAdjustme
     """
     sku = identifier(cells, "sku")
     named = [same(identifier(cells, column)) for column in how.named]
-    place = (origin.file, origin.row)
-    return StockAdjustment(
-        key=key_of("stock delta", tuple(named) or place),
+    delta = _delta(cells["adjustment"], how.decimal)
+    reason = reason_of(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT")
+    return lambda origin: StockAdjustment(
+        key=key_of("stock delta", named or [origin.file, origin.row]),
         sku=sku,
-        delta=_delta(cells["adjustment"], how.decimal),
-        reason=reason_of(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT"),
+        delta=delta,
+        reason=reason,
         locator=origin.locator,
         raw=origin.raw,
     )
 
 
-def stock_level(how: Conventions, cells: Cells, origin: Origin) -> StockLevel:
-    """Return what is in stock; the same number counted at another time is news."""
+def stock_level(how: Conventions, cells: Cells) -> Make:
+    """Understand a count; the same number counted at another time is news."""
     sku = identifier(cells, "sku")
     quantity = _quantity(cells["quantity"], how.decimal, least=0)
-    as_of = moment(cells, "as_of", how.zone, how.date_format) or origin.dated
-    content = [same(sku), quantity, as_of, *_named(how, cells)]
-    return StockLevel(
-        key=key_of("stock level", content),
-        sku=sku,
-        quantity=quantity,
-        as_of=as_of,
-        locator=origin.locator,
-        raw=origin.raw,
-    )
+    counted_at = moment(cells, "as_of", how.zone, how.date_format)
+    named = _named(how, cells)
+
+    def make(origin: Origin) -> StockLevel:
+        as_of = counted_at or origin.dated
+        return StockLevel(
+            key=key_of("stock level", [same(sku), quantity, as_of, *named]),
+            sku=sku,
+            quantity=quantity,
+            as_of=as_of,
+            locator=origin.locator,
+            raw=origin.raw,
+        )
+
+    return make
 
 
 def _named(how: Conventions, cells: Cells) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backhaul_connectors.file_drop.cells import clean, key_of
 from backhaul_connectors.file_drop.csv_rows import (
@@ -26,12 +26,13 @@ from backhaul_sdk import Bad
 from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
     from backhaul_connectors.file_drop.found import Source
     from backhaul_sdk import Record
 
+T = TypeVar("T")
 STEP_LINES = 20_000
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 OTHER_FORMATS = {
@@ -194,28 +195,53 @@ class Table:
         self, position: Position, limit: int
     ) -> tuple[list[Record | Bad], Position]:
         """Return what the next `limit` rows become, and where to go on."""
+        return self._each(self._convert, position, limit)
+
+    def judge(
+        self, position: Position, limit: int
+    ) -> tuple[list[Bad | None], Position]:
+        """Return what is wrong with each of the next `limit` rows, and where to go on.
+
+        Nothing is made of those that can be used.
+        """
+        return self._each(self._problem, position, limit)
+
+    def _each(
+        self, take: Callable[[Row, int], T], position: Position, limit: int
+    ) -> tuple[list[T], Position]:
         with self.file.open() as stream:
             reader = self.layout.reader(stream, position)
-            rows = islice(reader, limit)
-            records = [self._convert(row, reader.position.row) for row in rows]
-            return records, reader.position
+            rows = enumerate(islice(reader, limit), position.row + 1)
+            return [take(row, number) for number, row in rows], reader.position
 
     def _convert(self, row: Row, number: int) -> Record | Bad:
-        origin = Origin(
+        try:
+            make = self.file.form.understand(self._cells(row))
+        except Unusable as error:
+            return self._bad(row, number, error)
+        return make(self._origin(row, number))
+
+    def _problem(self, row: Row, number: int) -> Bad | None:
+        try:
+            self.file.form.understand(self._cells(row))
+        except Unusable as error:
+            return self._bad(row, number, error)
+        return None
+
+    def _bad(self, row: Row, number: int, error: Unusable) -> Bad:
+        origin = self._origin(row, number)
+        # By place: a row that is still wrong in the next file is told again.
+        key = key_of("bad", [self.sha256, number])
+        return Bad(key=key, raw=origin.raw, reason=str(error), locator=origin.locator)
+
+    def _origin(self, row: Row, number: int) -> Origin:
+        return Origin(
             file=self.sha256,
             dated=self.dated,
             row=number,
             locator=f"{self.file.name}:{row.line}",
             raw=f"{self.layout.header}\n{shown(row.text)}",
         )
-        try:
-            return self.file.form.build(self._cells(row), origin)
-        except Unusable as error:
-            # By place: a row that is still wrong in the next file is told again.
-            key = key_of("bad", [self.sha256, number])
-            return Bad(
-                key=key, raw=origin.raw, reason=str(error), locator=origin.locator
-            )
 
     def _cells(self, row: Row) -> dict[str, str]:
         width, cells = self.layout.width, row.cells
@@ -224,7 +250,9 @@ class Table:
         if self.layout.pads_rows:
             cells += ("",) * (width - len(cells))
         # Spreadsheets pad rows with empty cells.
-        if len(cells) < width or any(map(str.strip, cells[width:])):
+        if len(cells) != width and (
+            len(cells) < width or any(map(str.strip, cells[width:]))
+        ):
             raise Unusable(
                 f"the row has {len(cells)} cells where the header has {width}; "
                 f"a text that contains {self.layout.delimiter!r} needs quotation marks"

@@ -25,7 +25,7 @@ _LINK = re.compile(r"^https?://", re.IGNORECASE)
 
 def plain(code: str) -> str:
     """Return the code without what its scanner says of its symbology."""
-    return _SYMBOLOGY.sub("", code)
+    return _SYMBOLOGY.sub("", code) if code.startswith("]") else code
 
 
 def order_of(code: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul_connectors.scanner.acting import (
@@ -85,7 +85,7 @@ class Collector:
             return known
         if scan.code.upper() in COMMANDS:
             return self._command(scan)
-        scan = replace(scan, mode=scan.mode or self._desk(scan.device)[0])
+        scan = scan._replace(mode=scan.mode or self._desk(scan.device)[0])
         if scan.mode == "pick":
             return self._pick(scan)
         if scan.mode == "count":
@@ -221,7 +221,7 @@ class Collector:
         if gathered is None:
             return self._alone(scan)
         refuse_quantity(scan)
-        self._note_parcel(replace(scan, tracking_number=tracking_of(scan)), gathered)
+        self._note_parcel(scan._replace(tracking_number=tracking_of(scan)), gathered)
         return self._close(scan, gathered)
 
     def _alone(self, scan: Scan) -> Alone:
@@ -266,7 +266,7 @@ class Collector:
     def _collect(self, scan: Scan, found: Session) -> Collected:
         if found.mode == "pick" and (number := parcel_of(scan.code)):
             refuse_quantity(scan)
-            self._note_parcel(replace(scan, tracking_number=number), found)
+            self._note_parcel(scan._replace(tracking_number=number), found)
             what = f"parcel {number} for order {found.order}"
             return self._remember(scan, found.id, what)
         self._note_parcel(scan, found)

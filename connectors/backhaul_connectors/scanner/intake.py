@@ -109,8 +109,9 @@ class Intake:
             raise Refused(422, "nothing is picked or counted here: folder is not set")
         scan = _in_mode(scan, self._settings.first_mode)
         action = self._action_of(scan)
-        answer = await self._store(action, scan.key or self._repeats.key_of(scan))
-        if scan.key is not None or answer.status == 503:
+        key = scan.key
+        answer = await self._store(action, key or self._repeats.key_of(scan))
+        if key is not None or answer.status == 503:
             return answer
         self._repeats.answered(scan)
         if answer.status != 200 or not action.adds:
@@ -192,7 +193,7 @@ def _in_mode(scan: Scan, first_mode: str) -> Scan:
         return scan
     if not first_mode:
         raise Refused(422, f"mode must be one of: {', '.join(MODES)}")
-    return replace(scan, mode=first_mode)
+    return scan._replace(mode=first_mode)
 
 
 def _answer_to(receipt: Receipt, done: str) -> Answer:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_sdk.reading import rfc3339
 from backhaul_sdk.records import MAX_DELTA
@@ -28,8 +27,7 @@ class Refused(Exception):
         super().__init__(what)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(NamedTuple):
     """What a device read: `quantity` counts units, `at` is RFC 3339 in UTC.
 
     `mode` is empty where the device says none. `raw` is the message as it came.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,8 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
 def encode(record: Record) -> bytes:
     """Write a record as it is kept; its raw row is kept beside it."""
     kind = next(k for k, type_ in RECORD_TYPES.items() if isinstance(record, type_))
-    return msgspec.json.encode({"kind": kind, "record": replace(record, raw="")})
+    members = {**msgspec.to_builtins(record), "raw": ""}
+    return msgspec.json.encode({"kind": kind, "record": members})
 
 
 def decode(payload: bytes) -> tuple[str, Record]:
@@ -71,7 +71,7 @@ class Matcher:
         self._wait = timedelta(seconds=wait_seconds)
         self._expires_from: dict[str, datetime | None] = {}
         self._began = clock.now()
-        self._offset = self._wall_offset()
+        self._offset = self._wall_offset(self._began)
 
     def hold(self, stores: Iterable[str]) -> None:
         """Set nothing of these stores aside for now: the mirror is not up to date."""
@@ -99,28 +99,29 @@ class Matcher:
             return Unmatched(found.reason, final=True)
         return found
 
-    def _wall_offset(self) -> float:
-        return self._clock.now().timestamp() - self._clock.monotonic()
+    def _wall_offset(self, now: datetime) -> float:
+        return now.timestamp() - self._clock.monotonic()
 
-    def _notice(self) -> None:
+    def _notice(self, now: datetime) -> None:
         """Let every wait begin anew where the clock was set ahead, or stood still.
 
         The time that it left out did not bring the mirror up to date.
         """
-        before, self._offset = self._offset, self._wall_offset()
+        before, self._offset = self._offset, self._wall_offset(now)
         if self._offset - before > SET_AHEAD_SECONDS:
-            self._began = self._clock.now()
+            self._began = now
             held = {name for name, since in self._expires_from.items() if since is None}
             for name in self._expires_from.keys() - held:
                 self.release(name)
 
     def _expired(self, waiting: WaitingRecord) -> bool:
-        self._notice()
+        now = self._clock.now()
+        self._notice(now)
         expires_from = self._expires_from.get(waiting.store, self._began)
         if expires_from is None:
             return False
         since = max(from_text(waiting.received_at), expires_from)
-        return self._clock.now() - since >= self._wait
+        return now - since >= self._wait
 
 
 def _match_order(

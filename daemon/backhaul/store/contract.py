@@ -282,8 +282,7 @@ class NewRecord:
     locator: str
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRecord:
+class WaitingRecord(NamedTuple):
     """A record whose order or product is not matched yet."""
 
     id: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import normalize
@@ -70,4 +69,4 @@ def _waits(
     connection.execute(
         "UPDATE records SET received_at = ? WHERE id = ?", (since, record.id)
     )
-    return replace(record, received_at=since)
+    return record._replace(received_at=since)

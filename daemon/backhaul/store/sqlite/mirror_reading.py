@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul.core import gtin
+from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
 from backhaul.store.contract import OrderSummary
 from backhaul.store.sqlite import corrections
@@ -16,7 +17,7 @@ from backhaul.store.tracking import Parcel
 if TYPE_CHECKING:
     import sqlite3
 
-    from backhaul.store.contract import Command
+    from backhaul.store.contract import Command, WaitingRecord
 
 _BY_SKU = "SELECT product_id, id, sku FROM variants WHERE store = ? AND sku = ?"
 _BY_BARCODE = """
@@ -54,12 +55,14 @@ class _Asked:
 class MirrorReader:
     """Reads the mirror on a connection that somebody else owns.
 
-    The command `own` is the reader's: what it asks for is nobody else's.
+    The command of `record` is the reader's: what it asks for is nobody else's.
     """
 
-    def __init__(self, connection: sqlite3.Connection, own: str = "") -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, record: WaitingRecord | None = None
+    ) -> None:
         self._connection = connection
-        self._own = own
+        self._record = record
 
     def orders_called(self, store: str, name: str) -> list[OrderSummary]:
         """Return the orders with this number (`1001`, `#1001`), external id or id."""
@@ -146,8 +149,14 @@ class MirrorReader:
             in_doubt=asked.in_doubt,
         )
 
+    def _own(self) -> str:
+        if self._record is None:
+            return ""
+        own = self._record
+        return command_id(own.store, own.instance, own.key, "fulfill")
+
     def _asked(self, store: str, order_id: str, updated_at: str) -> _Asked:
-        values = {"store": store, "order": order_id, "own": self._own}
+        values = {"store": store, "order": order_id, "own": self._own()}
         values["updated_at"] = updated_at
         asked = _Asked({})
         for state, payload in self._connection.execute(_ASKED, values):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.identity import command_id
 from backhaul.store.contract import (
     Matched,
     QuarantinedRow,
@@ -165,7 +163,7 @@ def _accept_one(
     id_ = _add(connection, record, new, state, new.reason)
     if id_ is None:
         return _accept_again(connection, record, new, match_one)
-    record = replace(record, id=id_)
+    record = record._replace(id=id_)
     if new.payload is None:
         _set_aside(connection, record, new.raw, new.reason, now)
         return RecordOutcome(record, "quarantined", new.reason)
@@ -254,7 +252,7 @@ def _accept_again(
     if (held.state == "quarantined" and new.payload is not None) or (
         held.state == "waiting" and not same
     ):
-        return _take_anew(connection, replace(record, id=held.id), new, match_one)
+        return _take_anew(connection, record._replace(id=held.id), new, match_one)
     dropped = held.state == "dropped"
     if not same:
         return _contradict(connection, record, new, GIVEN_UP if dropped else OTHER)
@@ -289,7 +287,7 @@ def _contradict(
 
     A person may give it up, or have it carried out beside the first.
     """
-    other = replace(record, key=f"{record.key}~{_digest(record.payload)}")
+    other = record._replace(key=f"{record.key}~{_digest(record.payload)}")
     if _add(connection, other, new, "quarantined", reason) is None:
         return RecordOutcome(record, "duplicate", reason)
     _set_aside(connection, other, new.raw, reason, record.received_at)
@@ -353,8 +351,7 @@ def _try_match(
     match_one: MatchOne,
 ) -> RecordOutcome:
     record = take_over(connection, record)
-    own = command_id(record.store, record.instance, record.key, "fulfill")
-    found = match_one(record, MirrorReader(connection, own))
+    found = match_one(record, MirrorReader(connection, record))
     if isinstance(found, Matched):
         command = found.command
         cause = f"record {record.instance} {record.locator or record.key}"
@@ -388,14 +385,25 @@ def _date_back(
 def _keep(
     connection: sqlite3.Connection, record: WaitingRecord, found: Unmatched, now: str
 ) -> RecordOutcome:
-    state = "quarantined" if found.final else "waiting"
-    _conclude(connection, record, state, found.reason, None)
-    if found.final:
-        (raw,) = connection.execute(
-            "SELECT raw FROM records WHERE id = ?", (record.id,)
-        ).fetchone()
-        _set_aside(connection, record, raw, found.reason, now)
-    return RecordOutcome(record, state, found.reason)
+    if not found.final:
+        _go_on_waiting(connection, record, found.reason)
+        return RecordOutcome(record, "waiting", found.reason)
+    _conclude(connection, record, "quarantined", found.reason, None)
+    (raw,) = connection.execute(
+        "SELECT raw FROM records WHERE id = ?", (record.id,)
+    ).fetchone()
+    _set_aside(connection, record, raw, found.reason, now)
+    return RecordOutcome(record, "quarantined", found.reason)
+
+
+def _go_on_waiting(
+    connection: sqlite3.Connection, record: WaitingRecord, reason: str
+) -> None:
+    # Writing a state, even the same, writes every index over states anew.
+    connection.execute(
+        "UPDATE records SET reason = ?1 WHERE id = ?2 AND reason != ?1",
+        (reason, record.id),
+    )
 
 
 def _conclude(
