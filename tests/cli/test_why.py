@@ -57,8 +57,26 @@ def office() -> Iterator[Office]:
     with lone_office() as found:
         asyncio.run(fill(found, *bodies))
         _add_work(found)
+        _add_attempts(found)
         assert in_process("search", "--rebuild", config=found.config).code == 0
         yield found
+
+
+def _add_attempts(office: Office) -> None:
+    """Write down a command that was sent twice: the first time the program died."""
+    with closing(sqlite3.connect(office.database)) as connection, connection:
+        connection.execute(
+            "INSERT INTO commands (id, store, kind, target, lane, state, attempts,"
+            " payload, cause, instance, created_at, due_at) VALUES ('fedcba9876',"
+            " 'main', 'fulfill', 'ord_2', 'order:ord_2', 'sending', 2, '{}',"
+            " 'record courier f1', 'courier', ?1, ?1)",
+            (payloads.instant(6),),
+        )
+        connection.executemany(
+            "INSERT INTO attempts (command_id, number, started_at) VALUES"
+            " ('fedcba9876', ?, ?)",
+            [(1, payloads.instant(7)), (2, payloads.instant(8))],
+        )
 
 
 def _add_work(office: Office) -> None:
@@ -127,6 +145,17 @@ def test_an_order_shows_its_events_and_its_stock(office: Office) -> None:
             "event 3 orders/create: folded PENDING, PENDING, UNFULFILLED",
             "event 5 orders/fulfilled: folded PENDING, PENDING, FULFILLED",
         }
+
+
+def test_an_attempt_under_way_is_told_from_one_that_was_cut_off(
+    office: Office,
+) -> None:
+    stopped = "the program stopped while this was being sent"
+    shown = steps(office, "order", "1002")
+    assert [step for step in shown if step.startswith("attempt")] == [
+        f"attempt 1 of fedcba98: no answer {stopped}",
+        "attempt 2 of fedcba98: sending no answer has come yet",
+    ]
 
 
 @pytest.mark.parametrize("name", ["linen-shirt", "prod_1"])

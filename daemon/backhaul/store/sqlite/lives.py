@@ -81,6 +81,7 @@ _COMMAND = f"""
     c.target = :object AND c.store = :store AND (:variant IS NULL
     OR coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant)
 """
+_UNDER_WAY = "c.state = 'sending' AND a.number = c.attempts"
 _WORK = f"""
     SELECT r.received_at, 'record', r.instance || ' ' || coalesce(
            nullif(r.locator, ''), r.key), r.state, r.reason, NULL, 1
@@ -91,8 +92,10 @@ _WORK = f"""
     FROM commands c WHERE {_COMMAND}
     UNION ALL
     SELECT coalesce(a.finished_at, a.started_at), 'attempt ' || a.number,
-           'of ' || substr(a.command_id, 1, 8), coalesce(a.outcome, 'no answer'),
-           coalesce(a.reason, 'the program stopped while this was being sent'), NULL, 3
+           'of ' || substr(a.command_id, 1, 8),
+           coalesce(a.outcome, iif({_UNDER_WAY}, 'sending', 'no answer')),
+           coalesce(a.reason, iif({_UNDER_WAY}, 'no answer has come yet',
+             'the program stopped while this was being sent')), NULL, 3
     FROM attempts a JOIN commands c ON c.id = a.command_id WHERE {_COMMAND}
     UNION ALL
     SELECT e.at, 'echo', 'of ' || substr(c.id, 1, 8), 'confirmed',
