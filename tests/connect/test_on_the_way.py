@@ -11,7 +11,7 @@ from backhaul.connect.matching import Matcher
 from backhaul.core.lifecycle import Cause
 from backhaul.store.deciding import Decision
 from backhaul.store.outbox import Attempt, Sendable, Settlement
-from backhaul_sdk import Fulfillment, Line
+from backhaul_sdk import Cancellation, Fulfillment, Line
 from support import payloads
 from support.back_office import Desk, host_of
 from support.databases import rows, take, write
@@ -29,7 +29,7 @@ TWINS = [
 ]
 BESIDE = "order #1003 has 0 open of SKU 'A' beside what is on its way, not 1"
 IN_DOUBT = f"{BESIDE}; what became of that is not known yet"
-GATES = {"fulfill": "9999"}
+GATES = {"cancel": "9999", "fulfill": "9999"}
 
 
 @pytest.fixture
@@ -124,6 +124,17 @@ async def test_what_the_store_shows_counts_once(twins: SqliteStore) -> None:
     await fold(twins, 9, 0, 1)
     await pick(twins, "k2")
     assert lines(twins) == [[("li_a", 1)], [("li_a", 1)]]
+
+
+async def test_an_order_that_we_cancelled_takes_no_parcel_before_its_news(
+    twins: SqliteStore,
+) -> None:
+    cancel = Cancellation(key="c", order="1003", restock=True, reason="STAFF")
+    await host_of(Desk(), twins).emit(cancel)
+    gone = {"updated_at": payloads.instant(9), "cancelled_at": payloads.instant(9)}
+    await send_and_hear(twins, Cause.CONFIRMED, evidence=gone)
+    receipt = await pick(twins, "k1")
+    assert (receipt.state, receipt.what) == ("quarantined", "order #1003 is cancelled")
 
 
 async def test_what_was_refused_is_open_again(twins: SqliteStore) -> None:

@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from support import payloads
 from support.push_scene import Scene, applied, scene, working
-from support.push_server import problem
+from support.push_server import document, message, problem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.push_server import Connection, Request
 
-FULFILL = "/orders/ord_1/fulfill"
+ORDER = "/orders/ord_1"
+FULFILL, CANCEL = f"{ORDER}/fulfill", f"{ORDER}/cancel"
+REFUSED = "order #1001 is cancelled; nothing was sent"
+
+
+def gone(at: int, *, restocked: bool = True) -> payloads.Document:
+    """Return the order as its cancellation at that moment leaves it."""
+    said = {"restocked": restocked, "cancelledAt": payloads.instant(at)}
+    return payloads.order("ord_1", at=at, cancellation=said)
 
 
 async def test_confirmation_folded_before_the_refusal_is_written_releases(
@@ -37,14 +47,74 @@ async def test_confirmation_folded_before_the_refusal_is_written_releases(
 
 
 async def test_command_refused_unsent_frees_its_lane_at_once(stage: Scene) -> None:
-    gone = {"restocked": True, "cancelledAt": payloads.instant(40)}
-    await stage.fold(payloads.order("ord_1", at=40, cancellation=gone))
+    await stage.fold(gone(40))
     refused = await stage.plan("fulfill", "ord_1")
     following = await stage.plan("cancel", "ord_1")
     async with working(stage), asyncio.timeout(10):
         await stage.reaches(refused, "rejected")
         await stage.reaches(following, "applied")
     assert stage.told("command.rejected")
+
+
+@pytest.mark.parametrize("shown_at", [1, 50], ids=["older", "of-one-moment"])
+async def test_an_order_that_we_cancelled_is_not_shipped_before_its_news(
+    shown_at: int, stage: Scene
+) -> None:
+    await stage.fold(payloads.order("ord_1", at=shown_at))
+    cancel = await stage.plan("cancel", "ord_1")
+    parcel = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(parcel, "rejected")
+    assert stage.state(cancel) == "applied"
+    assert stage.reason(parcel) == REFUSED
+    assert [request.path for request in stage.server.commands] == [CANCEL]
+
+
+@pytest.mark.parametrize("restocked", [True, False], ids=["proved", "parked"])
+async def test_a_cancellation_that_was_read_back_counts_before_its_news(
+    restocked: bool, stage: Scene
+) -> None:
+    """One without the restock that was asked for is no proof, but it is one."""
+    await stage.fold(payloads.order("ord_1", at=1))
+    stage.platform.says(CANCEL, message(500))
+    stage.platform.says(ORDER, document({"data": gone(50, restocked=restocked)}))
+    cancel = await stage.plan("cancel", "ord_1")
+    parcel = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(parcel, "rejected")
+    assert stage.state(cancel) == ("applied" if restocked else "parked")
+    assert stage.reason(parcel) == REFUSED
+    assert [request.path for request in stage.server.commands] == [CANCEL]
+
+
+async def test_a_held_parcel_is_not_released_to_an_order_that_we_cancelled(
+    stage: Scene,
+) -> None:
+    """The news of the confirmation comes after the cancellation, and before its own."""
+    stage.platform.says(FULFILL, problem(409, "ORDER_AWAITING_CONFIRMATION"))
+    await stage.fold(payloads.order("ord_1", at=1))
+    held = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.arrive(1)
+        cancel = await stage.plan("cancel", "ord_1")
+        stage.dispatcher.wake()
+        await stage.reaches(cancel, "applied")
+        await stage.fold(payloads.order("ord_1", at=20))
+        await stage.reaches(held, "rejected")
+    assert stage.reason(held) == REFUSED
+    assert [request.path for request in stage.server.commands] == [FULFILL, CANCEL]
+
+
+async def test_an_order_that_came_back_after_its_cancellation_is_shipped(
+    stage: Scene,
+) -> None:
+    cancel = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(cancel, "applied")
+        await stage.fold(payloads.order("ord_1", at=60))
+        parcel = await stage.plan("fulfill", "ord_1")
+        stage.dispatcher.wake()
+        await stage.reaches(parcel, "applied")
 
 
 async def test_told_to_stop_between_claim_and_send_sends_nothing(

@@ -1,4 +1,4 @@
-"""Two parcels of one order without a number: whose is the one that is shown?"""
+"""Parcels of one order without a number, or under one: whose is the one shown?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.push_server import Connection, Request
 
 NAMELESS: dict[str, Any] = {"tracking_company": None, "tracking_number": None}
-FULFILL = "/orders/ord_1/fulfill"
+ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
 
 
 def order(*parcels: str) -> bytes:
@@ -30,7 +30,7 @@ async def two(stage: Scene, *answers: bytes) -> tuple[str, str]:
     """Plan two parcels; only the first is taken, and its echo does not come."""
     await stage.fold(payloads.order("ord_1", at=1))
     stage.platform.says(FULFILL, order("shp_1"), *answers)
-    stage.platform.says("/orders/ord_1", order("shp_1"))
+    stage.platform.says(ORDER, order("shp_1"))
     first = await stage.plan("fulfill", "ord_1", **NAMELESS)
     return first, await stage.plan("fulfill", "ord_1", **NAMELESS)
 
@@ -64,7 +64,7 @@ async def test_its_own_parcel_beside_that_of_another_is_one(stage: Scene) -> Non
     async def both(_: Request, connection: Connection) -> None:
         await connection.send(order("shp_1", "shp_2"))
 
-    stage.platform.says("/orders/ord_1", both)
+    stage.platform.says(ORDER, both)
     async with working(stage):
         await stage.reaches(first, "applied")
         await stage.reaches(second, "applied")
@@ -88,10 +88,157 @@ async def test_a_conflict_with_another_command_is_for_a_person(
 async def test_a_parcel_that_a_conflict_proved_proves_no_other(stage: Scene) -> None:
     refused = problem(409, "ORDER_ALREADY_FULFILLED")
     stage.platform.says(FULFILL, refused)
-    stage.platform.says("/orders/ord_1", order("shp_1"))
+    stage.platform.says(ORDER, order("shp_1"))
     first = await stage.plan("fulfill", "ord_1", **NAMELESS)
     second = await stage.plan("fulfill", "ord_1", **NAMELESS)
     async with working(stage):
         await stage.reaches(first, "applied")
         await stage.reaches(second, "parked")
     assert effects(stage) == [("shp_1",), (None,)]
+
+
+BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
+REST: dict[str, Any] = {"lines": []}
+
+
+def under_one_number(*boxes: str, units: int = 2, **members: Any) -> dict[str, Any]:
+    """Return an order of which each box took one unit, under the same number."""
+    items = [{"lineItemId": "li_1", "quantity": 1}]
+    shown = [payloads.shipment(id_, items=items) for id_ in boxes]
+    line = payloads.item(quantity=units, fulfilledQuantity=len(boxes))
+    return payloads.order("ord_1", **{"items": [line], "shipments": shown} | members)
+
+
+async def second_box(
+    stage: Scene,
+    *answers: bytes,
+    asks: dict[str, Any] = BOX,
+    shows: dict[str, Any] | None = None,
+    is_heard: bool = True,
+) -> str:
+    """Plan two boxes, of which the first is taken; the order shows it, or `shows`.
+
+    `is_heard`: the first one's echo has come before the second leaves.
+    """
+    first = under_one_number("shp_1", at=50)
+
+    async def taken(_: Request, connection: Connection) -> None:
+        if is_heard:
+            await stage.fold(first)
+        await connection.send(document({"data": first}))
+
+    await stage.fold(under_one_number())
+    stage.platform.says(FULFILL, taken, *answers)
+    stage.platform.says(ORDER, document({"data": shows or first}))
+    await stage.plan("fulfill", "ord_1", **BOX)
+    return await stage.plan("fulfill", "ord_1", **asks)
+
+
+@pytest.mark.parametrize("asks", [BOX, REST], ids=["one-more", "the-rest"])
+async def test_the_first_part_under_a_number_is_no_proof_of_the_second(
+    asks: dict[str, Any], stage: Scene
+) -> None:
+    landed = document({"data": under_one_number("shp_1", "shp_2", at=60)})
+    second = await second_box(stage, message(500), landed, asks=asks)
+    async with working(stage):
+        await until(lambda: len(found(stage, second)) == 1, "a look")
+        await stage.pass_time(120)
+        await until(lambda: len(found(stage, second)) == 2, "another")
+        assert len(stage.server.commands) == 2
+        await stage.pass_time(480)
+        await stage.reaches(second, "applied")
+    assert found(stage, second) == ["absent"] * 3
+    assert len(stage.server.commands) == 3
+    assert effects(stage) == [("shp_1",), ("shp_2",)]
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "not-heard"])
+async def test_a_second_part_that_landed_is_known_beside_the_first(
+    is_heard: bool, stage: Scene
+) -> None:
+    both = under_one_number("shp_1", "shp_2", at=60)
+    second = await second_box(stage, message(500), shows=both, is_heard=is_heard)
+    async with working(stage):
+        await stage.reaches(second, "applied")
+    assert effects(stage) == [("shp_1",), ("shp_2",)]
+    assert stage.told("command.doubled") == []
+    assert len(stage.server.commands) == 2
+
+
+FIRST = under_one_number("shp_1", units=3, at=60)
+MORE = [payloads.item(quantity=3, fulfilledQuantity=2)]
+UNTOLD = [payloads.item(quantity=3)]
+GROWN = [payloads.shipment(items=[{"lineItemId": "li_1", "quantity": 2}])]
+STRANGE = [*FIRST["shipments"], payloads.shipment("shp_9", trackingNumber="BD9")]
+UNPROVED = {
+    "one-more-unit-left": (True, {"items": MORE}),
+    "the-first-parcel-grew": (True, {"items": MORE, "shipments": GROWN}),
+    "it-grew-and-was-not-heard-of": (False, {"items": MORE, "shipments": GROWN}),
+    "units-are-not-told": (True, {"items": UNTOLD}),
+    "another-parcel-came": (True, {"shipments": STRANGE}),
+    "the-first-was-not-heard-of": (False, {}),
+}
+
+
+@pytest.mark.parametrize(("is_heard", "shown"), UNPROVED.values(), ids=UNPROVED)
+async def test_a_second_part_that_may_have_landed_is_for_a_person(
+    is_heard: bool, shown: dict[str, Any], stage: Scene
+) -> None:
+    """A platform may put it into the first parcel, or say nothing of units."""
+    order = FIRST | shown
+    second = await second_box(stage, message(500), shows=order, is_heard=is_heard)
+    async with working(stage):
+        await stage.parks(second)
+    assert "cannot be told of how many parcels" in stage.reason(second)
+    assert "shp_1" in str(stage.column("evidence", second))
+    assert len(stage.server.commands) == 2
+
+
+async def test_what_tells_of_no_units_proves_no_absence(stage: Scene) -> None:
+    shipments = FIRST["shipments"]
+    order = under_one_number(at=50, shipments=shipments)
+    await stage.fold(order)
+    stage.platform.says(FULFILL, message(500))
+    stage.platform.says(ORDER, document({"data": order}))
+    wholly = {"lines": [{"line_id": "li_1", "quantity": 2}]}
+    command = await stage.plan("fulfill", "ord_1", **wholly)
+    async with working(stage):
+        await stage.parks(command)
+    assert len(stage.server.commands) == 1
+
+
+async def test_two_records_may_tell_of_one_parcel_that_left_nothing(
+    stage: Scene,
+) -> None:
+    done = under_one_number("shp_1", units=1, at=60)
+    second = await second_box(stage, message(500), shows=done)
+    async with working(stage):
+        await stage.reaches(second, "applied")
+    assert effects(stage) == [("shp_1",), (None,)]
+    assert stage.told("command.doubled") == []
+    assert len(stage.server.commands) == 2
+
+
+async def test_two_boxes_that_a_third_record_tells_of_again_are_not_doubled(
+    stage: Scene,
+) -> None:
+    both = under_one_number("shp_1", "shp_2", at=60)
+    answers = document({"data": both}), message(500)
+    await second_box(stage, *answers, shows=both, is_heard=False)
+    third = await stage.plan("fulfill", "ord_1", **BOX)
+    async with working(stage):
+        await stage.reaches(third, "applied")
+    assert effects(stage) == [("shp_1",), ("shp_2",), (None,)]
+    assert stage.told("command.doubled") == []
+
+
+@pytest.mark.parametrize(("units", "state"), [(2, "parked"), (1, "applied")])
+async def test_a_conflict_is_settled_by_what_another_command_left(
+    units: int, state: str, stage: Scene
+) -> None:
+    shown = under_one_number("shp_1", units=units, at=60)
+    refused = problem(409, "QUANTITY_NOT_FULFILLABLE")
+    second = await second_box(stage, refused, shows=shown)
+    async with working(stage):
+        await stage.reaches(second, state)
+    assert len(stage.server.commands) == 2

@@ -200,7 +200,8 @@ def _fulfilled(
     if new and (tracked or len(new) == 1):
         evidence = read | {"shipment": new[0]}
         reason = "the order shows the parcel"
-        return Proof(Found.APPLIED, reason, read, evidence, new[0], tuple(new[1:]))
+        doubled = tuple(parcel for parcel in new[1:] if parcel not in others)
+        return Proof(Found.APPLIED, reason, read, evidence, new[0], doubled)
     if new:
         reason = "the order shows several such parcels, none with a number"
         return Proof(Found.UNDECIDABLE, reason, read)
@@ -216,7 +217,29 @@ def _fulfilled(
     if nameless:
         reason = f"a parcel without a number has come to the order: {nameless[0]}"
         return Proof(Found.UNDECIDABLE, reason, read)
-    return Proof(Found.ABSENT, "the order does not show the parcel", read)
+    if not (tracked and _is_used(command.payload["tracking_number"], order)):
+        return Proof(Found.ABSENT, "the order does not show the parcel", read)
+    if _is_as_before(doubt, order):
+        reason = "the order shows the number as before, and nothing has left since"
+        return Proof(Found.ABSENT, reason, read)
+    reason = "the order shows the number, and it cannot be told of how many parcels"
+    return Proof(Found.UNDECIDABLE, reason, read)
+
+
+def _is_used(number: str, order: Order) -> bool:
+    return any(parcel.tracking_number == number for parcel in order.shipments)
+
+
+def _is_as_before(doubt: Doubt, order: Order) -> bool:
+    """Tell whether nothing has left since the baseline, by parcels and by units.
+
+    A platform may put two parts under one number into one parcel, or tell of no units.
+    """
+    units = {item.id: item.fulfilled_quantity for item in order.items}
+    parcels = {parcel.id for parcel in order.shipments}
+    known = doubt.baseline
+    same = parcels == set(known.get("shipments", ()))
+    return same and any(units.values()) and units == known.get("fulfilled")
 
 
 def _tag_tells(wanted: Wanted, moves: Sequence[Move], habits: Habits) -> bool:

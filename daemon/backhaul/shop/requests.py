@@ -155,18 +155,29 @@ def parcels_of(
 ) -> list[str]:
     """Return the ids of the parcels that can be the one a fulfill asks for.
 
-    Without a number the parcels `claimed` by other commands would fit as well. One
-    with a number may be asked for twice: two records may tell of it.
+    Those `claimed` by other commands are theirs. But two records may tell of one parcel
+    with a number: it is what both ask for, if it left nothing more to be sent.
     """
     wanted = (command.payload["tracking_company"], command.payload["tracking_number"])
-    others = () if wanted[1] is not None else claimed
-    return [
+    fitting = [
         parcel.id
         for parcel, raw in zip(order.shipments, data.get("shipments", ()), strict=True)
         if (parcel.tracking_company, parcel.tracking_number) == wanted
         and _holds(raw.get("items"), command.payload["lines"])
-        and parcel.id not in others
     ]
+    own = [parcel for parcel in fitting if parcel not in claimed]
+    is_told_twice = wanted[1] is not None and not _leaves(order, command)
+    return own or (fitting if is_told_twice else [])
+
+
+def _leaves(order: Order, command: Command) -> bool:
+    """Tell whether units that a fulfill asks for can still be sent."""
+    asked = {line["line_id"] for line in command.payload["lines"]}
+    return order.fulfillment_status != "FULFILLED" and any(
+        item.fulfilled_quantity < item.quantity
+        for item in order.items
+        if not asked or item.id in asked
+    )
 
 
 def _holds(items: object, lines: list[dict[str, Any]]) -> bool:

@@ -34,6 +34,16 @@ _ASKED = f"""
            OR state = 'applied'
               AND {member("evidence", "$.updated_at")} > :updated_at)
 """  # noqa: S608 - constants
+# What answered or was read for a command may be newer than the mirror; of two states of
+# one moment the cancelled one is the later.
+_CANCELLED = f"""
+    SELECT 1 FROM commands
+    WHERE target = :order AND store = :store AND (
+      {member("evidence", "$.cancelled_at")} IS NOT NULL
+        AND {member("evidence", "$.updated_at")} >= :updated_at
+      OR {member("evidence", "$.read.cancelled_at")} IS NOT NULL
+        AND {member("evidence", "$.read.updated_at")} >= :updated_at)
+"""  # noqa: S608 - constants
 _CERTAIN = frozenset({State.PLANNED, State.APPLIED})
 """Of what the mirror does not show yet. It may show the effect of all else already."""
 
@@ -143,11 +153,17 @@ class MirrorReader:
         return OrderSummary(
             id=order_id,
             name=str(name),
-            cancelled=cancelled_at is not None,
+            cancelled=cancelled_at is not None
+            or self._was_cancelled(store, order_id, updated_at),
             items=tuple((id_, sku, asked.of(id_, left)) for id_, sku, left in items),
             on_its_way=asked.any,
             in_doubt=asked.in_doubt,
         )
+
+    def _was_cancelled(self, store: str, order_id: str, updated_at: str) -> bool:
+        """Tell whether a command knows of a cancellation newer than the mirror."""
+        values = {"store": store, "order": order_id, "updated_at": updated_at}
+        return self._connection.execute(_CANCELLED, values).fetchone() is not None
 
     def _own(self) -> str:
         if self._record is None:
