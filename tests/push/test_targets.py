@@ -128,6 +128,32 @@ async def test_a_person_lets_a_large_step_pass_unless_it_is_outdated(
         assert await at.stock(lamp) == 99
 
 
+async def test_a_count_whose_step_was_dropped_is_counted_anew_once_it_is_resent(
+    tmp_path: Path,
+) -> None:
+    """The step that was dropped stays so: it was one from a level of long ago."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        at.hold()
+        target = await at.count(lamp, 7)
+        await until(lambda: at.steps(target), "it has a step")
+        query = "SELECT correction FROM stock_targets"
+        ((step,),) = rows(at.path, query)
+        await at.decide(step, "park")
+        await at.decide(step, "drop")
+        assert at.state(target) == "rejected"
+        await at.sell(lamp, 2)
+        at.let_go()
+        await at.decide(target, "resend")
+        await at.reaches(target, "applied")
+        assert at.steps(target) == [("rejected", -3), ("applied", -3)]
+        assert await at.stock(lamp) == 5
+        await at.decide(step, "resend")
+        await at.reaches(step, "superseded")
+        assert "counted anew" in at.reason(step)
+        assert await at.stock(lamp) == 5
+
+
 async def test_what_was_asked_for_before_the_count_is_in_it(tmp_path: Path) -> None:
     """An adjustment waits; the count knows of it, and it must not count twice."""
     async with house(tmp_path) as at:

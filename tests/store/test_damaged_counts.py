@@ -112,6 +112,17 @@ async def test_what_it_may_contain_waits_for_a_person_and_nothing_else(
     assert await claimed(store) == [BEFORE]
 
 
+@pytest.mark.parametrize("broken", [*BROKEN, b'{"promises": ["x"]}'])
+async def test_what_it_may_have_reckoned_with_is_given_up_all_the_same(
+    broken: bytes, store: SqliteStore
+) -> None:
+    counted(store, broken, second=AWARE)
+    await store.decisions.decide(Decision(BEFORE, "park", "kim", "seen"))
+    state, reason = stands(store, BEFORE)
+    assert state == "parked"
+    assert f"the count of 7 as of {NOW} (target aaaaaaaa) reckons with it" in reason
+
+
 @pytest.mark.parametrize("broken", BROKEN)
 async def test_its_second_copy_says_the_same(broken: bytes, store: SqliteStore) -> None:
     counted(store, broken, second=AWARE)

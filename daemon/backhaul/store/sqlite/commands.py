@@ -425,7 +425,7 @@ def move_on(
         """,
         (
             state,
-            settlement.reason,
+            corrections.with_counts(connection, command, state, settlement.reason),
             None if state in OPEN else now,
             held,
             settlement.due_at,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 KIND = "target"
 """The kind of a command that says how much there is, and is never sent itself."""
+_PROMISED = frozenset({"adjust", "cancel"})
+"""Kinds of commands that a count may reckon with."""
 NEWER = "a newer count has come"
 FORGOTTEN = (
     "before the database was restored its count was reckoned anew, or a newer one made"
@@ -83,6 +85,27 @@ _COUNTED = f"""
         WHERE p.value ->> 'command' = :id)
       AND (c.state = 'applied' OR c.state = 'planned' AND t.correction IS NOT NULL)
       AND NOT {OUTDATED}
+"""  # noqa: S608 - constants
+# A command that it reckoned with, and that will not move the stock after all.
+_BROKEN = f"""
+    SELECT 'command ' || substr(k.id, 1, 8) || ', which it reckoned with, is '
+           || k.state
+    FROM json_each({_PROMISES}) p
+    JOIN commands k ON k.id = {member("p.value", "$.command")}
+    WHERE k.state IN ('parked', 'rejected', 'superseded') LIMIT 1
+"""  # noqa: S608 - constants
+# A step that has not left is reckoned anew; what was made true, or may be, stays. Whole
+# ids stand nowhere in a reckoning but in its promises, and damaged it may be no JSON.
+_RECKONS = f"""
+    SELECT t.quantity, t.as_of, t.command_id
+    FROM stock_targets t JOIN commands c ON c.id = t.command_id
+    LEFT JOIN commands s ON s.id = t.correction
+    WHERE t.store = :store AND (t.product_id = :object OR t.variant_id IN (
+        SELECT i.variant_id FROM order_items i
+        WHERE i.store = :store AND i.order_id = :object))
+      AND (c.state = 'applied' OR s.state IN ('sending', 'uncertain', 'parked'))
+      AND (instr(t.computation, :id) OR instr(c.evidence, :id))
+      AND NOT {OUTDATED} LIMIT 1
 """  # noqa: S608 - constants
 
 
@@ -178,6 +201,12 @@ def _count_anew(
     )
 
 
+def resent(connection: sqlite3.Connection, target: str, reason: str, now: str) -> None:
+    """Count a target anew that a person lets go on; a step that it had is done with."""
+    if step_of(connection, target) is not None:
+        _count_anew(connection, target, reason, now)
+
+
 def step_of(connection: sqlite3.Connection, target: str) -> tuple[str, State] | None:
     """Return the adjustment that a target stands behind, and where that stands."""
     row = connection.execute(
@@ -200,6 +229,26 @@ def require_free(connection: sqlite3.Connection, command: Command) -> None:
         )
 
 
+def with_counts(
+    connection: sqlite3.Connection, command: Command, state: State, reason: str
+) -> str:
+    """Say with a command that comes to nothing which count reckoned with its effect.
+
+    What was made true is not taken back: the next count, or a person, sets it right.
+    """
+    if state not in {State.PARKED, State.REJECTED} or command.kind not in _PROMISED:
+        return reason
+    values = {"store": command.store, "object": command.target, "id": command.id}
+    row = connection.execute(_RECKONS, values).fetchone()
+    if row is None:
+        return reason
+    quantity, as_of, target = row
+    return (
+        f"{reason}; the count of {quantity} as of {as_of} (target {target[:8]}) reckons"
+        " with it: without it the stock is wrong until the next count"
+    )
+
+
 def before_sending(connection: sqlite3.Connection, command: Command) -> str | None:
     """Say why an adjustment is not to be sent after all: a count has overtaken it."""
     if command.kind != "adjust":
@@ -211,8 +260,8 @@ def before_sending(connection: sqlite3.Connection, command: Command) -> str | No
 
 def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
     row = connection.execute(
-        f"SELECT {OUTDATED}, m.value FROM stock_targets t"  # noqa: S608 - constants
-        " JOIN commands c ON c.id = t.command_id"
+        f"SELECT {OUTDATED}, m.value, ({_BROKEN})"  # noqa: S608 - constants
+        " FROM stock_targets t JOIN commands c ON c.id = t.command_id"
         f" LEFT JOIN marks m ON m.name = '{STOPPED}' || t.store"
         " WHERE t.correction = ?",
         (command.id,),
@@ -223,6 +272,8 @@ def _outdated(connection: sqlite3.Connection, command: Command) -> str | None:
         return NEWER
     if has_later_step(connection, command):
         return FORGOTTEN
+    if row[2]:
+        return str(row[2])
     return f"the store's targets are stopped: {row[1]}" if row[1] else None
 
 

@@ -9,8 +9,8 @@ from backhaul.core.lifecycle import Cause
 from backhaul.errors import BackhaulError
 from backhaul.store.deciding import VERBS, require
 from backhaul.store.outbox import Settlement
+from backhaul.store.sqlite import corrections
 from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
-from backhaul.store.sqlite.corrections import require_free
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,7 +47,7 @@ class SqliteDecisions:
             command = _find(connection, decision.command)
             require(command, decision.verb)
             _require_still(command, shown)
-            require_free(connection, command)
+            corrections.require_free(connection, command)
             _move(connection, command, decision, now)
             moved = _find(connection, decision.command)
             _write_down(connection, decision, command, moved, now)
@@ -81,6 +81,8 @@ def _move(
     said = f": {decision.reason}" if decision.reason else ""
     reason = f"{decision.verb} by {decision.who}{said}"
     move_on(connection, command, command.state, Settlement((cause,), reason, now), now)
+    if cause is Cause.PERSON_RESENDS and command.kind == corrections.KIND:
+        corrections.resent(connection, command.id, reason, now)
     if cause in _BEGIN_ANEW:
         # All looks are ahead again: asking often must not bring the last one, which
         # alone may say that there was no effect, any nearer.

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(minutes=15)
 """How long a count waits for the order of what was handed in before it."""
+EARLY_SECONDS, LATE_SECONDS = 300, 3_600
+"""How long before, as clocks differ, and after an attempt in doubt it may have landed.
+
+That is longer than it is looked for; a move of a later day is somebody else's.
+"""
 _LEVEL = """
     SELECT stock, updated_at FROM inventory_levels
     WHERE store = :store AND variant_id = :variant
@@ -129,6 +134,34 @@ _UNHEARD = f"""
           AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
     LIMIT 1
 """  # noqa: S608 - constants
+# What nobody owns may be goods, or a command of ours of which it was never proved
+# whether it landed: reckoned as goods, what it moved would be made good once more.
+# Where it changes nothing which of the two it is, nothing is in doubt.
+_IN_DOUBT = f"""
+    SELECT 'the move of ' || printf('%+d', l.adjustment) || ' at ' || l.at
+           || ' may be that of command ' || substr(c.id, 1, 8) || ', which is '
+           || c.state
+    FROM stock_ledger l CROSS JOIN commands c
+      ON c.store = l.store AND c.target = l.product_id
+    WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
+      AND (l.adjustment < 0 OR l.at > :as_of)
+      AND coalesce(l.cause, '') IN ('', l.adjustment_id)
+      AND NOT EXISTS (SELECT 1 FROM commands o
+        WHERE o.store = l.store AND o.effect_id = l.adjustment_id)
+      AND NOT EXISTS (SELECT 1 FROM adopted a
+        WHERE a.store = l.store AND a.adjustment_id = l.adjustment_id)
+      AND c.kind = 'adjust' AND c.effect_id IS NULL
+      AND c.state IN ('parked', 'rejected', 'superseded', 'applied')
+      AND {member("c.payload", "$.delta")} = l.adjustment
+      AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
+      AND ({member("c.payload", "$.target")} IS NOT NULL
+        OR coalesce(c.caused_at, c.created_at) <= :as_of)
+      AND EXISTS (SELECT 1 FROM attempts t
+        WHERE t.command_id = c.id AND coalesce(t.outcome, 'uncertain') = 'uncertain'
+          AND unixepoch(l.at) - unixepoch(t.started_at)
+            BETWEEN -{EARLY_SECONDS} AND {LATE_SECONDS})
+    LIMIT 1
+"""  # noqa: S608 - constants
 # What it puts back was on the shelf when it was counted; its order is not known yet.
 # One whose order does not come for so long may have a wrong number.
 _WAITING = f"""
@@ -165,10 +198,11 @@ def _earlier_steps(
 
 
 def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
-    """Say which step of ours is not among the movements, or may be a count's."""
-    row = connection.execute(_UNHEARD, values).fetchone()
-    if row is not None:
-        return str(row[0])
+    """Say which step of ours is not among the movements, or may be one of them."""
+    for query in (_UNHEARD, _IN_DOUBT):
+        row = connection.execute(query, values).fetchone()
+        if row is not None:
+            return str(row[0])
     command = adoption.forgotten(connection, values)
     return command and (
         f"command {command[:8]}, of before the database was restored, may be the step"

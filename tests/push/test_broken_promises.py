@@ -1,0 +1,83 @@
+"""Counts that reckoned with a command on its way, of which then nothing came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul_sdk import Cancellation
+from support.counting import House, house, now
+from support.databases import rows
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_step_is_reckoned_anew_once_what_it_reckoned_with_is_refused(
+    tmp_path: Path,
+) -> None:
+    """What a person lets go on after all is in the count that was made true."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(13)
+        at.hold()
+        broken = await at.adjust(lamp, -20)
+        target = await at.count(lamp, 5)
+        await until(lambda: at.steps(target), "its step is planned")
+        assert at.steps(target) == [("planned", 12)]
+        at.let_go()
+        await at.reaches(target, "applied")
+        assert at.state(broken) == "parked"
+        assert at.steps(target) == [("superseded", 12), ("applied", -8)]
+        assert await at.stock(lamp) == 5
+        await at.decide(broken, "resend")
+        await at.reaches(broken, "superseded")
+        assert "the count of 5" in at.reason(broken)
+        assert await at.stock(lamp) == 5
+
+
+async def test_a_cancellation_that_comes_to_nothing_is_reckoned_with_no_more(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        cancel = await planned_cancellation(at, lamp)
+        at.hold()
+        target = await at.count(lamp, 12)
+        await until(lambda: at.steps(target), "its step is planned")
+        assert at.steps(target) == [("planned", 2)]
+        await at.decide(cancel, "park")
+        await at.decide(cancel, "drop")
+        assert "reckons with it" not in at.reason(cancel)
+        at.let_go()
+        await at.reaches(target, "applied")
+        assert at.steps(target) == [("superseded", 2), ("applied", 5)]
+        assert await at.stock(lamp) == 12
+
+
+async def test_a_command_that_a_count_made_true_reckons_with_says_so(
+    tmp_path: Path,
+) -> None:
+    """What is applied stays so: a person, or the next count, sets the stock right."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        cancel = await planned_cancellation(at, lamp)
+        older = await at.count(lamp, 10)
+        await at.reaches(older, "applied")
+        newest = await at.count(lamp, 10)
+        await at.reaches(newest, "applied")
+        assert "7 there, +3 on its way: nothing to do" in at.reason(newest)
+        await at.decide(cancel, "park")
+        await at.decide(cancel, "drop")
+        told = f"(target {newest[:8]}) reckons with it: without it the stock is wrong"
+        assert told in at.reason(cancel)
+        assert older[:8] not in at.reason(cancel)
+
+
+async def planned_cancellation(at: House, lamp: object) -> str:
+    """Sell three; return a cancellation that would put them back, and is held up."""
+    at.sender.dispatcher.pause("cancel", now())
+    await at.sell(lamp, 3)
+    number = (await at.shop.state())["orders"][-1]["number"]
+    await until(lambda: rows(at.path, "SELECT 1 FROM orders"), "the order is known")
+    await at.hand_in(Cancellation(key="1", order=str(number), restock=True))
+    return at.command_of("1")
