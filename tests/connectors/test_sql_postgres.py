@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_sdk.testing import PullContract, PushContract
+from backhaul_sdk.testing import MemoryHost, PullContract, PushContract
 from connectors.sql_benches import FollowedAcross, OutboxAcross, WrittenToPostgres
-from connectors.tables import PostgresTables
+from connectors.tables import SHIPMENTS, PostgresTables
 from support.postgres import postgres
 from support.tcp_relay import tcp_relay
 
@@ -40,6 +40,26 @@ async def tables(server: Postgres, relay: Relay) -> AsyncIterator[PostgresTables
     made.port = relay.port
     yield made
     await made.close()
+
+
+async def test_times_without_end_hide_no_rows(server: Postgres) -> None:
+    tables, host = PostgresTables(server), MemoryHost()
+    odd = ("infinity", "-infinity", "20000-01-01", "0044-03-15 BC")
+    for first in (1, 11):
+        tables.ship(first, 9)
+        for number, at in enumerate(odd):
+            tables.run(
+                f"UPDATE shipments SET changed_at = '{at}' "  # noqa: S608 - our own
+                f"WHERE id = {first + 2 * number}"
+            )
+        connector = tables.connector(fulfillments=SHIPMENTS, batch_rows=2)
+        await connector.open()
+        await host.pull(connector)
+    await tables.close()
+    assert {f"fulfillment:{number}" for number in (2, 4, 6, 8, 9)} <= set(host.records)
+    assert {f"fulfillment:1{number}" for number in (2, 4, 6, 8, 9)} <= set(host.records)
+    assert len(host.records) == 10
+    assert len(host.bad) == 8
 
 
 class TestReading(PullContract):

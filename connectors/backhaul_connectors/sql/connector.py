@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from backhaul_connectors.sql.settings import Settings
     from backhaul_sdk import Bad, Change, LookedUp, Pushed
 
+MOST_REMEMBERED = 10_000
+"""Rows that cannot be read, of which is not told again at each look."""
+
 
 class Sql(Connector["Settings"]):
     """A database of the back office. A source that fails holds up no other."""
@@ -41,6 +44,7 @@ class Sql(Connector["Settings"]):
         self._writer = Writer(settings.write, family)
         self._lag = timedelta(seconds=settings.lag_seconds)
         self._told: set[str] = set()
+        self._unread: set[str] = set()
 
     async def check(self) -> None:
         looking = Database(self.instance, self.settings)
@@ -54,6 +58,7 @@ class Sql(Connector["Settings"]):
 
     async def open(self) -> None:
         self._told.clear()
+        self._unread.clear()
         await self._database.open()
 
     async def close(self) -> None:
@@ -101,6 +106,7 @@ class Sql(Connector["Settings"]):
     ) -> AsyncGenerator[tuple[Batch, Cursor]]:
         if bad := await self._unplaced(reader):
             yield Batch(records=bad, cursor=read.to_text()), read
+            self._remember(bad)
         source = reader.source
         if source.processed_at:
             follow = self._unprocessed(reader, read)
@@ -122,19 +128,29 @@ class Sql(Connector["Settings"]):
             return await self._database.run(reader.without_order)
         return []
 
+    def _remember(self, bad: list[Bad]) -> None:
+        """Tell of these no more, now that they are kept.
+
+        What does not fit in is told again, and known by its key.
+        """
+        room = MOST_REMEMBERED - len(self._unread)
+        self._unread.update(each.key for each in bad[:room])
+
     async def _changed(
         self, reader: Reader, read: Cursor
     ) -> AsyncGenerator[tuple[Batch, Cursor]]:
-        more = True
+        place, behind, more = read.places.get(reader.kind), None, True
         while more:
-            place = read.places.get(reader.kind)
             page = await self._database.run(
-                partial(reader.changed, place=place, lag=self._lag)
+                partial(reader.changed, place=place, behind=behind, lag=self._lag)
             )
-            more = page.more
+            behind, more = page.behind, page.more
+            bad = [each for each in page.unread if each.key not in self._unread]
             if page.place is not None:
                 read = read.moved(reader.kind, page.place)
-                yield Batch(records=page.records, cursor=read.to_text()), read
+            if page.records or bad:
+                yield Batch(records=[*bad, *page.records], cursor=read.to_text()), read
+                self._remember(bad)
 
     async def _unprocessed(
         self, reader: Reader, read: Cursor

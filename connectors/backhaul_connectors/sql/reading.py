@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, or_, select, text, update
@@ -23,7 +22,7 @@ from backhaul_connectors.sql.dialects import (
 from backhaul_connectors.sql.parsing import Origin, key_of, record_of
 from backhaul_connectors.sql.settings import columns_of
 from backhaul_connectors.sql.tables import lack, quoted_column, table_of
-from backhaul_connectors.sql.values import Bytes, latest, shown, to_json
+from backhaul_connectors.sql.values import Bytes, is_long_before, latest, shown, to_json
 from backhaul_sdk import Bad
 from backhaul_sdk.reading import Unusable
 
@@ -37,17 +36,24 @@ if TYPE_CHECKING:
     from backhaul_sdk import Record
 
 MOST_TOLD = 100
+FAR = timedelta(days=1)
+"""A row that is further ahead than any zone or clock makes it is told of."""
 _COLON = re.compile(r"(?<!:):(?!:)(?=\w)")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows as records, the place behind them, and whether there may be more."""
+    """Rows as records, the place behind them, and whether there may be more.
+
+    `unread` are rows that are told of only; more is to be asked for `behind` them.
+    """
 
     records: Sequence[Record | Bad]
     ids: Sequence[Any]
     place: Place | None
     more: bool
+    unread: Sequence[Bad] = ()
+    behind: Place | None = None
 
 
 class Reader:
@@ -67,14 +73,26 @@ class Reader:
         self._at = self._column(source.changed_at or source.id)
         self.name = source.table or f"the query of {kind}"
 
-    def changed(self, engine: Engine, place: Place | None, lag: timedelta) -> Page:
-        """Return the next rows by `changed_at` that have been there for `lag`."""
+    def changed(
+        self,
+        engine: Engine,
+        place: Place | None,
+        behind: Place | None,
+        lag: timedelta,
+    ) -> Page:
+        """Return the next rows by `changed_at` that have been there for `lag`.
+
+        They are those behind the page before, `behind`, else behind the kept place.
+        Without a row to read the page has no place: the kept one stays.
+        """
         with engine.connect() as connection:
-            cut = self._now(connection) - lag
-            rows = self._rows(connection, place)
-        settled = self._settled(rows, cut)
-        more = len(settled) == self._limit
-        return self._page(settled, more, settled[-1][1] if settled else None)
+            now = self._now(connection)
+            rows = self._rows(connection, behind or self._trusted(place, now))
+        settled, unread, waits = self._judged(rows, now, lag)
+        last = Place(rows[-1][1], rows[-1][0]) if rows else None
+        more = len(rows) == self._limit and not waits and last != behind
+        page = self._page(settled, more, settled[-1][1] if settled else None)
+        return replace(page, unread=unread, behind=last)
 
     def unprocessed(self, engine: Engine, place: Place | None) -> Page:
         """Return the next rows that nobody has taken."""
@@ -108,12 +126,20 @@ class Reader:
                     connection.execute(marking.where(is_row))
 
     def without_order(self, engine: Engine) -> list[Bad]:
-        """Return rows that are never read, since nothing tells where they stand."""
+        """Return rows that are never read, since nothing tells where they stand.
+
+        What is no time may also stand before all others, and so before our place.
+        """
         missing = or_(self._at.is_(None), self._id.is_(None))
         statement = self._base().where(missing).limit(MOST_TOLD)
         with engine.connect() as connection:
             rows = connection.execute(statement).all()
-        return [self._unplaced(row) for row in rows]
+            found = [self._unplaced(row) for row in rows]
+            if self.source.changed_at:
+                now = self._now(connection)
+                first = connection.execute(self._select(None).limit(MOST_TOLD)).all()
+                found += self._judged(first, now, timedelta())[1]
+        return found
 
     def problem(self, engine: Engine) -> str:
         """Read one row; say what keeps it from being read, empty if nothing does."""
@@ -198,22 +224,59 @@ class Reader:
         seconds = connection.execute(text(CLOCKS[self._family])).scalar_one()
         return datetime.fromtimestamp(float(seconds), UTC)
 
-    def _settled(self, rows: list[Any], cut: datetime) -> list[Any]:
-        """Return the rows that are old enough; they come in order."""
-        if not rows or self._is_settled(rows[-1], cut):
-            return rows
-        return list(takewhile(lambda row: self._is_settled(row, cut), rows))
+    def _trusted(self, place: Place | None, now: datetime) -> Place | None:
+        """Return the kept place; the beginning if no row can have stood there.
 
-    def _is_settled(self, row: Any, cut: datetime) -> bool:
-        """Tell whether no row that comes later can stand before this one.
-
-        In the hour that comes twice in autumn rows of the second time stand among those
-        of the first: these wait until both are there.
+        That was read before it had been there for long: the clock was set back since,
+        or it is no time, and rows that come later would stand before it.
         """
         try:
-            return latest(row[1], self._zone, self.source.changed_at) <= cut
+            ahead = place is not None and self._latest(place.at) > now
         except Unusable:
-            return True  # a time that is none gets no later by waiting
+            return None
+        return None if ahead else place
+
+    def _judged(
+        self, rows: Sequence[Any], now: datetime, lag: timedelta
+    ) -> tuple[list[Any], list[Bad], bool]:
+        """Return the rows to read, those to tell of, and whether one is to wait for.
+
+        They come in order, so none is read behind one that waits. In the hour that
+        comes twice in autumn rows of the second time stand among those of the first:
+        these wait until both are there.
+        """
+        settled: list[Any] = []
+        unread: list[Bad] = []
+        waits = False
+        for row in rows:
+            if not waits and is_long_before(row[1], now - lag):
+                settled.append(row)
+                continue
+            try:
+                at = self._latest(row[1])
+            except Unusable as error:
+                unread.append(self._unread(row, f"{error}, so the row is not read"))
+                continue
+            if at > now + FAR:
+                said = f"{self.source.changed_at} lies ahead: {shown(row[1])!r}"
+                unread.append(self._unread(row, f"{said}, so the row waits till then"))
+                continue
+            waits = waits or at > now - lag
+            if not waits:
+                settled.append(row)
+        return settled, unread, waits
+
+    def _latest(self, at: Any) -> datetime:
+        return latest(at, self._zone, self.source.changed_at)
+
+    def _unread(self, row: Any, reason: str) -> Bad:
+        raw = to_json(self._values(row))
+        return Bad(
+            key=key_of("unread", self.kind, row[0], row[1], raw),
+            raw=raw,
+            reason=f"{reason}; set it to the present time",
+            locator=f"{self.name} {shown(row[0])}",
+        )
 
     def _page(self, rows: Sequence[Any], more: bool, at: Any) -> Page:
         records = [

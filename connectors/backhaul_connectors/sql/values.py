@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MILLISECONDS_FROM = 1e11
 """A number of seconds above this is one of milliseconds: no clock shows year 5138."""
+_DAY = timedelta(days=1)
 
 
 class Bytes(bytes):
@@ -128,6 +129,22 @@ def latest(value: object, zone: tzinfo, name: str) -> datetime:
     Where the clock is set back a time comes twice, and this is the second.
     """
     return max(_moments(value, zone, name))
+
+
+def is_long_before(value: object, moment: datetime) -> bool:
+    """Tell quickly that a time is before a moment in any zone; False if unsure.
+
+    No zone is as far from another as a day.
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return False
+    if not isinstance(value, datetime) or value.year == 1:
+        return False
+    own = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return own < moment - _DAY
 
 
 def _moments(value: object, zone: tzinfo, name: str) -> tuple[datetime, datetime]:
