@@ -246,6 +246,18 @@ async def test_what_is_signed_but_strange_is_kept_for_a_person(body: bytes) -> N
     assert len(desk.reasons()) == 1
 
 
+async def test_a_bad_event_of_a_message_stops_no_good_one() -> None:
+    desk = Desk("generic", {"events": {"items": "events"}})
+    odd = generic(2, tracking_number=None)
+    message = {"events": [generic(1), odd, "odd", generic(3)]}
+    for _ in range(2):
+        assert (await desk.send(message)).status == 200
+    told = [record for record in desk.records() if isinstance(record, Tracking)]
+    assert [record.tracking_number for record in told] == ["EZ1", "EZ3"]
+    kept = [json.loads(bad.raw) for bad in desk.host.bad.values()]
+    assert kept == [odd, "odd"], "each alone, and once"
+
+
 async def test_what_was_not_kept_is_not_acknowledged() -> None:
     async def full(record: Record | Bad) -> Receipt:
         raise OSError("the disk is full")

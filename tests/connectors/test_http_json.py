@@ -25,8 +25,9 @@ from backhaul_sdk import (
     Uncertain,
     Unknown,
 )
+from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.testing import MemoryHost, sample_change
-from connectors.backoffice import ORDERS, SHIPMENTS, TOKEN, Office
+from connectors.backoffice import ORDERS, SHIPMENTS, START, TOKEN, Office
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,6 +67,40 @@ async def test_what_changed_is_handed_over_again(office: Office) -> None:
     assert isinstance(record, Fulfillment)
     assert record.tracking_number == "corrected"
     assert record.key in host.records
+
+
+@pytest.mark.parametrize("to_come", ["2999-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+async def test_one_item_with_a_time_to_come_hides_no_later_ones(
+    office: Office, to_come: str
+) -> None:
+    host = MemoryHost()
+    office.ship(1)
+    office.ship(7, changed=to_come)
+    await host.pull(office.connector())
+    office.ship(2)
+    await host.pull(office.connector())
+    assert len(host.records) == 3
+    assert office.books.asked[-1] == {"since": "2025-12-31T23:55:01.000Z"}
+
+
+async def test_a_clock_some_minutes_ahead_is_followed(office: Office) -> None:
+    host = MemoryHost()
+    office.ship(int(seconds_since_1970() - START.timestamp()) + 60)
+    await host.pull(office.connector())
+    assert [b async for b in office.connector().pull(host.cursor)] == []
+
+
+async def test_a_time_to_come_that_was_kept_is_left(office: Office) -> None:
+    kept = {"since": "2999-01-01T00:00:00.000Z", "recent": {}, "etag": "", "url": ""}
+    host = MemoryHost(cursor=json.dumps({"shipments": kept}))
+    office.ship(1)
+    await host.pull(office.connector())
+    assert len(host.records) == 1
+    await host.pull(office.connector())
+    assert [asked.get("since") for asked in office.books.asked] == [
+        None,
+        "2025-12-31T23:55:01.000Z",
+    ]
 
 
 @pytest.mark.parametrize("lines", [None, [], "all", [{"quantity": 1}], [{"sku": " "}]])
@@ -124,6 +159,12 @@ def test_each_kind_of_record_is_made() -> None:
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": 0.5}, "whole"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": True}, "whole"),
         ("stock_level", {"sku": "s", "quantity": "q"}, {"id": 1, "q": -1}, "0 or more"),
+        (
+            "stock_level",
+            {"sku": "s", "quantity": "floor(q)"},
+            {"id": 1, "q": float("1e999")},
+            "floor(q) does not fit",
+        ),
         (
             "tracking",
             {"tracking_number": "n", "status": "w"},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul_connectors.http_json import HttpJson
+from backhaul_connectors.http_json.paging import MOST_EMPTY, Trail
 from backhaul_connectors.http_json.settings import Settings
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import MemoryHost
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 
 BASE = "https://office.example/api"
 PLAIN = {"kind": "fulfillment", "path": "/s", "key": "id", "fields": {"order": "o"}}
+
+CURSOR = {
+    "paging": "cursor",
+    "page_parameter": "after",
+    "items": "rows",
+    "next": "next",
+}
 
 
 @pytest.fixture
@@ -94,8 +103,77 @@ async def test_a_link_to_another_system_is_not_followed(
 async def test_a_page_that_follows_itself_ends_the_pull(script: Script) -> None:
     script.add(f"{BASE}/s", {"rows": rows(1), "more": f"{BASE}/s"})
     told = {"paging": "link", "items": "rows", "next": "more"}
-    with pytest.raises(CheckFailed, match="follows itself"):
-        await pull(system(told))
+    host = MemoryHost()
+    with pytest.raises(CheckFailed, match="s: page 2 would be page 1 again"):
+        await pull(system(told), host)
+    assert len(host.records) == 1
+
+
+async def test_cursors_that_go_round_end_the_pull(script: Script) -> None:
+    script.add(f"{BASE}/s", {"rows": rows(1), "next": "c0"})
+    script.add(f"{BASE}/s?after=c0", {"rows": rows(2), "next": "c1"})
+    script.add(f"{BASE}/s?after=c1", {"rows": rows(3), "next": "c0"})
+    host = MemoryHost()
+    with pytest.raises(CheckFailed, match="page 4 would be page 2 again; check paging"):
+        await pull(system(CURSOR), host)
+    assert len(host.records) == 3
+    assert len(script.asked) == 3
+
+
+async def test_a_last_page_for_every_number_ends_the_pull(script: Script) -> None:
+    script.pages = defaultdict(lambda: (rows(3, 4), 200, {}))
+    script.add(f"{BASE}/s?page=1", rows(1, 2))
+    host = MemoryHost()
+    with pytest.raises(CheckFailed, match="page 3 brings what page 2 brought"):
+        await pull(system({"paging": "page"}), host)
+    assert len(host.records) == 4
+    assert len(script.asked) == 3
+
+
+async def test_a_list_that_fails_holds_up_no_other(script: Script) -> None:
+    script.pages = defaultdict(lambda: (rows(1), 200, {}))
+    script.add(f"{BASE}/gone", {}, status=404)
+    script.add(f"{BASE}/other", rows(7))
+    lists = {
+        "endless": {**PLAIN, "paging": "page"},
+        "gone": {**PLAIN, "path": "/gone"},
+        "other": {**PLAIN, "path": "/other"},
+    }
+    host = MemoryHost()
+    with pytest.raises(CheckFailed, match=r"^endless: page 2 brings .*; gone: .* 404"):
+        await pull(system({}, lists=lists), host)
+    assert set(host.records) == {"endless:1", "other:7"}
+
+
+async def test_an_empty_page_with_another_behind_it_is_not_the_last(
+    script: Script,
+) -> None:
+    script.add(f"{BASE}/s", {"rows": [], "next": "c0"})
+    script.add(f"{BASE}/s?after=c0", {"rows": [], "next": "c1"})
+    script.add(f"{BASE}/s?after=c1", {"rows": rows(3), "next": "c2"})
+    script.add(f"{BASE}/s?after=c2", {"rows": [], "next": "c0"})
+    host = await pull(system(CURSOR))
+    assert len(host.records) == 1
+    assert len(script.asked) == 4
+
+
+def test_empty_pages_without_end_are_told_of() -> None:
+    trail = Trail()
+    for _ in range(MOST_EMPTY):
+        trail.bring([])
+    with pytest.raises(CheckFailed, match="1001 pages in a row are empty"):
+        trail.bring([])
+
+
+async def test_an_empty_page_is_asked_no_further_where_the_cursor_is_kept(
+    script: Script,
+) -> None:
+    script.add(f"{BASE}/s", {"rows": [], "next": "c0"})
+    host = await pull(system({**CURSOR, "keep_cursor": True}))
+    script.add(f"{BASE}/s?after=c0", {"rows": rows(3), "next": None})
+    await pull(system({**CURSOR, "keep_cursor": True}), host)
+    assert len(host.records) == 1
+    assert script.urls == [f"{BASE}/s", f"{BASE}/s?after=c0"]
 
 
 async def test_the_systems_own_cursor_is_kept(script: Script) -> None:

@@ -113,7 +113,8 @@ class Rest(WebOffice):
     def connector(self) -> Connector[Any]:
         told = {"base_url": self.url, "auth": "bearer", "token": TOKEN, **self.does}
         told |= {"network": self.network}
-        return HttpJson("office", HttpSettings.model_validate(told))
+        settings = HttpSettings.model_validate(told)
+        return HttpJson("office", settings, clock=backoffice.hurried())
 
 
 class Shipments(Rest):

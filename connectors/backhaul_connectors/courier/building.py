@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from backhaul_connectors.courier.parsing import digest_of
+from backhaul_connectors.courier.parsing import Unread, digest_of
 from backhaul_connectors.courier.statuses import status_of
 from backhaul_sdk import Bad, Fulfillment, Line, Tracking
 from backhaul_sdk.reading import Unusable
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 MOST_RAW = 20_000
 
 
-def records_of(settings: Settings, event: Event, raw: str) -> list[Record | Bad]:
+def records_of(
+    settings: Settings, event: Event | Unread, raw: str
+) -> list[Record | Bad]:
     """Return the records of an event: a shipment before what is said of it."""
+    if isinstance(event, Unread):
+        name = digest_of(event.row)
+        return [bad(raw_of(event.row), event.reason, name, settings.vendor)]
     locator = f"{settings.vendor} {event.tracking_number}"
     status = _status(settings, event)
     if status is None:

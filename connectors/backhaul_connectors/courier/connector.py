@@ -11,8 +11,9 @@ from backhaul_connectors.courier.asking import Seen, pages, read
 from backhaul_connectors.courier.building import bad, raw_of, records_of
 from backhaul_connectors.courier.manifest import SPEC
 from backhaul_connectors.courier.parsing import (
-    ROWS,
+    Event,
     digest_of,
+    event_of,
     events_of,
     find,
 )
@@ -128,13 +129,11 @@ class Courier(Connector["Settings"]):
 
     def _row(self, seen: Seen, row: Any) -> list[Record | Bad]:
         raw = raw_of(row)
-        try:
-            event = ROWS[self.settings.vendor](self.settings, row)
-        except Unusable as error:
-            return [bad(raw, str(error), digest_of(row), self.settings.vendor)]
-        said = f"{event.word}:{event.at}"
-        if not seen.is_news(event.tracking_number, said):
-            return []
+        event = event_of(self.settings, row)
+        if isinstance(event, Event):
+            said = f"{event.word}:{event.at}"
+            if not seen.is_news(event.tracking_number, said):
+                return []
         return records_of(self.settings, event, raw)
 
 

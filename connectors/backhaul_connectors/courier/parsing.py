@@ -15,7 +15,7 @@ from jmespath.exceptions import JMESPathError
 from backhaul_sdk.reading import Unusable, rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from backhaul_connectors.courier.settings import Settings
 
@@ -41,14 +41,30 @@ class Event:
     comes_back: bool = False
 
 
-def events_of(settings: Settings, message: Any) -> list[Event]:
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """One of several events that cannot be used, and why."""
+
+    row: Any
+    reason: str
+
+
+def events_of(settings: Settings, message: Any) -> Sequence[Event | Unread]:
     """Return the events of a message; none of one about something else.
 
-    Raises Unusable.
+    Raises Unusable where the message as a whole cannot be used.
     """
     if not isinstance(message, dict | list):
         raise Unusable("the message is no JSON object")
     return MESSAGES[settings.vendor](settings, message)
+
+
+def event_of(settings: Settings, row: Any) -> Event | Unread:
+    """Read one of several events; a bad one stops no others."""
+    try:
+        return ROWS[settings.vendor](settings, row)
+    except Unusable as error:
+        return Unread(row, str(error))
 
 
 def _easypost(settings: Settings, message: Any) -> list[Event]:
@@ -124,11 +140,11 @@ def sendcloud_row(settings: Settings, row: Any, key: str = "") -> Event:
     )
 
 
-def _generic(settings: Settings, message: Any) -> list[Event]:
+def _generic(settings: Settings, message: Any) -> list[Event | Unread]:
     rows = find(settings.events.items, message)
     if not isinstance(rows, list):
         raise Unusable(f"there is no list of events at {settings.events.items!r}")
-    return [generic_row(settings, row) for row in rows]
+    return [event_of(settings, row) for row in rows]
 
 
 def generic_row(settings: Settings, row: Any, key: str = "") -> Event:
@@ -151,7 +167,7 @@ def generic_row(settings: Settings, row: Any, key: str = "") -> Event:
     )
 
 
-MESSAGES: Mapping[str, Callable[[Settings, Any], list[Event]]] = {
+MESSAGES: Mapping[str, Callable[[Settings, Any], Sequence[Event | Unread]]] = {
     "easypost": _easypost,
     "aftership": _aftership,
     "sendcloud": _sendcloud,

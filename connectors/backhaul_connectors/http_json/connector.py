@@ -5,13 +5,20 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.http_json.calling import System
 from backhaul_connectors.http_json.cursor import Place, cursor_of, places_of
 from backhaul_connectors.http_json.manifest import SPEC
-from backhaul_connectors.http_json.paging import cursor_in, first_url, next_url
+from backhaul_connectors.http_json.paging import (
+    ListFailed,
+    Trail,
+    cursor_in,
+    first_url,
+    next_url,
+)
 from backhaul_connectors.http_json.parsing import (
     Reader,
     digest_of,
@@ -20,9 +27,10 @@ from backhaul_connectors.http_json.parsing import (
     text_of,
 )
 from backhaul_connectors.http_json.pushing import lookup, push
-from backhaul_sdk import Batch, CheckFailed, Connector, Rejected, Unknown
+from backhaul_sdk import Batch, CheckFailed, Connector, Rejected, Uncertain, Unknown
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.reading import Unusable
+from backhaul_sdk.settling import Settling
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -35,25 +43,31 @@ if TYPE_CHECKING:
 
 
 MOST_SEEN = 10_000
+AHEAD = timedelta(minutes=5)
+"""How far the system's clock may be ahead of ours."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """One walk over a list, from `place`: what it has seen so far."""
+    """One walk over a list, from `place`: what it has seen so far.
+
+    What changed behind `latest` is not remembered: nothing would be new until then.
+    """
 
     name: str
     settings: List
     place: Place
     reader: Reader
+    latest: str
     _reached: Place = field(default_factory=Place)
     _seen: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._reached = self.place
 
-    def records(self, items: list[Any]) -> list[Record | Bad]:
-        """Return what is new of a page."""
-        told = ((item, text_of(item)) for item in items)
+    def records(self, items: list[Any], texts: list[str]) -> list[Record | Bad]:
+        """Return what is new of a page: its items, each with its text."""
+        told = zip(items, texts, strict=True)
         return [self.reader.read(*each) for each in told if self._is_new(*each)]
 
     def _is_new(self, item: Any, text: str) -> bool:
@@ -63,6 +77,8 @@ class Walk:
             changed = moment(find(self.settings.since, item), "since")
         except Unusable:
             # Without a time it is not remembered, and comes again: its key is known.
+            return True
+        if changed > self.latest:
             return True
         digest = digest_of(text)
         self._seen[digest] = changed
@@ -98,11 +114,13 @@ class HttpJson(Connector["Settings"]):
         super().__init__(instance, settings)
         self._now = now
         self._system = System(settings, clock)
+        self._settling = Settling(settings.settles_within, clock)
 
     async def check(self) -> None:
         self._system.check()
 
     async def open(self) -> None:
+        self._settling.may_go_on()
         await self.check()
 
     async def close(self) -> None:
@@ -110,18 +128,29 @@ class HttpJson(Connector["Settings"]):
 
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
         places = places_of(cursor)
-        for name, settings in self.settings.lists.items():
-            now = datetime.fromtimestamp(self._now(), UTC)
-            reader = Reader(name, settings, moment(now, "now"))
-            walk = Walk(name, settings, places.get(name, Place()), reader)
-            async with aclosing(self._pages(walk)) as pages:
-                async for records, place in pages:
-                    if place != places.get(name):
-                        places[name] = place
-                        cursor = cursor_of(places)
-                    elif not records:
-                        continue
-                    yield Batch(records=records, cursor=cursor)
+        failed: list[str] = []
+        for name in self.settings.lists:
+            try:
+                async with aclosing(self._pages(self._walk(name, places))) as pages:
+                    async for records, place in pages:
+                        if place != places.get(name):
+                            places[name] = place
+                            cursor = cursor_of(places)
+                        elif not records:
+                            continue
+                        yield Batch(records=records, cursor=cursor)
+            except ListFailed as error:
+                failed.append(f"{name}: {error}")
+        if failed:
+            raise CheckFailed("; ".join(failed))
+
+    def _walk(self, name: str, places: dict[str, Place]) -> Walk:
+        settings = self.settings.lists[name]
+        now = datetime.fromtimestamp(self._now(), UTC)
+        latest = moment(now + AHEAD, "now")
+        place = places.get(name, Place()).trusted(latest)
+        reader = Reader(name, settings, moment(now, "now"))
+        return Walk(name, settings, place, reader, latest)
 
     def topics(self) -> frozenset[str]:
         """Return the news that there is a request for."""
@@ -131,13 +160,22 @@ class HttpJson(Connector["Settings"]):
         settings = self.settings.pushes.get(change.topic)
         if settings is None:
             return Rejected(f"pushes says nothing of {change.topic}")
-        return await push(self._system, self.settings.base_url, settings, change)
+        said: Pushed = Uncertain("it was cut short")
+        try:
+            said = await push(self._system, self.settings.base_url, settings, change)
+        finally:
+            if isinstance(said, Uncertain):
+                self._settling.may_go_on()
+        return said
 
     async def lookup(self, change: Change) -> LookedUp:
         settings = self.settings.pushes.get(change.topic)
         if settings is None:
             return Unknown(f"pushes says nothing of {change.topic}")
-        return await lookup(self._system, self.settings.base_url, settings, change)
+        base = self.settings.base_url
+        return await self._settling.settled(
+            partial(lookup, self._system, base, settings, change)
+        )
 
     async def _pages(
         self, walk: Walk
@@ -149,15 +187,20 @@ class HttpJson(Connector["Settings"]):
         """
         settings, place = walk.settings, walk.place
         url: URL | None = first_url(self.settings.base_url, settings, place)
-        is_first = True
+        is_first, trail = True, Trail()
         while url is not None:
+            trail.enter(url)
             answer = await self._page(url, place if is_first else Place())
             if answer.status == 304:
                 return
             document = answer.json()
             items = _items(walk, document)
-            following = next_url(settings, url, answer, document, len(items))
-            records = walk.records(items)
+            texts = list(map(text_of, items))
+            trail.bring(texts)
+            following = trail.onward(
+                next_url(settings, url, answer, document, len(items))
+            )
+            records = walk.records(items, texts)
             if settings.keep_cursor:
                 place = replace(place, next=cursor_in(settings, document) or place.next)
             if following is None:
@@ -175,7 +218,7 @@ class HttpJson(Connector["Settings"]):
         known = place.etag if place.etag and place.url == str(url) else ""
         answer = await self._system.read(url, {"If-None-Match": known} if known else {})
         if answer.status == 404 or (answer.status == 304 and not known):
-            raise CheckFailed(f"{url.path} answered {answer.status}: check path")
+            raise ListFailed(f"{url.path} answered {answer.status}: check path")
         return answer
 
 
@@ -183,8 +226,8 @@ def _items(walk: Walk, document: Any) -> list[Any]:
     try:
         items = find(walk.settings.items, document)
     except Unusable as error:
-        raise CheckFailed(f"{walk.name}: {error}") from None
+        raise ListFailed(str(error)) from None
     if not isinstance(items, list):
         place = walk.settings.items
-        raise CheckFailed(f"{walk.name}: there is no list at {place!r} of the answer")
+        raise ListFailed(f"there is no list at {place!r} of the answer")
     return items

@@ -35,6 +35,15 @@ class Place:
         """Return from when to ask; empty for the beginning."""
         return _earlier(self.since, overlap_seconds) if self.since else ""
 
+    def trusted(self, latest: str) -> Place:
+        """Return the place, or the beginning if nothing can have changed at its time.
+
+        What changed since was never asked for, and nobody knows since when.
+        """
+        if self.since <= latest:
+            return self
+        return replace(self, since="", recent={}, etag="", url="")
+
     def moved(self, seen: Mapping[str, str], overlap_seconds: float) -> Place:
         """Return the place after items: their digests, and when each changed."""
         everything = {**self.recent, **seen}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from yarl import URL
 
-from backhaul_connectors.http_json.parsing import find
+from backhaul_connectors.http_json.parsing import digest_of, find
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from backhaul_connectors.http_json.cursor import Place
     from backhaul_connectors.http_json.settings import List
@@ -20,6 +20,46 @@ if TYPE_CHECKING:
 
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s";,]+)\s*)*)')
 _NEXT = re.compile(r';\s*rel\s*=\s*"?(?:[^"]*\s)?next(?:\s[^"]*)?"?', re.IGNORECASE)
+MOST_EMPTY = 1_000
+_ADVICE = "; check paging"
+
+
+class ListFailed(CheckFailed):
+    """What is wrong with one list; the others can be read."""
+
+
+class Trail:
+    """The pages of one walk. Raises ListFailed where they go round for ever."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._brought = ""
+        self._empty = 0
+
+    def enter(self, url: URL) -> None:
+        """Go to a page, which must be a new one."""
+        number = len(self._numbers) + 1
+        known = self._numbers.setdefault(digest_of(str(url)), number)
+        if known < number:
+            raise ListFailed(f"page {number} would be page {known} again{_ADVICE}")
+
+    def onward(self, url: URL | None) -> URL | None:
+        """Return the next page; None where an empty one leads back: it was the last."""
+        if url is None or self._brought:
+            return url
+        return None if digest_of(str(url)) in self._numbers else url
+
+    def bring(self, texts: Sequence[str]) -> None:
+        """Take what the page brought, which must not be what the one before did."""
+        number = len(self._numbers)
+        self._empty = 0 if texts else self._empty + 1
+        if self._empty > MOST_EMPTY:
+            raise ListFailed(f"{self._empty} pages in a row are empty{_ADVICE}")
+        brought = digest_of("\n".join(texts)) if texts else ""
+        if brought and brought == self._brought:
+            told = f"page {number} brings what page {number - 1} brought"
+            raise ListFailed(f"{told}{_ADVICE}")
+        self._brought = brought
 
 
 def first_url(base: str, settings: List, place: Place) -> URL:
@@ -44,7 +84,7 @@ def next_url(
 ) -> URL | None:
     """Return the URL of the next page; None if this was the last.
 
-    Raises CheckFailed where it leads to another host, or back to where it was.
+    Raises ListFailed where it leads to another host.
     """
     if settings.paging in ("page", "offset"):
         return _counted(settings, url, items)
@@ -52,9 +92,10 @@ def next_url(
         return None
     following = cursor_in(settings, document)
     if settings.paging == "cursor":
-        if not following or not items:
+        # A cursor that is kept says at the next pull what is behind an empty page.
+        if not following or (settings.keep_cursor and not items):
             return None
-        return _onward(url, url.update_query({settings.page_parameter: following}))
+        return url.update_query({settings.page_parameter: following})
     link = following if settings.next else _link_in(answer.headers)
     return _onward(url, _joined(url, link)) if link else None
 
@@ -64,7 +105,7 @@ def _joined(url: URL, link: str) -> URL:
         following = url.join(URL(link))
         following.origin()  # which an address without a host has not
     except ValueError:
-        raise CheckFailed(f"{url.host} leads on to what is no address") from None
+        raise ListFailed(f"{url.host} leads on to what is no address") from None
     return following
 
 
@@ -73,7 +114,7 @@ def cursor_in(settings: List, document: Any) -> str:
     try:
         found = find(settings.next, document) if settings.next else None
     except Unusable as error:
-        raise CheckFailed(str(error)) from None
+        raise ListFailed(str(error)) from None
     return "" if found is None or isinstance(found, bool | dict | list) else str(found)
 
 
@@ -87,11 +128,9 @@ def _counted(settings: List, url: URL, items: int) -> URL | None:
 
 def _onward(url: URL, following: URL) -> URL:
     if following.origin() != url.origin():
-        raise CheckFailed(
+        raise ListFailed(
             f"{url.host} sends us on to {following.host}, which is another system"
         )
-    if following == url:
-        raise CheckFailed(f"{url.host} says that a page follows itself")
     return following
 
 

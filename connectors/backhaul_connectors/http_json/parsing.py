@@ -46,7 +46,7 @@ def find(expression: str, document: Any) -> Any:
     names = _names(expression)
     try:
         return _walk(names, document) if names else _compiled(expression)(document)
-    except JMESPathError as error:
+    except (JMESPathError, ArithmeticError, ValueError, TypeError) as error:
         raise Unusable(f"{expression} does not fit: {error}") from None
 
 

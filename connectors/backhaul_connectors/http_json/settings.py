@@ -190,6 +190,14 @@ class Settings(BaseModel):
     answer_seconds: float = Field(
         default=30.0, gt=0, le=300, description="Seconds that an answer may take."
     )
+    settle_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=600,
+        description="How long a request may go on at the system after its line broke; "
+        "only then is a change that is not there called absent. Without it twice "
+        "answer_seconds.",
+    )
     most_bytes: int = Field(
         default=5_000_000, ge=1_000, description="Size of the largest answer."
     )
@@ -209,4 +217,14 @@ class Settings(BaseModel):
             raise ValueError(f"no topic is called {', '.join(sorted(unknown))}")
         if not self.lists and not self.pushes:
             raise ValueError("nothing to do: name lists or pushes")
+        if self.settles_within < self.answer_seconds:
+            least = f"{self.answer_seconds:g}"
+            raise ValueError(
+                f"set settle_seconds to {least} or more: so long may an answer take"
+            )
         return self
+
+    @property
+    def settles_within(self) -> float:
+        """Seconds after which a request whose line broke has an end over there."""
+        return self.settle_seconds or 2 * self.answer_seconds

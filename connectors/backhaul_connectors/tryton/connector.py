@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul_connectors.tryton.manifest import SPEC
@@ -21,6 +22,7 @@ from backhaul_sdk import (
     Rejected,
     Uncertain,
 )
+from backhaul_sdk.settling import Settling
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -42,11 +44,10 @@ class Tryton(Connector["Settings"]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(instance, settings)
-        self._clock = clock
         self._server = Server(settings, clock)
         self._reader = Reader(self._server, settings)
         self._orders = Orders(self._server, settings)
-        self._at_rest_from = 0.0
+        self._settling = Settling(settings.settle_seconds, clock)
 
     async def check(self) -> None:
         server = Server(self.settings)
@@ -56,8 +57,7 @@ class Tryton(Connector["Settings"]):
             await server.close()
 
     async def open(self) -> None:
-        # Whoever was here before may have lost an answer just now.
-        self._may_go_on()
+        self._settling.may_go_on()
         await self._server.open()
 
     async def close(self) -> None:
@@ -98,14 +98,16 @@ class Tryton(Connector["Settings"]):
         except CheckFailed as error:
             if not may_have_arrived(error):
                 return NotSent(str(error))
-            self._may_go_on()
+            self._settling.may_go_on()
             return Uncertain(str(error))
         except asyncio.CancelledError:
-            self._may_go_on()
+            self._settling.may_go_on()
             raise
 
     async def lookup(self, change: Change) -> LookedUp:
-        await asyncio.sleep(max(self._at_rest_from - self._clock(), 0.0))
+        return await self._settling.settled(partial(self._look, change))
+
+    async def _look(self, change: Change) -> LookedUp:
         sale = await self._orders.find(change.object_id)
         if sale is None:
             return Absent()
@@ -114,7 +116,3 @@ class Tryton(Connector["Settings"]):
         else:
             is_done = self._orders.is_complete(sale)
         return Found(str(sale["id"])) if is_done else Absent()
-
-    def _may_go_on(self) -> None:
-        """Remember that a request may still be at work over there."""
-        self._at_rest_from = self._clock() + self.settings.settle_seconds

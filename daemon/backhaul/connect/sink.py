@@ -41,6 +41,8 @@ IDLE_SECONDS = 30.0
 """Where nothing waits: a lost wake costs no more than this."""
 PUSH_SECONDS = 120.0
 """Longer than that no answer is waited for: it may have arrived."""
+LOOKUP_SECONDS = 720.0
+"""A look lasts no longer; it may wait until a lost request has its end over there."""
 LOOKS_SECONDS = (0.0, 120.0, 600.0)
 """When a change in doubt is looked up; what cannot be told at the last is parked."""
 
@@ -210,10 +212,10 @@ class Sink:
     async def _look_up(self, delivery: Outgoing) -> None:
         try:
             await guarded(self._opened())
-            async with asyncio.timeout(PUSH_SECONDS):
+            async with asyncio.timeout(LOOKUP_SECONDS):
                 said: object = await guarded(self._connector.lookup(_change(delivery)))
         except (ConnectorFailed, TimeoutError, Busy) as error:
-            reason = str(error) or f"no answer within {PUSH_SECONDS:.0f} s"
+            reason = str(error) or f"no answer within {LOOKUP_SECONDS:.0f} s"
             failures = delivery.failures + 1
             wait = self._leave_alone(reason) + _alone_seconds(failures)
             mark = Mark(

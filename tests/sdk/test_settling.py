@@ -1,0 +1,43 @@
+"""What is not there is absent only once no request can be at work any more."""
+
+from __future__ import annotations
+
+from backhaul_sdk import Absent, Found, Unknown
+from backhaul_sdk.settling import Settling
+
+
+class System:
+    """Finds what it is told to, one after the other; a look takes `seconds`."""
+
+    def __init__(self, *finds: Absent | Found | Unknown, seconds: float) -> None:
+        self.finds = list(finds)
+        self.seconds = seconds
+        self.now = 100.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def look(self) -> Absent | Found | Unknown:
+        self.now += self.seconds
+        return self.finds.pop(0)
+
+
+async def test_a_look_that_began_too_early_proves_no_absence() -> None:
+    system = System(Absent(), Found("1"), seconds=30)
+    settling = Settling(20, system.clock)
+    settling.may_go_on()
+    assert await settling.settled(system.look) == Found("1")
+
+
+async def test_where_nothing_is_at_work_one_look_is_enough() -> None:
+    system = System(Absent(), seconds=30)
+    settling = Settling(20, system.clock)
+    assert await settling.settled(system.look) == Absent()
+
+
+async def test_what_is_there_or_cannot_be_told_is_not_waited_for() -> None:
+    for found in (Found("1"), Unknown("who knows")):
+        system = System(found, seconds=0)
+        settling = Settling(600, system.clock)
+        settling.may_go_on()
+        assert await settling.settled(system.look) == found
