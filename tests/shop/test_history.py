@@ -84,3 +84,26 @@ async def test_a_platform_that_shows_one_page_only_is_not_read_for_ever(
     assert sum(map(len, pages)) == len(found.moves) == PAGE_ROWS
     assert not found.complete
     assert len(platform.shown) <= 2 * (history.MOST_PAGES + 1) + 1
+
+
+@pytest.mark.parametrize("odd", ["0001-01-01T00:00:00Z", None])
+async def test_one_row_of_year_one_hides_no_page_behind_it(
+    odd: str | None, connect: Connect
+) -> None:
+    listed = [move(n, "0", note=None) for n in range(KNOWN, 0, -1)]
+    since = listed[-1]["createdAt"]
+    if odd:
+        listed[10]["createdAt"] = odd
+
+    async def say(request: Request, connection: Connection) -> None:
+        last = PAGE_ROWS * int(parse_qs(request.query)["page"][0])
+        shown = listed[last - PAGE_ROWS : last]
+        more = {"hasMore": last < KNOWN}
+        await connection.send(document({"data": shown, "meta": more}))
+
+    async with serving(say) as server:
+        client = ShopClient(connect(server.url))
+        pages = [page async for page in history.back_to(client, since, fail)]
+    found = {each.adjustment_id for page in pages for each in page}
+    missing = {listed[10]["adjustmentId"]} if odd else set()
+    assert found == {row["adjustmentId"] for row in listed} - missing

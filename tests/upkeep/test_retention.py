@@ -127,6 +127,30 @@ async def test_a_stretch_of_what_must_stay_does_not_end_it(store: SqliteStore) -
     assert await prune(store) == 1
 
 
+AHEAD = timedelta(days=-365)
+
+
+async def test_what_came_while_the_clock_was_ahead_is_as_old_as_its_neighbours(
+    store: SqliteStore,
+) -> None:
+    await arrive(store, OLD, order(1))
+    await arrive(store, AHEAD, order(2), order(3))
+    await arrive(store, OLD, order(4))
+    await arrive(store, AHEAD, order(5))
+    await arrive(store, NEW, order(6))
+    await fold_all(store)
+    assert await prune(store) == 4
+    assert [id_ for id_, there in kept(store).items() if there] == [5, 6]
+
+
+async def test_what_came_last_and_ahead_of_the_clock_stays(store: SqliteStore) -> None:
+    await arrive(store, OLD, order(1))
+    await arrive(store, AHEAD, order(2))
+    await fold_all(store)
+    assert await prune(store) == 1
+    assert [id_ for id_, there in kept(store).items() if there] == [2]
+
+
 async def test_why_still_explains_and_says_that_the_body_went(
     store: SqliteStore,
 ) -> None:

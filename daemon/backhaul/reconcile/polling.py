@@ -16,6 +16,7 @@ from backhaul.errors import Unusable
 from backhaul.reconcile.kinds import LEVELS
 from backhaul.reconcile.sweeping import tell_ended
 from backhaul.shop import wire
+from backhaul.shop.history import is_past
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -191,8 +192,7 @@ class Poll:
             found |= {row.id: row for row in rows if row.id not in found}
             times = [row.created_at for row in rows]
             self._saw(times)
-            is_old = min(times, default=since) < since
-            if not is_news or is_old or listing.has_more is False:
+            if not is_news or is_past(times, since) or listing.has_more is False:
                 break
         moves = [move_of(row) for row in reversed(found.values())]
         return [move for move in moves if move is not None]

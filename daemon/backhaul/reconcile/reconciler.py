@@ -18,7 +18,7 @@ from loguru import logger
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.budget import Priority
 from backhaul.core.clock import to_text
-from backhaul.errors import Busy, Unusable
+from backhaul.errors import Fatal
 from backhaul.reconcile.absence import Absence
 from backhaul.reconcile.kinds import CUSTOMERS, KINDS, LEVELS, PRODUCTS
 from backhaul.reconcile.offering import ABSENT, NotOffered, first_offered
@@ -27,7 +27,6 @@ from backhaul.reconcile.sweeping import SweepWork
 from backhaul.reconcile.troubles import GivenUp, Stuck, Troubles
 from backhaul.reconcile.wanted import BACKFILL, FULL
 from backhaul.shop.client import ReadRefused
-from backhaul.shop.transport import InDoubt, NotSent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -46,7 +45,6 @@ RETRY_CAP_SECONDS = 60.0
 LATE_SECONDS = 600.0
 """After so long without a new page nothing waits for a list's first reading."""
 FEATURE = "updatedSince"
-_TROUBLE = (NotSent, InDoubt, Unusable, Busy)
 
 
 class Reconciler:
@@ -115,7 +113,9 @@ class Reconciler:
         for name in sorted(kinds, key=lambda name: name != LEVELS.name):
             try:
                 ended += await self._poll_kind(KINDS[name])
-            except _TROUBLE as error:
+            except Fatal:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is told, and tried again
                 self._troubles.met((POLL, name), error)
             else:
                 self._troubles.over((POLL, name))
@@ -241,7 +241,9 @@ class Reconciler:
         while True:
             try:
                 ended = await self._walk_kind(job, kind, see)
-            except _TROUBLE as error:
+            except Fatal:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is told, and tried again
                 self._troubles.met((job, kind.name), error)
                 if stuck.seconds() >= patience_seconds:
                     self._troubles.given_up((job, kind.name))

@@ -11,6 +11,7 @@ from backhaul.core.stock import Seen
 from backhaul.reconcile.polling import HISTORY, adjustments, move_of
 from backhaul.shop import objects, wire
 from backhaul.shop.client import ReadRefused
+from backhaul.shop.history import is_past
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -97,7 +98,7 @@ class StockReader:
             rows = [wire.entry(strict_json.decode_object(row)) for row in page.rows]
             fresh = [row for row in rows if row.id not in found]
             found |= {row.id: row for row in fresh}
-            ended = min((row.created_at for row in rows), default="") < since
+            ended = is_past([row.created_at for row in rows], since)
             if not fresh or ended or page.has_more is False:
                 break
         moves = [move_of(row) for row in reversed(found.values())]

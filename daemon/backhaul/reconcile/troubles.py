@@ -50,12 +50,18 @@ class Troubles:
 
     def met(self, reading: tuple[str, str], error: Exception) -> None:
         """Take note that a reading failed."""
-        said = str(error)
+        is_foreseen = isinstance(error, BackhaulError)
+        said = str(error) if is_foreseen else f"{type(error).__name__}: {error}"
         is_news = reading not in self._failing and said not in self._failing.values()
         self._failing.setdefault(reading, said)
         if is_news:
-            logger.bind(action="reconcile.failed", store=self.store).warning(
-                "store {}: {}; tried again until it works", self.store, said
+            logger.bind(action="reconcile.failed", store=self.store).opt(
+                exception=None if is_foreseen else error
+            ).log(
+                "WARNING" if is_foreseen else "ERROR",
+                "store {}: {}; tried again until it works",
+                self.store,
+                said,
             )
 
     def given_up(self, reading: tuple[str, str]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from backhaul.reconcile.kinds import Kind, Row
     from backhaul.shop.client import ShopClient
 
+MOST_STEPS = 8
+"""Back from a page, because of a total; deletions just then are hardly more."""
+MOST_STALE_PAGES = 50
+"""In a row without a row that the one before did not show, whatever is said of more."""
 AHEAD = 4
 """Pages of a list without deletions that are asked for at once."""
 SHELVES = 1_024
@@ -123,6 +128,8 @@ class Walk:
     _known: Known = field(default_factory=Known)
     _fresh: bool = False
     _size: int = PAGE_ROWS
+    _stepped: Counter[tuple[int, int]] = field(default_factory=Counter)
+    _stale: int = 0
 
     async def pages(self) -> AsyncIterator[Shown]:
         """Yield every page at least once, in an order that skips no row."""
@@ -134,7 +141,7 @@ class Walk:
             for page in await self._window(number):
                 if self._has_shrunk(page):
                     number = max(page.page - self._pages_lost(page), 1)
-                    self.total = page.total
+                    self.total, self._before = page.total, frozenset()
                     break
                 is_over = self._is_beyond_the_end(page)
                 if not is_over:
@@ -160,7 +167,12 @@ class Walk:
     def _has_shrunk(self, page: Shown) -> bool:
         if self.total is None or page.total is None:
             return False
-        return page.total < self.total and page.page > 1
+        if page.page == 1 or page.total >= self.total:
+            return False
+        # A total that falls there again and again is no count of the list.
+        step = page.page, page.total
+        self._stepped[step] += 1
+        return self._stepped[step] <= MOST_STEPS
 
     def _pages_lost(self, page: Shown) -> int:
         lost = (self.total or 0) - (page.total or 0)
@@ -174,7 +186,9 @@ class Walk:
         if not page.elements:
             return True
         same = page.page > 1 and page.rows and page.ids <= self._before
-        if same and not page.has_more and page.page > self.done + 1:
+        self._stale = self._stale + 1 if same else 0
+        is_believed = page.has_more and self._stale < MOST_STALE_PAGES
+        if same and not is_believed and page.page > self.done + 1:
             self.pages_ignored()
             return True
         return False

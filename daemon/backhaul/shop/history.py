@@ -15,7 +15,7 @@ from backhaul.shop import wire
 from backhaul.shop.client import PAGE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from backhaul.shop.client import ShopClient
     from backhaul.shop.listing import Listing
@@ -74,8 +74,16 @@ async def back_to(
         yield [_move(row) for row in fresh if row.created_at >= since]
         stale_pages = 0 if fresh else stale_pages + 1
         ends = _is_last(listing, news=bool(fresh)) or stale_pages >= MOST_PAGES
-        if ends or min((row.created_at for row in rows), default=since) < since:
+        if ends or is_past([row.created_at for row in rows], since):
             return
+
+
+def is_past(times: Iterable[str], since: str) -> bool:
+    """Tell whether a page has come to what was before; a single row may bear any time.
+
+    One of year 1, as programs write it, stands among those of today.
+    """
+    return sum(at < since for at in times) > 1
 
 
 async def _read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,13 @@ from backhaul.errors import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from backhaul.shop.transport import Answer
+
+
+_COUNTS = 2**63
+"""Above all counts: what a database holds is less."""
+_DAY = timedelta(days=1)
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -53,7 +58,7 @@ def read(answer: Answer) -> Listing:
         raise Unusable(f"the answer holds no list: {error}") from None
     meta = wrapped.meta or _Meta()
     rows = tuple(map(bytes, wrapped.data))
-    return Listing(rows, meta.total, meta.has_more, dated)
+    return Listing(rows, _count(meta.total), meta.has_more, dated)
 
 
 def joined(parts: Sequence[Listing]) -> Listing:
@@ -62,8 +67,17 @@ def joined(parts: Sequence[Listing]) -> Listing:
     return replace(parts[-1], rows=rows, dated=parts[0].dated)
 
 
+def _count(total: int | None) -> int | None:
+    """Return what is said of a list's length; an unsigned -1 is no count."""
+    return total if total is not None and 0 <= total < _COUNTS else None
+
+
 def _date(answer: Answer) -> datetime | None:
+    """Return when it was said; None unless the days around it are times as well."""
     try:
-        return parsedate_to_datetime(answer.headers.get("date", ""))
-    except ValueError:
+        dated = parsedate_to_datetime(answer.headers.get("date", ""))
+        # One with the zone -0000 comes without any.
+        dated = dated.astimezone(UTC) if dated.tzinfo else dated.replace(tzinfo=UTC)
+        return dated if dated - _DAY < dated < dated + _DAY else None
+    except (ValueError, OverflowError):
         return None

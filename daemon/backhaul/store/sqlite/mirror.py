@@ -181,10 +181,12 @@ class MirrorTransaction:
         self._connection.execute(
             """
             DELETE FROM inventory_levels
-            WHERE store = ?1 AND product_id = ?2 AND updated_at <= ?3 AND variant_id
+            WHERE store = ?1 AND product_id = ?2
+            AND (updated_at <= ?3 OR seen_at <= ?4) AND variant_id
             NOT IN (SELECT id FROM variants WHERE store = ?1 AND product_id = ?2)
             """,
-            (store, product.id, product.updated_at),
+            # A confirming read knows better than what was seen before it.
+            (store, product.id, product.updated_at, version.confirmed_at),
         )
 
     def delete_product(self, store: str, deletion: Deletion, version: Version) -> None:

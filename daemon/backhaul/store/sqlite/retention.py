@@ -23,6 +23,7 @@ CURSOR = "prune_cursor"
 RETENTION = "retention"
 """Stands in `erased_by`."""
 BATCH = 64
+_LAST = 2**63 - 1
 _SETTLED = frozenset({"folded", "duplicate", "stale", "unhandled", "quarantined"})
 _NEXT = """
     SELECT i.id, i.received_at, o.state, i.erased_by,
@@ -74,7 +75,7 @@ def _prune(
     now, until = to_text(clock.now()), clock.monotonic() + slice_seconds
     changes, erased = connection.total_changes, 0
     connection.execute(_DROP_RUNS, (before, BATCH))
-    for event in _due(connection, before):
+    for event in _due(connection, before, now):
         connection.execute(f"{_ERASE} WHERE id = ?", (now, RETENTION, event))
         connection.execute(_ERASE_COPY, (event, event))
         erased += 1
@@ -84,12 +85,21 @@ def _prune(
     return Pruned(erased, connection.total_changes > changes, counts)
 
 
-def _due(connection: sqlite3.Connection, before: str) -> Iterator[int]:
-    """Yield events to erase; the cursor is moved on as they are taken."""
+def _due(connection: sqlite3.Connection, before: str, now: str) -> Iterator[int]:
+    """Yield events to erase; the cursor is moved on as they are taken.
+
+    What seems to come from the future came while the clock was ahead, and before what
+    came next: it is as old as that.
+    """
     released = connection.execute(_RELEASED, (before, BATCH)).fetchall()
     yield from (row[0] for row in released)
     rows = connection.execute(_NEXT, (CURSOR, BATCH)).fetchall()
+    next_, next_at = 0, now
     for event, received_at, state, erased_by, quarantine in rows:
+        if received_at > now:
+            if next_ <= event:
+                next_, next_at = _next_after(connection, event, now)
+            received_at = next_at
         if received_at >= before or state not in _SETTLED:
             return
         connection.execute(
@@ -98,3 +108,15 @@ def _due(connection: sqlite3.Connection, before: str) -> Iterator[int]:
         )
         if quarantine != "open" and erased_by != RETENTION:
             yield event
+
+
+def _next_after(
+    connection: sqlite3.Connection, event: int, now: str
+) -> tuple[int, str]:
+    """Return the next event that did not come later than now, and when it came."""
+    row = connection.execute(
+        "SELECT id, received_at FROM inbox WHERE id > ? AND received_at <= ?"
+        " ORDER BY id LIMIT 1",
+        (event, now),
+    ).fetchone()
+    return row or (_LAST, now)
