@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.shop.transport import InDoubt, Transport
-from support.counting import House, house, now
+from backhaul_sdk import Cancellation
+from support.counting import SOON, House, house, now
 from support.databases import rows, write
 from support.waiting import until
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 BLIND = ("no-history", "no-idempotency")
 """A platform where nothing proves whether an adjustment has landed."""
+
+CAUTIOUS = SOON | {"on_absent": "park"}
 
 
 @pytest.fixture
@@ -146,6 +149,99 @@ async def test_a_step_that_lands_late_is_not_made_good_once_more(
         assert "15 wanted; 15 there: nothing to do" in at.reason(target)
         assert at.steps(target) == [("applied", 5)]
         assert await at.stock(lamp) == 15
+
+
+@pytest.mark.parametrize("verb", ["park", "drop"])
+async def test_a_restock_that_may_be_our_own_is_not_taken_for_goods(
+    verb: str, tmp_path: Path, lose: Callable[[str], None]
+) -> None:
+    """Once the order was read for it, the count can be let go on."""
+    async with house(tmp_path, ("no-idempotency",), push=CAUTIOUS) as at:
+        lamp = await at.lamp(10)
+        order, cancel = await lost_cancellation(at, lamp, lose)
+        before = now()
+        if verb != "park":
+            await at.decide(cancel, verb)
+        await cancelled(at, lamp, order)
+        count = await at.count(lamp, 10, before)
+        await at.reaches(count, "parked")
+        said = f"may be that of command {cancel[:8]}, which is {at.state(cancel)}"
+        assert "the move of +3 at " in at.reason(count)
+        assert said in at.reason(count)
+        await at.decide(cancel, "settle" if verb == "park" else "resend")
+        at.sender.settler.wake()
+        await until(lambda: at.state(cancel) == "applied", "the order was read")
+        await at.decide(count, "resend")
+        await at.reaches(count, "applied")
+        assert "10 wanted; 10 there: nothing to do" in at.reason(count)
+        assert await at.stock(lamp) == 10
+
+
+async def test_a_restock_of_a_cancellation_from_after_the_count_is_goods(
+    tmp_path: Path, lose: Callable[[str], None]
+) -> None:
+    """Whoever cancelled the order, they were not there when somebody counted."""
+    async with house(tmp_path, ("no-idempotency",), push=CAUTIOUS) as at:
+        lamp = await at.lamp(10)
+        order = await sold(at, lamp)
+        before = now()
+        await asyncio.sleep(0.01)
+        await lost_cancellation(at, lamp, lose, order)
+        await cancelled(at, lamp, order)
+        count = await at.count(lamp, 6, before)
+        await at.reaches(count, "applied")
+        assert "3 came since" in at.reason(count)
+        assert await at.stock(lamp) == 9
+
+
+async def test_a_restock_that_was_asked_for_and_made_by_hand_is_not_goods(
+    tmp_path: Path,
+) -> None:
+    """The cancellation that still waits puts nothing back any more."""
+    async with house(tmp_path) as at:
+        lamp = await at.lamp(10)
+        at.sender.dispatcher.pause("cancel", now())
+        order = await sold(at, lamp)
+        await asked_to_cancel(at, order)
+        before = now()
+        await cancelled(at, lamp, order)
+        count = await at.count(lamp, 10, before)
+        await at.reaches(count, "applied")
+        assert await at.stock(lamp) == 10
+
+
+async def lost_cancellation(
+    at: House, lamp: Any, lose: Callable[[str], None], order: str = ""
+) -> tuple[str, str]:
+    """Return an order and its cancellation, which was in doubt and is parked."""
+    order = order or await sold(at, lamp)
+    lose("request")
+    cancel = await asked_to_cancel(at, order)
+    await until(lambda: at.state(cancel) == "parked", "it is left to a person")
+    return order, cancel
+
+
+async def sold(at: House, lamp: Any) -> str:
+    order = await at.sell(lamp, 3)
+    query = "SELECT stock FROM inventory_levels WHERE stock = 7 AND 1 = ("
+    query += "SELECT count(*) FROM orders)"
+    await until(lambda: rows(at.path, query), "the order is known")
+    return order
+
+
+async def asked_to_cancel(at: House, order: str) -> str:
+    key = f"cancel {order}"
+    await at.hand_in(Cancellation(key=key, order=order, restock=True))
+    return at.command_of(key)
+
+
+async def cancelled(at: House, lamp: Any, order: str) -> None:
+    """Cancel it on the platform, as the request that was late does, or somebody."""
+    reply = await at.shop.v1("POST", f"/orders/{order}/cancel", {"restock": True})
+    assert reply.status == 200, reply.body
+    query = "SELECT 1 FROM orders WHERE id = ? AND cancelled_at IS NOT NULL"
+    query += " AND 10 = (SELECT stock FROM inventory_levels)"
+    await until(lambda: rows(at.path, query, order), "it is known")
 
 
 async def goods_come(at: House, lamp: Any, units: int) -> None:

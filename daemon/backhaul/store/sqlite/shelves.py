@@ -36,7 +36,8 @@ _MOVEMENTS = f"""
            coalesce(c.caused_at, c.created_at, iif(l.reason = 'ORDER_CANCELLED', (
              SELECT min(coalesce(x.caused_at, x.created_at)) FROM commands x
              WHERE x.store = l.store AND x.target = l.cause AND x.kind = 'cancel'
-               AND x.state IN ('applied', 'sending', 'uncertain')), NULL))
+               AND (x.state IN ('applied', 'sending', 'uncertain')
+                 OR x.state = 'planned' AND {member("x.payload", "$.restock")})), NULL))
     FROM stock_ledger l
     LEFT JOIN commands c ON c.store = l.store AND c.effect_id = l.adjustment_id
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
@@ -134,14 +135,21 @@ _UNHEARD = f"""
           AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
     LIMIT 1
 """  # noqa: S608 - constants
+_MAY_BE = """
+    'the move of ' || printf('%+d', l.adjustment) || ' at ' || l.at
+    || ' may be that of command ' || substr(c.id, 1, 8) || ', which is ' || c.state
+"""
+_MAY_HAVE_LANDED = f"""
+    EXISTS (SELECT 1 FROM attempts t
+      WHERE t.command_id = c.id AND coalesce(t.outcome, 'uncertain') = 'uncertain'
+        AND unixepoch(l.at) - unixepoch(t.started_at)
+          BETWEEN -{EARLY_SECONDS} AND {LATE_SECONDS})
+"""  # noqa: S608 - constants
 # What nobody owns may be goods, or a command of ours of which it was never proved
 # whether it landed: reckoned as goods, what it moved would be made good once more.
 # Where it changes nothing which of the two it is, nothing is in doubt.
 _IN_DOUBT = f"""
-    SELECT 'the move of ' || printf('%+d', l.adjustment) || ' at ' || l.at
-           || ' may be that of command ' || substr(c.id, 1, 8) || ', which is '
-           || c.state
-    FROM stock_ledger l CROSS JOIN commands c
+    SELECT {_MAY_BE} FROM stock_ledger l CROSS JOIN commands c
       ON c.store = l.store AND c.target = l.product_id
     WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
       AND (l.adjustment < 0 OR l.at > :as_of)
@@ -156,10 +164,24 @@ _IN_DOUBT = f"""
       AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
       AND ({member("c.payload", "$.target")} IS NOT NULL
         OR coalesce(c.caused_at, c.created_at) <= :as_of)
-      AND EXISTS (SELECT 1 FROM attempts t
-        WHERE t.command_id = c.id AND coalesce(t.outcome, 'uncertain') = 'uncertain'
-          AND unixepoch(l.at) - unixepoch(t.started_at)
-            BETWEEN -{EARLY_SECONDS} AND {LATE_SECONDS})
+      AND {_MAY_HAVE_LANDED}
+    LIMIT 1
+"""  # noqa: S608 - constants
+# The same of a cancellation: what came back to its order after the count was on the
+# shelf by then, if this was it. Another one that was asked for as early says so too.
+_RESTOCK_IN_DOUBT = f"""
+    SELECT {_MAY_BE} FROM stock_ledger l CROSS JOIN commands c
+      ON c.store = l.store AND c.target = l.cause
+    WHERE l.store = :store AND l.variant_id = :variant AND l.at >= :since
+      AND l.at > :as_of AND l.adjustment > 0
+      AND c.kind = 'cancel' AND c.state IN ('parked', 'rejected', 'superseded')
+      AND coalesce({member("c.payload", "$.restock")}, 1)
+      AND coalesce(c.caused_at, c.created_at) <= :as_of
+      AND NOT EXISTS (SELECT 1 FROM commands o
+        WHERE o.store = c.store AND o.target = c.target AND o.kind = 'cancel'
+          AND o.state IN ('applied', 'sending', 'uncertain', 'planned')
+          AND coalesce(o.caused_at, o.created_at) <= :as_of)
+      AND {_MAY_HAVE_LANDED}
     LIMIT 1
 """  # noqa: S608 - constants
 # What it puts back was on the shelf when it was counted; its order is not known yet.
@@ -199,7 +221,7 @@ def _earlier_steps(
 
 def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
     """Say which step of ours is not among the movements, or may be one of them."""
-    for query in (_UNHEARD, _IN_DOUBT):
+    for query in (_UNHEARD, _IN_DOUBT, _RESTOCK_IN_DOUBT):
         row = connection.execute(query, values).fetchone()
         if row is not None:
             return str(row[0])
