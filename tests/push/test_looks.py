@@ -244,14 +244,24 @@ async def test_a_parcel_without_its_number_is_for_a_person(stage: Scene) -> None
     assert "without a number" in stage.reason(command)
 
 
-async def test_a_cancellation_without_the_restock_is_for_a_person(stage: Scene) -> None:
-    command = await doubt(stage, "cancel")
-    gone = {"restocked": False, "cancelledAt": payloads.instant(3)}
+OTHERWISE = [
+    (True, False, "without the restock that was asked for"),
+    (False, True, "with a restock that was not asked for"),
+]
+
+
+@pytest.mark.parametrize(("asked", "restocked", "says"), OTHERWISE)
+async def test_a_cancellation_with_another_restock_is_for_a_person(
+    asked: bool, restocked: bool, says: str, stage: Scene
+) -> None:
+    """Whoever cancelled it: no repeated cancellation sets that stock right."""
+    command = await doubt(stage, "cancel", restock=asked)
+    gone = {"restocked": restocked, "cancelledAt": payloads.instant(3)}
     order = payloads.order(cancellation=gone)
     stage.platform.says("/orders/ord_1", document({"data": order}))
     async with working(stage):
         await stage.reaches(command, "parked")
-    assert "without the restock" in stage.reason(command)
+    assert stage.reason(command) == f"the order is cancelled, {says}"
 
 
 async def test_a_parcel_that_was_there_before_is_no_proof_without_a_number(

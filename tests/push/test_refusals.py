@@ -132,8 +132,13 @@ async def test_conflict_is_settled_by_what_the_order_shows(
     async with working(stage):
         await stage.reaches(command, state)
     assert len(stage.server.commands) == 1
-    shows = "the same effect" if state == "applied" else "something else"
-    assert stage.reason(command).endswith(f"the order shows {shows}"), name
+    shows = {"applied": "shows the same effect", "parked": "shows something else"}
+    said = {
+        "cancelled-otherwise": "is cancelled, without the restock that was asked for"
+    }
+    assert stage.reason(command).endswith(
+        f"the order {said.get(name, shows[state])}"
+    ), name
 
 
 async def test_conflict_is_asked_about_again_when_the_order_cannot_be_read(

@@ -134,7 +134,10 @@ PROOFS = {
     ),
     "cancelled": (CANCEL, cancelled()),
     "cancelled-kept": (KEEP, cancelled(restocked=False)),
-    "cancelled-kept-yet-restocked": (KEEP, cancelled()),
+    "cancelled-kept-as-nothing-could-come-back": (
+        KEEP,
+        cancelled(items=[payloads.item() | {"restockedQuantity": 0}]),
+    ),
 }
 DOUBTS = {
     "other-order": (fulfill(), shipped(PARCEL, id="ord_2"), "about ord_2, not ord_1"),
@@ -161,6 +164,7 @@ DOUBTS = {
     ),
     "not-cancelled": (CANCEL, payloads.order(), "does not show the cancel"),
     "cancelled-not-restocked": (CANCEL, cancelled(restocked=False), "does not show"),
+    "cancelled-yet-restocked": (KEEP, cancelled(), "does not show"),
     "cancelled-other-order": (CANCEL, cancelled(id="ord_2"), "about ord_2"),
     "no-order": (CANCEL, {"ok": True}, "not the expected shape"),
     "list": (CANCEL, [], "holds no object"),

@@ -99,7 +99,26 @@ def _facts(found: Found) -> Iterator[tuple[str, object]]:
     if found["kind"] != "target":
         yield "effect", found["effect_id"] or "none is known to be its own"
     if found["evidence"] and found["kind"] != "target":
-        yield "evidence", shortened(found["evidence"])
+        yield from _proved(found["evidence"])
+
+
+def _proved(evidence: str) -> Sequence[tuple[str, object]]:
+    """Say what the state rests on, and what those before it rested on."""
+    try:
+        document = msgspec.json.decode(evidence)
+        before = [fact for each in document.pop("earlier", ()) for fact in _was(each)]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return [("evidence", shortened(evidence))]
+    last = [("evidence", shortened(msgspec.json.encode(document)))] if document else []
+    return [*last, *before]
+
+
+def _was(earlier: Found) -> Iterator[tuple[str, object]]:
+    yield "was before", f"{earlier['state']} at {earlier['at']}: {earlier['reason']}"
+    if earlier["request"]:
+        yield "bytes sent then", shortened(earlier["request"])
+    if earlier["evidence"]:
+        yield "evidence then", shortened(msgspec.json.encode(earlier["evidence"]))
 
 
 def _means(found: Found, state: State) -> str:

@@ -133,8 +133,9 @@ async def _check_effect(
     if proof is not None:
         reason = f"{verdict.reason}; the order shows the same effect"
         return Judged(Verdict(Outcome.CONFIRMED, reason), proof)
-    reason = f"{verdict.reason}; the order shows something else"
-    return Judged(Verdict(Outcome.PARKED, reason))
+    shows = requests.otherwise(command, order, data) or "the order shows something else"
+    read = {"read": requests.read(order, data)}
+    return Judged(Verdict(Outcome.PARKED, f"{verdict.reason}; {shows}"), read)
 
 
 async def _effect(

@@ -175,11 +175,10 @@ class Prover:
 
 
 def _cancelled(command: Command, order: Order, data: Mapping[str, Any]) -> Proof:
-    read = requests.order_evidence(order)
+    read = requests.read(order, data)
     if order.cancelled_at is None:
         return Proof(Found.ABSENT, "the order is not cancelled", read)
-    if not requests.shows(command, order, data):
-        reason = "the order is cancelled, without the restock that was asked for"
+    if reason := requests.otherwise(command, order, data):
         return Proof(Found.UNDECIDABLE, reason, read, final=True)
     evidence = read | requests.cancelled(order)
     own = requests.effect_id(evidence)

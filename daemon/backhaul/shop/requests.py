@@ -120,6 +120,11 @@ def order_evidence(order: Order) -> dict[str, Any]:
     }
 
 
+def read(order: Order, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an order that proves nothing shows, for a person who decides."""
+    return order_evidence(order) | {"restocked": _restocked(data)}
+
+
 def cancelled(order: Order) -> dict[str, str]:
     """Return what a cancellation is known by, as evidence."""
     if order.cancelled_at is None:
@@ -139,12 +144,33 @@ def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:
 def shows(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
     """Tell whether an order as read shows the effect that the command asks for."""
     if command.kind == "cancel":
-        cancellation = data.get("cancellation") or {}
-        restocked = bool(cancellation.get("restocked"))
-        return order.cancelled_at is not None and (
-            restocked or not command.payload["restock"]
-        )
+        return order.cancelled_at is not None and not otherwise(command, order, data)
     return bool(parcels_of(command, order, data))
+
+
+def otherwise(command: Command, order: Order, data: Mapping[str, Any]) -> str:
+    """Say how a cancelled order is not cancelled as asked; "" where it is, or is not.
+
+    What was not put back is missing on the shelf, or what was, too much: a repeated
+    cancellation changes neither.
+    """
+    if command.kind != "cancel" or order.cancelled_at is None:
+        return ""
+    restocked = _restocked(data)
+    if command.payload["restock"] and not restocked:
+        return "the order is cancelled, without the restock that was asked for"
+    if not command.payload["restock"] and restocked and _came_back(data):
+        return "the order is cancelled, with a restock that was not asked for"
+    return ""
+
+
+def _restocked(data: Mapping[str, Any]) -> bool:
+    return bool((data.get("cancellation") or {}).get("restocked"))
+
+
+def _came_back(data: Mapping[str, Any]) -> bool:
+    """Tell whether units of a restocked order came back; what is not told may have."""
+    return any(line.get("restockedQuantity") != 0 for line in data.get("items", ()))
 
 
 def parcels_of(

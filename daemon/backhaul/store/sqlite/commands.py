@@ -14,7 +14,7 @@ from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable, Settlement
-from backhaul.store.sqlite import corrections, echoes, rehearsals
+from backhaul.store.sqlite import corrections, echoes, rehearsals, verdicts
 from backhaul.store.sqlite.adoption import beginning
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.connections import concerns_the_file
@@ -412,10 +412,10 @@ def move_on(
     settlement: Settlement,
     now: str,
 ) -> State:
+    evidence = verdicts.kept(connection, command, state, settlement)
     for cause in settlement.causes:
         state = move(state, cause)
     held = settlement.held and not _order_changed(connection, command)
-    read = settlement.evidence
     connection.execute(
         """
         UPDATE commands SET state = ?, reason = ?, settled_at = ?, held = ?,
@@ -430,7 +430,7 @@ def move_on(
             held,
             settlement.due_at,
             settlement.counts_as_failure,
-            msgspec.json.encode(read).decode() if read else None,
+            evidence,
             command.seq,
         ),
     )

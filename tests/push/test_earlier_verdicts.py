@@ -1,0 +1,121 @@
+"""What a command was parked or refused with stays visible, whatever comes of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.cli import evidence
+from backhaul.store.deciding import Decision
+from backhaul.store.sqlite.explaining import Explainer
+from support import payloads
+from support.push_scene import ordered, working
+from support.push_server import document, problem
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+
+ORDER, CANCEL = "/orders/ord_1", "/orders/ord_1/cancel"
+GONE = {"restocked": False, "cancelledAt": payloads.instant(3)}
+KEPT = document({"data": payloads.order(cancellation=GONE)})
+SAID = (
+    "409 ORDER_ALREADY_CANCELLED: no; the order is cancelled, without the restock that"
+    " was asked for"
+)
+
+
+async def decide(stage: Scene, verb: str, command: str) -> None:
+    await stage.store.decisions.decide(Decision(command, verb, "kim", "seen"))
+    stage.dispatcher.moved()
+
+
+def earlier(stage: Scene, command: str) -> list[dict[str, Any]]:
+    evidence_now = json.loads(stage.column("evidence", command))
+    found: list[dict[str, Any]] = evidence_now["earlier"]
+    return found
+
+
+def shown(stage: Scene, command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    with closing(Explainer(stage.path)) as explainer:
+        found = explainer.command(command)
+    assert found is not None
+    evidence.show(found)
+    return " ".join(capsys.readouterr().out.split())
+
+
+async def refused(stage: Scene) -> str:
+    """Return a cancellation that the platform refused, and that is parked."""
+    done = document({"data": ordered("ord_1", "cancel", {"restock": True})})
+    stage.platform.says(CANCEL, problem(409, "ORDER_ALREADY_CANCELLED"), done)
+    stage.platform.says(ORDER, KEPT)
+    command = await stage.plan("cancel", "ord_1")
+    await stage.reaches(command, "parked")
+    return command
+
+
+async def test_a_refused_cancellation_keeps_what_the_order_showed(
+    stage: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with working(stage):
+        command = await refused(stage)
+    assert stage.reason(command) == SAID
+    read = json.loads(stage.column("evidence", command))["read"]
+    assert read["restocked"] is False
+    assert read["cancelled_at"] == payloads.instant(3)
+    assert '"restocked":false' in shown(stage, command, capsys)
+
+
+@pytest.mark.parametrize("verb", ["drop", "settle --applied"])
+async def test_what_it_was_parked_with_outlasts_what_a_person_decides(
+    verb: str, stage: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with working(stage):
+        command = await refused(stage)
+        await decide(stage, verb, command)
+    assert stage.reason(command) == f"{verb} by kim: seen"
+    (parked,) = earlier(stage, command)
+    assert (parked["state"], parked["reason"]) == ("parked", SAID)
+    assert parked["request"].encode() == stage.server.commands[0].body
+    assert parked["evidence"]["read"]["restocked"] is False
+    said = shown(stage, command, capsys)
+    assert f"was before parked at {parked['at']}: {SAID}" in said
+    assert f"bytes sent then {parked['request']}" in said
+
+
+async def test_it_outlasts_later_attempts_and_verdicts(
+    stage: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bytes too: a setting that was wrong is set right before it is sent again."""
+    async with working(stage):
+        command = await refused(stage)
+        await decide(stage, "drop", command)
+        stage.dialect.unknown_members.add("cancel.reason")
+        await decide(stage, "resend", command)
+        await stage.reaches(command, "applied")
+    states = [(each["state"], each["reason"]) for each in earlier(stage, command)]
+    assert states == [("parked", SAID), ("rejected", "drop by kim: seen")]
+    first, second = (request.body for request in stage.server.commands)
+    assert earlier(stage, command)[0]["request"].encode() == first != second
+    proof = json.loads(stage.column("evidence", command))
+    assert proof["cancelled_at"] == payloads.instant(50)
+    said = shown(stage, command, capsys)
+    assert SAID in said
+    assert "rejected at" in said
+
+
+async def test_a_person_who_parks_hides_no_error(stage: Scene) -> None:
+    """What stood in the way of reading is told nowhere else."""
+    stage.platform.says(CANCEL, document({}, 500))
+    stage.platform.says(ORDER, document({}, 500))
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "uncertain")
+        await stage.quiet()
+        reason = stage.reason(command)
+        assert "reading back: " in reason
+        await decide(stage, "park", command)
+    assert [each["reason"] for each in earlier(stage, command)] == [reason]
