@@ -238,6 +238,11 @@ class Daemon:
     async def _doubt_interrupted(self, store: SqliteStore) -> None:
         """Take over from the life before: what it was sending is in doubt."""
         await store.commands.begin_epoch()
+        for left in await store.stranded(self._settings.stores):
+            logger.bind(action="store.stranded", store=left.store).error(
+                "no store {} is configured, and it has {}: {}",
+                *(left.store, left, left.mend),
+            )
         for command in await store.commands.doubt_interrupted(interrupted()):
             logger.bind(action="command.interrupted", command=command).warning(
                 "command {} was being sent when the program died: in doubt", command

@@ -59,6 +59,11 @@ def test_a_closed_door_is_told_with_its_reason() -> None:
     assert alert.says == "Nothing is sent to main: 401"
 
 
+def test_work_of_a_store_that_is_not_configured_is_told() -> None:
+    needs = replace(NOTHING, open_stores={"main", "old"})
+    assert found(needs=needs) == ["stranded old"]
+
+
 @pytest.mark.parametrize(("rows", "told"), [(2, []), (3, ["drift main"])])
 def test_drift_is_told_from_the_number_that_was_set(rows: int, told: list[str]) -> None:
     assert found(needs=replace(NOTHING, unrepaired={"main": rows})) == told

@@ -8,7 +8,7 @@ from backhaul.core.clock import from_text
 from backhaul.store.alerting import Alert
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from backhaul.settings.alerts import Alerts
@@ -43,6 +43,7 @@ def causes(
         *_down(status),
         *_doubled(needs.doubled),
         *_counts_stopped(status, needs.counts_stopped),
+        *_stranded(status, needs.open_stores),
         *_backup(status, needs.backup, now, backups_missed),
     ]
     return {alert.key: alert for alert in found}
@@ -123,6 +124,17 @@ def _counts_stopped(
                 f"counts {store}",
                 f"No count is set on {store} any more: {reason}",
                 f"once that is mended: backhaul targets resume {store}",
+            )
+
+
+def _stranded(status: Mapping[str, Any], stores: Collection[str]) -> Iterator[Alert]:
+    for store in sorted(stores):
+        if store not in status["stores"]:
+            yield Alert(
+                f"stranded {store}",
+                f"Commands of the store {store} are open, and the configuration names"
+                " no such store: nobody works on them",
+                "backhaul doctor says how many there are, and what to do",
             )
 
 

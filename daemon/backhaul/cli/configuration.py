@@ -7,6 +7,7 @@ from rich.console import Console
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.settings import Settings, configuration_file
+from backhaul.store.sqlite import stranded
 
 
 def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -34,6 +35,8 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
         yield f"store {name}", store.base_url
         if not store.webhook_secrets:
             yield f"webhooks {name}", _without_secret(settings)
+    for each in stranded.found(settings.database_file, settings.stores):
+        yield f"no store {each.store}", f"but it has {each}: {each.mend}"
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
         yield f"connector {name}", f"{connector.type} for {connector.store}{state}"

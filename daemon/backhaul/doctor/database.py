@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import CorruptData
 from backhaul.store import opening
-from backhaul.store.sqlite import examining
+from backhaul.store.sqlite import examining, stranded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
@@ -29,6 +29,13 @@ def look(path: Path) -> Iterator[Result]:
         return
     yield _schema(path, ahead)
     yield _integrity(path)
+
+
+def left_behind(path: Path, stores: Iterable[str]) -> Iterator[Result]:
+    """Look for work of stores that are not configured, as after a renaming."""
+    for each in stranded.found(path, stores):
+        said = f"the configuration names no such store, and it has {each}"
+        yield fail("store", said, each.mend, each.store)
 
 
 def _split(problem: str) -> tuple[str, str]:

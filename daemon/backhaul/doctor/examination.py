@@ -36,6 +36,8 @@ async def examine(
     for found in database.look(file):
         sound = sound and found.state is State.OK
         yield found
+    for found in database.left_behind(file, settings.stores):
+        yield found
     live, told = daemon.ask(settings)
     yield told
     for name in settings.stores:

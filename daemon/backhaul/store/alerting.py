@@ -19,6 +19,41 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
+class Stranded:
+    """What is open for a store that the configuration does not name.
+
+    `commands` that were never settled, `counts` that are not made true, `events` that
+    are not folded. Who renames a store leaves its work behind under the old name.
+    """
+
+    store: str
+    commands: int
+    counts: int
+    events: int
+
+    def __str__(self) -> str:
+        """Say what there is of it."""
+        parts = (
+            f"{number} {word}{'' if number == 1 else 's'}"
+            for number, word in (
+                (self.commands, "open command"),
+                (self.counts, "open count"),
+                (self.events, "event"),
+            )
+            if number
+        )
+        return ", ".join(parts)
+
+    @property
+    def mend(self) -> str:
+        """Say what a person can do."""
+        return (
+            f"name it [stores.{self.store}] again, or decide each:"
+            f" backhaul commands list --store {self.store}, then park and drop"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Backup:
     """Where backups stand.
 
@@ -40,7 +75,8 @@ class Needs:
     target, reason); `unrepaired` the rows of each store that the last full walks could
     not repair; `last_records` when an instance last brought something, in seconds since
     1970; `doubled` the commands that took effect more than once, with the adjustments
-    that are too many (`others`); `counts_stopped` why a store's counts are not set.
+    that are too many (`others`); `counts_stopped` why a store's counts are not set;
+    `open_stores` are those for which a command is open, configured or not.
     """
 
     parked: Sequence[Mapping[str, str]]
@@ -49,6 +85,7 @@ class Needs:
     doubled: Sequence[Mapping[str, str]] = ()
     counts_stopped: Mapping[str, str] = field(default_factory=dict)
     backup: Backup | None = None
+    open_stores: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import connections, stranded
 from backhaul.store.sqlite.alerting import SqliteAlerts
 from backhaul.store.sqlite.commands import SqliteCommands
 from backhaul.store.sqlite.deciding import SqliteDecisions
@@ -33,9 +33,11 @@ from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterable
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.store.alerting import Stranded
     from backhaul.store.sqlite.writer import Connect, MakeWriter
 
 
@@ -79,6 +81,10 @@ class SqliteStore:
     def start(self) -> None:
         """Start the writer. Call from the running event loop."""
         self._writer.start()
+
+    async def stranded(self, stores: Iterable[str]) -> tuple[Stranded, ...]:
+        """Return what is open for stores other than these."""
+        return await self._writer.urgent(lambda c: stranded.counted(c, stores))
 
     def pulse(self) -> asyncio.Future[None]:
         """Resolve once the writer's thread has answered, though it be with Busy."""

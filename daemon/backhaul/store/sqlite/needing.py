@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.errors import Busy
 from backhaul.store.alerting import Backup, Needs
+from backhaul.store.sqlite import stranded
 from backhaul.store.sqlite.connections import Readers
 from backhaul.store.sqlite.corrections import STOPPED
 from backhaul.store.sqlite.job_runs import FAILED
@@ -84,6 +85,7 @@ def _found(connection: sqlite3.Connection, instances: tuple[str, ...]) -> Needs:
         [dict(row) for query in _TWICE for row in connection.execute(query)],
         dict(connection.execute(_COUNTS_STOPPED, _AT_STOPPED).fetchall()),
         _backup(connection),
+        stranded.names(connection),
     )
 
 

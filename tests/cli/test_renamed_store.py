@@ -1,0 +1,142 @@
+"""A store is given another name in the configuration while its work is open."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loguru import logger
+
+from backhaul.app import Daemon
+from backhaul.cli import context
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite.needing import SqliteNeeds
+from support import payloads
+from support.daemon import in_process
+from support.mirrored import fill, lone_office
+from support.unanswering import Hanging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+
+WORK = (
+    ("planned", "cancel"),
+    ("uncertain", "fulfill"),
+    ("planned", "target"),
+    ("applied", "cancel"),
+    ("parked", "cancel"),
+)
+OPEN = "2 open commands, 1 open count"
+MEND = (
+    "name it [stores.main] again, or decide each: backhaul commands list --store main"
+)
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    with lone_office() as made:
+        order = payloads.envelope("orders/create", payloads.order())
+        asyncio.run(fill(made, order))
+        write(made, WORK)
+        yield made
+
+
+def write(
+    office: Office, work: tuple[tuple[str, str], ...], store: str = "main"
+) -> None:
+    with closing(sqlite3.connect(office.database)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
+            " cause, instance, created_at, due_at) VALUES (?, ?, ?, 'ord_1',"
+            " 'order:ord_1', ?, '{}', 'record courier 1', 'courier', ?5, ?5)",
+            [
+                (f"{store}{number:032x}", store, kind, state, payloads.instant(1))
+                for number, (state, kind) in enumerate(work)
+            ],
+        )
+
+
+def rename(office: Office) -> None:
+    office.write(**{"[stores.main]": "[stores.shop]"})
+
+
+def lines(office: Office, *words: str) -> list[str]:
+    said = in_process(*words, config=office.config)
+    return [" ".join(line.split()) for line in said.out.splitlines()]
+
+
+def test_check_config_tells_what_is_left_behind(office: Office) -> None:
+    assert not any("no store" in line for line in lines(office, "check-config"))
+    rename(office)
+    told = f"no store main but it has {OPEN}: {MEND}, then park and drop"
+    assert told in lines(office, "check-config")
+
+
+def test_a_database_that_cannot_be_read_keeps_no_configuration_from_being_checked(
+    office: Office,
+) -> None:
+    rename(office)
+    office.database.write_bytes(b"no database" * 1_000)
+    said = in_process("check-config", config=office.config)
+    assert (said.code, "no store" in said.out) == (0, False)
+
+
+def test_doctor_tells_it_with_its_fix(office: Office) -> None:
+    rename(office)
+    said = " ".join(in_process("doctor", config=office.config).out.split())
+    assert f"the configuration names no such store, and it has {OPEN}" in said
+    assert MEND in said
+
+
+async def test_the_daemon_tells_it_once_at_its_start(office: Office) -> None:
+    """What is open for a store that is there is no news."""
+    rename(office)
+    write(office, WORK, "shop")
+    store = open_store(office.database, SystemClock())
+    store.start()
+    await store.marks.put("facts:shop", '{"store_id":"sto_1","currency":"INR"}')
+    await store.stop()
+    log: list[tuple[str, str, str]] = []
+    sink = logger.add(lambda m: log.append(_line(m)), level="INFO")
+    daemon = Daemon(context.settings(office.config), transport=Hanging())
+    running = asyncio.create_task(daemon.run())
+    await daemon.ready.wait()
+    daemon.stop()
+    await running
+    logger.remove(sink)
+    told = [line for line in log if line[0] == "store.stranded"]
+    said = f"no store main is configured, and it has {OPEN}: {MEND}, then park and drop"
+    assert told == [("store.stranded", "main", said)]
+
+
+def _line(message: Any) -> tuple[str, str, str]:
+    record = message.record
+    extra = record["extra"]
+    return extra.get("action", ""), extra.get("store", ""), record["message"]
+
+
+async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
+    """For which stores something is open is known without what the names are."""
+    write(office, (("planned", "adjust"),), "shop")
+    needs = SqliteNeeds(office.database)
+    assert (await needs.read([])).open_stores == {"main", "shop"}
+    with closing(sqlite3.connect(office.database)) as connection, connection:
+        connection.execute("UPDATE commands SET state = 'applied' WHERE store = 'main'")
+    assert (await needs.read([])).open_stores == {"shop"}
+    needs.close()
+
+
+def test_once_each_is_decided_nothing_is_told_any_more(office: Office) -> None:
+    rename(office)
+    for number, (state, _) in enumerate(WORK):
+        if state in {"planned", "uncertain"}:
+            for verb in ("park", "drop"):
+                words = ("commands", verb, f"main{number:032x}", "--reason", "renamed")
+                assert in_process(*words, config=office.config).code == 0
+    assert not any("no store" in line for line in lines(office, "check-config"))
