@@ -195,6 +195,7 @@ class Daemon:
             self._shops,
             self._signers,
             self._jobs,
+            self._backer,
             self._supervisor,
         )
         async with (

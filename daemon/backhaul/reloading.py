@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from backhaul.parts import Shop
     from backhaul.settings import Settings
     from backhaul.supervisor import Supervisor
+    from backhaul.upkeep.backing_up import Backer
 
 LIVE_TABLES = ("log", "jobs")
 LIVE_STORE_KEYS = ("api_key", "webhook_secrets", "jobs")
@@ -36,6 +37,7 @@ class Reloading:
         shops: Mapping[str, Shop],
         signers: Signers,
         jobs: Jobs,
+        backer: Backer,
         supervisor: Supervisor,
     ) -> None:
         self._running = settings
@@ -43,6 +45,7 @@ class Reloading:
         self._shops = shops
         self._signers = signers
         self._jobs = jobs
+        self._backer = backer
         self._supervisor = supervisor
 
     async def run(self, told: asyncio.Event) -> None:
@@ -83,6 +86,7 @@ class Reloading:
     async def _take_over(self, wanted: Settings) -> None:
         await self._signers.load(webhook_secrets(wanted))
         await self._jobs.replan(wanted)
+        self._backer.keep_in(wanted.backup_folder, wanted.jobs.backup.keep)
         for name, shop in self._shops.items():
             key = wanted.stores[name].api_key.get_secret_value()
             if fingerprint(key) != shop.transport.key_fingerprint:

@@ -101,6 +101,20 @@ async def test_a_job_is_listed_as_it_runs_and_not_as_the_file_says() -> None:
         assert await planned(office) == "every 7m"
 
 
+async def test_a_backup_goes_where_it_is_said_to_be_in_force() -> None:
+    async with running() as (office, daemon):
+        elsewhere = office.folder / "elsewhere"
+        office.more = f'[jobs.backup]\nfolder = "{elsewhere}"\n'
+        office.write()
+        with told() as lines:
+            daemon.reload()
+            (line,) = await until(lambda: lines, "it says what it did")
+        assert "in force now: jobs.backup.folder" in line["message"]
+        command = ("jobs", "run", "backup")
+        await asyncio.to_thread(in_process, *command, config=office.config)
+        await until(lambda: [*elsewhere.glob("backhaul-*.db")], "it is made")
+
+
 async def test_a_mistake_changes_nothing_and_is_told_in_one_line() -> None:
     async with running() as (office, daemon):
         old, office.webhook_secret = office.webhook_secret, NEW

@@ -7,6 +7,7 @@ import csv
 import errno
 import io
 import json
+import os
 import shutil
 import stat
 import subprocess
@@ -214,6 +215,20 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    """As does a device: root would have put a file in the place of /dev/null."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with writing_out.output(pipe) as stream:
+            stream.write("a row\n")
+        assert pipe.is_fifo()
+        assert os.read(reader, 100) == b"a row\n"
+    finally:
+        os.close(reader)
 
 
 def test_a_folder_in_the_files_place_is_told(office: Office, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -147,6 +148,26 @@ def test_in_a_log_of_text_the_traceback_follows_its_line() -> None:
     assert "program.crashed:" in said[0]
     assert said[1] == "Traceback (most recent call last):"
     assert said[-2] == "KeyError: '[redacted]'"
+
+
+FULL = """
+from backhaul.cli.exits import run
+
+raise SystemExit(run(lambda: print("a row"), []))
+"""
+
+
+def test_a_full_disk_behind_the_output_is_no_bug() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    told = "what was to be written: no space left on device\n"
+    assert (done.returncode, done.stderr) == (75, told)
 
 
 def test_no_secret_is_told(capsys: pytest.CaptureFixture[str]) -> None:

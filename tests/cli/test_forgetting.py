@@ -189,6 +189,35 @@ def test_captures_are_written_anew_when_said_again(office: Office) -> None:
     assert in_process(*command, config=office.config).json()["captures"] == []
 
 
+def test_a_damaged_capture_is_named_and_stays(office: Office) -> None:
+    kept = office.folder / "state" / "march.jsonl"
+    in_process("capture", str(kept), config=office.config)
+    head, *events = kept.read_bytes().splitlines(keepends=True)
+    # Long enough for the damage not to be met while the head is read.
+    damaged = b"".join((head, *events * 50, b'"\xff"\n'))
+    kept.write_bytes(damaged)
+    said = in_process("forget", "customer", "cus_1", "--yes", config=office.config)
+    assert said.code == 0
+    assert "march.jsonl (the e-mail and the name" in said.out.replace("\n", "")
+    assert kept.read_bytes() == damaged
+    assert not list(kept.parent.glob("*.new"))
+
+
+def test_a_file_in_the_way_keeps_nobody_from_being_told(office: Office) -> None:
+    kept = office.folder / "state" / "march.jsonl"
+    in_process("capture", str(kept), config=office.config)
+    kept.with_name("march.jsonl.new").mkdir()
+    # It is a file, and nothing can be read at its beginning: not even by root.
+    unreadable = kept.with_name("unreadable")
+    unreadable.symlink_to("/proc/self/mem")
+    said = in_process("forget", "customer", "cus_1", "--yes", config=office.config)
+    unreadable.unlink()
+    told = said.out.replace("\n", "")
+    assert said.code == 0
+    assert "march.jsonl (the e-mail and the name" in told
+    assert "unreadable (nobody knows: " in told
+
+
 def test_a_capture_keeps_what_another_store_was_told(office: Office) -> None:
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)

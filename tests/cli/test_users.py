@@ -81,3 +81,14 @@ def test_a_short_password_is_none(
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     refused = say(office, "add", "ann", "--stdin")
     assert (refused.code, "12 to" in refused.err) == (1, True)
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_container_that_runs_as_a_mere_number_may_change_things(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000)
+    assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
+    assert rows(office.database, "SELECT who FROM audit") == [("uid 4000000",)]

@@ -179,6 +179,23 @@ async def test_backups_dated_by_a_clock_that_was_ahead_are_the_oldest(
     assert kept == ["backhaul-20260301T120200Z.db", "backhaul-20260301T120300Z.db"]
 
 
+async def test_what_a_person_put_beside_the_backups_stays(
+    database: Path, tmp_path: Path
+) -> None:
+    """A name that sorts behind today's would be the first to go."""
+    clock, folder = VirtualClock(), tmp_path / "backups"
+    folder.mkdir()
+    theirs = ["backhaul-20250101T000000Z-good.db", "backhaul-before-the-move.db"]
+    for name in theirs:
+        copies.copy(database, folder / name)
+    backer = Backer(Plan(database, folder, 1), clock)
+    for _ in range(2):
+        await backer._back_up()
+        await clock.advance(60)
+    kept = sorted(path.name for path in folder.iterdir())
+    assert kept == sorted(["backhaul-20260301T120100Z.db", *theirs])
+
+
 IN_THE_WAY = {
     "the folder": ("", "cannot be made"),
     "what is written": (".backhaul-20260301T120000Z.db.unfinished", "cannot be writ"),
@@ -245,6 +262,25 @@ def test_an_upgrade_is_told_and_keeps_what_was(tmp_path: Path) -> None:
     told.clear()
     open_store(path, CLOCK, tell=told.append)
     assert told == []
+
+
+def test_an_upgrade_leaves_what_a_restore_has_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    older(path)
+    aside = tmp_path / "backhaul.db.before-restore-20260301T120000Z"
+    aside.touch()
+    open_store(path, CLOCK)
+    assert aside.exists()
+
+
+def test_an_older_backup_is_restored_and_leaves_no_copy_of_itself(
+    tmp_path: Path,
+) -> None:
+    backup = tmp_path / "old.db"
+    older(backup)
+    copies.copy(backup, tmp_path / "backup.db")
+    restore(tmp_path / "backup.db", tmp_path / "backhaul.db", ["main"], CLOCK)
+    assert files(tmp_path) == ["backhaul.db", "backup.db", "old.db"]
 
 
 def test_no_upgrade_without_a_backup(tmp_path: Path) -> None:

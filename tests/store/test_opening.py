@@ -14,7 +14,8 @@ from sqlite_utils import hookimpl
 from sqlite_utils.plugins import pm
 
 from backhaul.core.clock import SystemClock
-from backhaul.errors import AlreadyRunning, CorruptData
+from backhaul.doctor.database import look
+from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
 from backhaul.store.opening import open_store, pending, sole_writer
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.connections import open_reader, open_writer
@@ -62,6 +63,24 @@ def test_plugins_of_the_library_are_kept_away_from_it(tmp_path: Path) -> None:
     finally:
         pm.unregister(meddler)
     assert meddler.prepared == 0
+
+
+def test_a_file_that_nobody_may_read_now_is_not_called_damaged(tmp_path: Path) -> None:
+    """Who believed it would restore a backup over a database that is whole."""
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    for side in ("-wal", "-shm"):
+        path.with_name(path.name + side).unlink(missing_ok=True)
+    path.with_name(f"{path.name}-wal").mkdir()
+    with pytest.raises(BackhaulError, match="cannot be read: unable to open") as told:
+        pending(path)
+    assert not isinstance(told.value, CorruptData)
+    (found,) = look(path)
+    assert (found.check, found.state, "restore" in found.fix) == (
+        "database",
+        "fail",
+        False,
+    )
 
 
 def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> None:

@@ -42,8 +42,12 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
 
 def who() -> str:
     """Return who sits there, for the audit: the person behind sudo, if there is one."""
-    user = os.environ.get("SUDO_USER") or getpass.getuser()
-    return f"{user} (uid {os.getuid()})"
+    uid = os.getuid()
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number that has no name
+        return f"uid {uid}"
+    return f"{user} (uid {uid})"
 
 
 async def _by_itself(

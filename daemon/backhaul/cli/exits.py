@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -25,6 +26,7 @@ TEMPORARY = 75
 PERMISSION = 77
 INTERRUPTED = 130
 DEBUG_OPTION = "--debug"
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def run(
@@ -83,7 +85,11 @@ def lines(error: Exception) -> list[str]:
 
 
 def _in_words(error: Exception) -> Exception:
-    """Say of a damaged database, wherever it was read, what can be done."""
+    """Say what can be done of a damaged database and a full disk, wherever met."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        _silence()
+        where = error.filename or "what was to be written"
+        return Busy(f"{where}: {(error.strerror or 'no room').lower()}")
     return damaged("SQLite", str(error)) if is_damage(error) else error
 
 

@@ -151,7 +151,10 @@ def _still_told(settings: Settings, texts: list[str]) -> list[str]:
 
 
 def _told_in(path: Path, texts: list[str]) -> list[str]:
-    found = {_kind(text) for text in texts if holds(path, needles_of([text]))}
+    try:
+        found = {_kind(text) for text in texts if holds(path, needles_of([text]))}
+    except OSError as error:
+        return [f"nobody knows: {(error.strerror or str(error)).lower()}"]
     return sorted(found)
 
 

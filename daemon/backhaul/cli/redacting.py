@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from backhaul.errors import Unusable
@@ -22,7 +23,7 @@ def redact_captures(folder: Path, store: str, eraser: CustomerEraser) -> list[Pa
     """Rewrite every capture that tells of a store's customer; return which those were.
 
     A file takes the place of the old one whole and on the disk, or not at all. One that
-    is damaged stays as it is.
+    is damaged, or cannot be written, stays as it is.
     """
     found = sorted(folder.rglob("*.jsonl"))
     return [path for path in found if _redact(path, store, eraser)]
@@ -41,8 +42,9 @@ def _redact(path: Path, store: str, eraser: CustomerEraser) -> bool:
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(path)
-    except Unusable:
-        unfinished.unlink(missing_ok=True)
+    except (Unusable, OSError):
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
         return False
     _sync(path.parent)
     return True

@@ -121,14 +121,15 @@ _WRITERS: Mapping[Format, Callable[[Any, Any, TextIO], int]] = {
 def output(file: Path | None) -> Iterator[TextIO]:
     """Open where to write: standard output, or a file that appears whole or not at all.
 
-    The file can be read by its owner only: it may hold people's addresses. Raises
+    The file can be read by its owner only: it may hold people's addresses. A device or
+    a pipe is written to as it is: nothing may take the place of /dev/null. Raises
     BackhaulError where it cannot be written, PermissionError where it may not.
     """
     if file is None:
         yield sys.stdout
         return
     try:
-        with _replacing(file) as stream:
+        with _piping(file) if _flows(file) else _replacing(file) as stream:
             yield stream
     except PermissionError:
         raise  # has an exit code of its own
@@ -136,6 +137,14 @@ def output(file: Path | None) -> Iterator[TextIO]:
         hint = "; make the folder" if isinstance(error, FileNotFoundError) else ""
         problem = f"{file}: cannot be written: {error.strerror}{hint}"
         raise BackhaulError(problem) from None
+
+
+def _flows(file: Path) -> bool:
+    return file.is_char_device() or file.is_fifo()
+
+
+def _piping(file: Path) -> TextIO:
+    return file.open("w", encoding="utf-8", newline="")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.doctor.result import Result, fail, ok, warn
-from backhaul.errors import CorruptData
+from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store import opening
 from backhaul.store.sqlite import examining, stranded
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
+READ = "ask as the daemon's user, while no other program locks the file"
 
 
 def look(path: Path) -> Iterator[Result]:
@@ -26,6 +27,9 @@ def look(path: Path) -> Iterator[Result]:
         yield _mode(path, examining.journal_mode(path))
     except CorruptData as error:
         yield fail("database", *_split(str(error)))
+        return
+    except BackhaulError as error:
+        yield fail("database", str(error), READ)
         return
     yield _schema(path, ahead)
     yield _integrity(path)

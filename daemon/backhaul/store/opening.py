@@ -58,7 +58,8 @@ def open_store(
 def pending(path: Path) -> list[str]:
     """Return the steps of the schema that are ahead of a database, which only is read.
 
-    Raises CorruptData as `open_store` does.
+    Raises CorruptData as `open_store` does, and BackhaulError where it is not to be
+    read now: another program locks it, or this user may not.
     """
     if not path.exists():
         return _ours()
@@ -66,7 +67,7 @@ def pending(path: Path) -> list[str]:
         with copies.open_to_look(path) as connection:
             return _ahead(_wrapped(connection), path)
     except sqlite3.DatabaseError as error:
-        raise copies.damaged(path, str(error)) from None
+        raise copies.unread(path, error) from None
 
 
 def _migrate(
@@ -111,7 +112,8 @@ def _back_up(path: Path, ahead: list[str], tell: Callable[[str], None]) -> None:
         len(ahead),
         kept,
     )
-    for older in path.parent.glob(f"{path.name}{BEFORE}*"):
+    # Not what a restore has put aside: nothing else holds what came since the backup.
+    for older in path.parent.glob(f"{path.name}{BEFORE}m*"):
         if older != kept:
             older.unlink()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -64,8 +65,9 @@ def restore(
             connection.execute("PRAGMA journal_mode=DELETE")
         copies.put_in_place(fresh, database, aside)
     finally:
-        for side in ("", *copies.SIDES):
-            fresh.with_name(fresh.name + side).unlink(missing_ok=True)
+        # With what the upgrade of an older backup keeps, which is the backup itself.
+        for left in fresh.parent.glob(f"{glob.escape(fresh.name)}*"):
+            left.unlink(missing_ok=True)
     return _contents(database, aside if was_there else None)
 
 

@@ -6,7 +6,6 @@ Bodies are kept byte for byte: as text where they are UTF-8, else in base64.
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -84,7 +83,8 @@ def read(path: Path) -> Iterator[Arrival]:
 
 def _opened(path: Path) -> TextIO:
     try:
-        return path.open(encoding="utf-8", newline="\n")
+        # What is no UTF-8 is met where its line is read, and named by its number.
+        return path.open(encoding="utf-8", newline="\n", errors="surrogateescape")
     except OSError as error:
         raise Unusable(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -92,7 +92,7 @@ def _opened(path: Path) -> TextIO:
 def _head(path: Path, stream: TextIO) -> Head:
     try:
         head = msgspec.json.decode(stream.readline(), type=Head)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeError):
         raise Unusable(
             f"{path}: not a capture; make one with: backhaul capture OUT.jsonl"
         ) from None
@@ -108,7 +108,9 @@ def _arrival(path: Path, number: int, line: str) -> Arrival:
     try:
         event = msgspec.json.decode(line, type=_Event)
         body = _body(event)
-    except (msgspec.DecodeError, binascii.Error, UnicodeError) as error:
+    except UnicodeError:
+        raise Unusable(f"{path}, line {number}: is not UTF-8 text") from None
+    except (msgspec.DecodeError, ValueError) as error:
         raise Unusable(f"{path}, line {number}: {error}") from None
     return Arrival(
         event.store,

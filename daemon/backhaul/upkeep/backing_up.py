@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.job_runs import Told
 
-PATTERN = "backhaul-*.db"
+_OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
+"""What else lies there, as a backup that a person has named, is not ours to remove."""
 MEND = "let the daemon write there, or let [jobs.backup] folder name another place"
 
 
@@ -41,6 +43,10 @@ class Backer:
         self._clock = clock
         self._wake = asyncio.Event()
         self.backed_up: Told | None = None
+
+    def keep_in(self, folder: Path, keep: int) -> None:
+        """Put them elsewhere, or keep so many, from the next one on."""
+        self._plan = replace(self._plan, folder=folder, keep=keep)
 
     def wake(self) -> None:
         """Make a backup; called by the scheduled job."""
@@ -90,7 +96,7 @@ def _make(plan: Plan, target: Path, ended: Callable[[], bool]) -> int:
 
 def _from_the_oldest(folder: Path, newest: Path) -> list[Path]:
     """Return the backups; what has a later date than the newest is of a clock ahead."""
-    made = sorted(folder.glob(PATTERN))
+    made = sorted(each for each in folder.iterdir() if _OURS.fullmatch(each.name))
     return sorted(made, key=lambda backup: backup.name <= newest.name)
 
 

@@ -104,6 +104,13 @@ def damaged(path: Path | str, what: str) -> CorruptData:
     )
 
 
+def unread(path: Path, error: sqlite3.Error) -> BackhaulError:
+    """Return the error of who could not read it: what is whole needs no backup."""
+    if isinstance(error, sqlite3.OperationalError):
+        return BackhaulError(f"{path}: cannot be read: {error}")
+    return damaged(path, str(error))
+
+
 @contextmanager
 def open_to_look(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database that is only read. Raises BackhaulError where there is none."""

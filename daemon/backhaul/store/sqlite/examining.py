@@ -21,12 +21,15 @@ _CAME = (
 
 
 def journal_mode(path: Path) -> str:
-    """Return how it is written: `wal`, or what it was left in. Raises CorruptData."""
+    """Return how it is written: `wal`, or what it was left in.
+
+    Raises CorruptData, and BackhaulError where it is not to be read now.
+    """
     try:
         with copies.open_to_look(path) as connection:
             return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
     except sqlite3.DatabaseError as error:
-        raise copies.damaged(path, str(error)) from None
+        raise copies.unread(path, error) from None
 
 
 def problems(path: Path) -> list[str]:
