@@ -21,6 +21,8 @@ WELL: dict[str, Any] = {
     "stores": {"main": {"stopped": {}}},
     "connectors": {},
     "jobs": {"backup": None},
+    "news": {"erp": {"up": True, "reason": None}},
+    "dry_run": (),
 }
 WANTED = Alerts.model_validate({"drift_rows": 3})
 SILENCE = {"courier": 3_600.0}
@@ -80,6 +82,35 @@ def test_silence_is_told_of_a_connector_that_spoke(ago: float, told: list[str]) 
 def test_a_connector_that_is_down_is_told() -> None:
     down = WELL | {"connectors": {"desk": {"up": False, "reason": "no share"}}}
     assert found(down) == ["down desk"]
+
+
+def test_news_that_are_parked_are_told_of_connectors_that_there_are() -> None:
+    one = {"store": "main", "topic": "order.placed", "object_id": "o", "reason": "why"}
+    parked = [one | {"seq": 7, "instance": "erp"}, one | {"seq": 8, "instance": "gone"}]
+    needs = replace(NOTHING, news_parked=parked)
+    (alert,) = causes(WANTED, WELL, needs, {}, NOW, in_time).values()
+    assert alert.key == "news 7"
+    assert alert.says == (
+        "erp was not told of order.placed of o (main), which is parked: why"
+    )
+
+
+@pytest.mark.parametrize(
+    ("since", "rehearsed", "told"),
+    [
+        (AN_HOUR_AGO, (), []),
+        (LONG_AGO, (), ["untold erp"]),
+        (LONG_AGO, ("other",), ["untold erp"]),
+        (LONG_AGO, ("erp",), []),
+        (LONG_AGO, ("*",), []),
+    ],
+)
+def test_news_that_wait_for_an_hour_are_told_unless_none_are_to_leave(
+    since: str, rehearsed: tuple[str, ...], told: list[str]
+) -> None:
+    """Also where the system is up: what it breaks on lets all else pass."""
+    needs = replace(NOTHING, news_since={"erp": since, "gone": LONG_AGO})
+    assert found(WELL | {"dry_run": rehearsed}, needs) == told
 
 
 def test_a_command_that_took_effect_twice_is_told_with_what_is_too_much() -> None:

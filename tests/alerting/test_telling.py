@@ -276,6 +276,15 @@ def test_settings_refuse_a_host_with_an_empty_part(key: str) -> None:
         Alerts.model_validate({key: value, "webhook_secret": SECRET})
 
 
+@pytest.mark.parametrize("address", ["ops@[10.0.0.1", ":;@shop.example", "():@x"])
+def test_settings_refuse_an_address_that_no_letter_can_bear(address: str) -> None:
+    """The first cause to be told of would have ended the daemon, at each start."""
+    with pytest.raises(ValidationError, match="is not an address of mail"):
+        Alerts.model_validate({"mail_to": [address], "mail_from": "a@shop.example"})
+    kept = Alerts.model_validate({"mail_to": ["ops@[10.0.0.1]"], "mail_from": "a@x"})
+    assert kept.mail_to == ("ops@[10.0.0.1]",)
+
+
 async def test_what_was_over_before_a_way_told_it_is_forgotten_there(
     scene: Scene,
 ) -> None:

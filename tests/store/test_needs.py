@@ -73,6 +73,37 @@ async def test_counts_are_stopped_until_they_are_resumed(store: SqliteStore) -> 
     assert (await store.needs.read([])).counts_stopped == {}
 
 
+NEWS = """
+    INSERT INTO deliveries (id, instance, store, topic, object_id, change_id, state,
+        reason, created_at, due_at)
+    VALUES (?1, ?2, 'main', 'order.placed', ?3, 1, ?4, 'why', ?5, '')
+"""
+
+
+async def test_news_are_found_that_are_parked_and_the_oldest_that_wait(
+    store: SqliteStore,
+) -> None:
+    for name in ("erp", "shop", "idle"):
+        write(store.path, "INSERT INTO subscribers VALUES (?, 'main', '', 0, 0)", name)
+    for number, (name, object_id, state) in enumerate(
+        [
+            ("erp", "ord_1", "applied"),
+            ("erp", "ord_2", "parked"),
+            ("erp", "ord_2", "planned"),
+            ("erp", "ord_3", "planned"),
+            ("erp", "ord_4", "planned"),
+            ("shop", "ord_3", "planned"),
+            ("shop", "ord_4", "uncertain"),
+        ]
+    ):
+        at = f"2026-03-0{9 - number if name == 'shop' else number + 1}"
+        write(store.path, NEWS, f"d{number}", name, object_id, state, at)
+    needs = await store.needs.read([])
+    found = [(one["instance"], one["object_id"]) for one in needs.news_parked]
+    assert found == [("erp", "ord_2")]
+    assert needs.news_since == {"erp": "2026-03-04", "shop": "2026-03-03"}
+
+
 async def backed_up(store: SqliteStore, clock: VirtualClock, *, failed: bool) -> str:
     """Let an hour pass and a backup be made; return when it began."""
     await clock.advance(3_600)

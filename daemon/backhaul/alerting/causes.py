@@ -18,6 +18,8 @@ BACKUP = "backup"
 """The job that makes backups; it is not planned while a person pauses it."""
 BACKUP_SECONDS = 3_600.0
 """A backup that has been made for longer hangs."""
+UNTOLD_SECONDS = 3_600.0
+"""News that wait for longer are told of: a back office may be away for a while."""
 EVERYTHING = "everything"
 """What a door says that is closed to commands of all kinds."""
 
@@ -41,6 +43,8 @@ def causes(
         *_unrepaired(needs.unrepaired, wanted.drift_rows),
         *_silent(needs.last_records, silence, now),
         *_down(status),
+        *_news_parked(status, needs.news_parked),
+        *_news_untold(status, needs.news_since, now),
         *_doubled(needs.doubled),
         *_counts_stopped(status, needs.counts_stopped),
         *_stranded(status, needs.open_stores),
@@ -101,6 +105,36 @@ def _down(status: Mapping[str, Any]) -> Iterator[Alert]:
                 f"down {name}",
                 f"{name} cannot work: {instance['reason']}",
                 "backhaul status says why",
+            )
+
+
+def _news_parked(
+    status: Mapping[str, Any], parked: Sequence[Mapping[str, Any]]
+) -> Iterator[Alert]:
+    for one in parked:
+        name = one["instance"]
+        if name in status["news"]:
+            yield Alert(
+                f"news {one['seq']}",
+                f"{name} was not told of {one['topic']} of {one['object_id']}"
+                f" ({one['store']}), which is parked: {one['reason']}",
+                f"backhaul connectors deliveries {name} --state parked",
+            )
+
+
+def _news_untold(
+    status: Mapping[str, Any], since: Mapping[str, str], now: float
+) -> Iterator[Alert]:
+    """Not whether it is up: one that is refused each time lets others pass."""
+    for name, each in status["news"].items():
+        if {"*", name} & {*status["dry_run"]} or name not in since:
+            continue
+        if now - from_text(since[name]).timestamp() >= UNTOLD_SECONDS:
+            why = f": {each['reason']}" if each["reason"] else ""
+            yield Alert(
+                f"untold {name}",
+                f"{name} was not told of all that is news since {since[name]}{why}",
+                f"backhaul connectors deliveries {name} --state planned",
             )
 
 

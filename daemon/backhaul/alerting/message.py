@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 LISTED = 5
 """Causes of one kind that are named one by one; of more, their number is told."""
-_WHERE = {"parked": "backhaul commands list --state parked"}
+_WHERE = {
+    "parked": "backhaul commands list --state parked",
+    "news": "backhaul connectors deliveries --state parked",
+}
 """What lists the causes of a kind."""
 
 

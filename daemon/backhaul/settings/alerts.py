@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from backhaul.settings.section import Section
 from backhaul.settings.values import (
@@ -15,7 +15,23 @@ from backhaul.settings.values import (
     parse_duration,
 )
 
-Address = Annotated[str, Field(pattern=r"^[^@\s,<>]+@[^@\s,<>]+$")]
+
+def check_address(value: str) -> str:
+    """Refuse what no letter can be written to: each look would end in a bug."""
+    from email.message import EmailMessage  # who wants no mail does without
+
+    letter = EmailMessage()
+    try:
+        letter["To"] = value
+        letter.as_bytes()
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise ValueError("is not an address of mail") from None
+    return value
+
+
+Address = Annotated[
+    str, Field(pattern=r"^[^@\s,<>]+@[^@\s,<>]+$"), AfterValidator(check_address)
+]
 
 
 class Alerts(Section):

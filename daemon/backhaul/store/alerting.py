@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -76,7 +76,10 @@ class Needs:
     not repair; `last_records` when an instance last brought something, in seconds since
     1970; `doubled` the commands that took effect more than once, with the adjustments
     that are too many (`others`); `counts_stopped` why a store's counts are not set;
-    `open_stores` are those for which a command is open, configured or not.
+    `open_stores` are those for which a command is open, configured or not;
+    `news_parked` the deliveries that wait for a person (seq, instance, store, topic,
+    object_id, reason), the oldest first; `news_since` of when the oldest is that an
+    instance was not told of yet, but for those behind a parked one of their object.
     """
 
     parked: Sequence[Mapping[str, str]]
@@ -86,6 +89,8 @@ class Needs:
     counts_stopped: Mapping[str, str] = field(default_factory=dict)
     backup: Backup | None = None
     open_stores: Collection[str] = ()
+    news_parked: Sequence[Mapping[str, Any]] = ()
+    news_since: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

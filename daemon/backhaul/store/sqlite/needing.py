@@ -38,6 +38,26 @@ _ADOPTED = """
     GROUP BY command_id, store HAVING count(*) > 1
 """
 _TWICE = (_DOUBLED, _ADOPTED)
+# By the index of those that are not settled.
+_NEWS_PARKED = """
+    SELECT seq, instance, store, topic, object_id, reason FROM deliveries
+    WHERE state IN ('planned', 'sending', 'uncertain', 'parked') AND state = 'parked'
+    ORDER BY seq
+"""
+_NEWS_SINCE = """
+    SELECT s.instance, min(
+        coalesce((SELECT created_at FROM deliveries d
+            WHERE d.instance = s.instance AND d.state = 'planned' AND NOT EXISTS (
+                SELECT 1 FROM deliveries p WHERE p.instance = d.instance
+                AND p.object_id = d.object_id AND p.seq < d.seq AND p.state = 'parked'
+                AND p.state IN ('planned', 'sending', 'uncertain', 'parked'))
+            ORDER BY d.seq LIMIT 1), :never),
+        coalesce((SELECT min(created_at) FROM deliveries d
+            WHERE d.instance = s.instance AND d.state IN ('sending', 'uncertain')),
+            :never)) AS since
+    FROM subscribers s
+"""
+_NEVER = "9999"
 _AT_STOPPED = (len(STOPPED) + 1, f"{STOPPED}*")
 _COUNTS_STOPPED = "SELECT substr(name, ?), value FROM marks WHERE name GLOB ?"
 # By their id: a clock may have been ahead. The + keeps SQLite from all other jobs.
@@ -86,7 +106,14 @@ def _found(connection: sqlite3.Connection, instances: tuple[str, ...]) -> Needs:
         dict(connection.execute(_COUNTS_STOPPED, _AT_STOPPED).fetchall()),
         _backup(connection),
         stranded.names(connection),
+        [dict(row) for row in connection.execute(_NEWS_PARKED)],
+        _news_since(connection),
     )
+
+
+def _news_since(connection: sqlite3.Connection) -> dict[str, str]:
+    found = connection.execute(_NEWS_SINCE, {"never": _NEVER}).fetchall()
+    return {instance: since for instance, since in found if since != _NEVER}
 
 
 def _backup(connection: sqlite3.Connection) -> Backup | None:
