@@ -129,7 +129,10 @@ class Doubts(Protocol):
     """The commands in doubt of the outbox."""
 
     async def due(self, store: str, limit: int) -> list[Doubt]:
-        """Return what is to be looked at now, the longest due first."""
+        """Return what is to be looked at now, the longest due first.
+
+        Of a lane that is one, and none while another of it is being sent.
+        """
         ...
 
     async def next_due(self, store: str) -> str | None:

@@ -41,13 +41,25 @@ _DOUBT = f"""
               max(started_at)) FROM attempts WHERE command_id = commands.id)
     FROM commands WHERE seq = ?
 """  # noqa: S608 - constants
-_DUE = """
-    SELECT seq, request, request_digest, CAST(baseline AS BLOB) FROM commands
-    WHERE state = 'uncertain' AND store = ? AND due_at <= ? ORDER BY due_at LIMIT ?
+# What is there may be the effect of any command of its lane: two looks at once would
+# both take it for theirs, and so would a look beside a request under way. Several of a
+# lane are in doubt after a restore, or where a person asks for what was given up.
+_ALONE = """
+    NOT EXISTS (
+      SELECT 1 FROM commands o INDEXED BY commands_flying
+      WHERE o.store = c.store AND o.lane = c.lane
+        AND o.state IN ('sending', 'uncertain')
+        AND (o.state = 'sending' OR o.due_at <= :now AND o.seq < c.seq))
 """
-_NEXT_DUE = """
-    SELECT min(due_at) FROM commands WHERE state = 'uncertain' AND store = ?
-"""
+_DUE = f"""
+    SELECT seq, request, request_digest, CAST(baseline AS BLOB) FROM commands c
+    WHERE state = 'uncertain' AND store = :store AND due_at <= :now AND {_ALONE}
+    ORDER BY due_at LIMIT :limit
+"""  # noqa: S608 - constants
+_NEXT_DUE = f"""
+    SELECT min(due_at) FROM commands c
+    WHERE state = 'uncertain' AND store = :store AND {_ALONE}
+"""  # noqa: S608 - constants
 # What is of a life before a restore is reckoned from `sent_at`.
 _POSTPONE = """
     UPDATE commands SET due_at = strftime(:form, due_at, :forward),
@@ -80,11 +92,12 @@ class SqliteDoubts:
         self._clock = clock
 
     async def due(self, store: str, limit: int) -> list[Doubt]:
-        """Return what is to be looked at now, the longest due first."""
+        """Return what is to be looked at now, the longest due first, one of a lane."""
 
         def unit(connection: sqlite3.Connection) -> list[Doubt]:
             now = to_text(self._clock.now())
-            due = connection.execute(_DUE, (store, now, limit)).fetchall()
+            values = {"store": store, "now": now, "limit": limit}
+            due = connection.execute(_DUE, values).fetchall()
             usable = [
                 seq for seq, *sent in due if _is_sound(connection, seq, sent, now)
             ]
@@ -99,7 +112,8 @@ class SqliteDoubts:
         """Return when the next look is due (it may be past); None without any."""
 
         def unit(connection: sqlite3.Connection) -> str | None:
-            due: str | None = connection.execute(_NEXT_DUE, (store,)).fetchone()[0]
+            values = {"store": store, "now": to_text(self._clock.now())}
+            due: str | None = connection.execute(_NEXT_DUE, values).fetchone()[0]
             return due
 
         return await self._writer.urgent(unit)

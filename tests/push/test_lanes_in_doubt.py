@@ -1,0 +1,123 @@
+"""Several commands of one lane in doubt: what is there is the effect of one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from backhaul.store.deciding import Decision
+from support import payloads
+from support.databases import rows
+from support.push_scene import HELD_SECONDS, scene, working
+from support.push_server import document, message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.push_scene import Scene
+    from support.push_server import Connection, Request
+
+ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
+BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
+BESIDE_SECONDS = 0.5
+LOOKS = "SELECT count(*) FROM looks WHERE command_id = ?"
+
+
+def shown(*boxes: str, **members: Any) -> payloads.Document:
+    """Return an order of two units; each box took one, under the same number."""
+    items = [{"lineItemId": "li_1", "quantity": 1}]
+    parcels = [payloads.shipment(box, items=items) for box in boxes]
+    line = payloads.item(quantity=2, fulfilledQuantity=len(boxes))
+    return payloads.order("ord_1", items=[line], shipments=parcels, **members)
+
+
+def effects(stage: Scene) -> list[tuple[Any, ...]]:
+    return rows(stage.path, "SELECT state, effect_id FROM commands ORDER BY seq")
+
+
+class Together:
+    """Answers two reads at once, where a second one comes beside the first."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said = said
+        self.asked = 0
+        self.both = asyncio.Event()
+
+    async def __call__(self, _: Request, connection: Connection) -> None:
+        self.asked += 1
+        if self.asked == 2:
+            self.both.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.both.wait(), BESIDE_SECONDS)
+        await connection.send(self.said)
+
+
+async def settle(stage: Scene, *commands: str) -> None:
+    """Let a person ask for what was given up, without waiting in between."""
+    for command in commands:
+        await stage.store.decisions.decide(Decision(command, "settle", "ann", ""))
+    stage.settler.wake()
+
+
+async def two_given_up(stage: Scene) -> list[str]:
+    """Return two boxes of one order that nothing could be read of."""
+    await stage.fold(shown())
+    stage.platform.says(FULFILL, message(500))
+    boxes = [await stage.plan("fulfill", "ord_1", **BOX) for _ in range(2)]
+    for box in boxes:
+        await stage.parks(box)
+    return boxes
+
+
+async def test_one_parcel_is_not_the_proof_of_two_commands(stage: Scene) -> None:
+    async with working(stage):
+        first, second = await two_given_up(stage)
+        there = document({"data": shown("shp_1", at=50)})
+        stage.platform.says(ORDER, Together(there))
+        await settle(stage, first, second)
+        await stage.reaches(first, "applied")
+        await stage.parks(second)
+    assert effects(stage) == [("applied", "shp_1"), ("parked", None)]
+    assert "cannot be told of how many parcels" in stage.reason(second)
+
+
+async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> None:
+    both = shown("shp_1", "shp_2", at=50)
+    async with working(stage):
+        boxes = await two_given_up(stage)
+        stage.platform.says(ORDER, Together(document({"data": both})))
+        await settle(stage, *boxes)
+        for box in boxes:
+            await stage.reaches(box, "applied")
+    assert effects(stage) == [("applied", "shp_1"), ("applied", "shp_2")]
+
+
+async def test_no_look_is_taken_while_another_of_the_lane_is_being_sent(
+    tmp_path: Path,
+) -> None:
+    """What has landed may be the other one's, whose answer is on its way."""
+    answers = asyncio.Event()
+    landed = document({"data": shown("shp_1", at=50)})
+
+    async def slow(_: Request, connection: Connection) -> None:
+        await answers.wait()
+        await connection.send(landed)
+
+    async with scene(tmp_path / "b.db", patience_seconds=HELD_SECONDS) as stage:
+        await stage.fold(shown())
+        stage.platform.says(FULFILL, message(500), slow)
+        first = await stage.plan("fulfill", "ord_1", **BOX)
+        second = await stage.plan("fulfill", "ord_1", **BOX)
+        async with working(stage):
+            await stage.parks(first)
+            await stage.reaches(second, "sending")
+            ((before,),) = rows(stage.path, LOOKS, first)
+            stage.platform.says(ORDER, landed)
+            await settle(stage, first)
+            await stage.quiet()
+            assert rows(stage.path, LOOKS, first) == [(before,)]
+            answers.set()
+            await stage.reaches(second, "applied")
+            await stage.parks(first)
+        assert effects(stage) == [("parked", None), ("applied", "shp_1")]
