@@ -91,6 +91,7 @@ async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> 
         for box in boxes:
             await stage.reaches(box, "applied")
     assert effects(stage) == [("applied", "shp_1"), ("applied", "shp_2")]
+    assert stage.told("command.doubled") == []
 
 
 async def test_no_look_is_taken_while_another_of_the_lane_is_being_sent(

@@ -87,6 +87,22 @@ async def test_a_cancellation_that_was_read_back_counts_before_its_news(
     assert [request.path for request in stage.server.commands] == [CANCEL]
 
 
+async def test_a_parcel_is_not_sent_again_to_an_order_that_was_seen_cancelled(
+    stage: Scene,
+) -> None:
+    """A person cancelled it, and the news of that was lost."""
+    await stage.fold(payloads.order("ord_1", at=1))
+    stage.platform.says(FULFILL, message(500))
+    stage.platform.says(ORDER, document({"data": gone(50)}))
+    parcel = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        while stage.state(parcel) != "rejected":
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert stage.reason(parcel) == REFUSED
+    assert [request.path for request in stage.server.commands] == [FULFILL]
+
+
 async def test_a_held_parcel_is_not_released_to_an_order_that_we_cancelled(
     stage: Scene,
 ) -> None:

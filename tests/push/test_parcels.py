@@ -207,6 +207,44 @@ async def test_what_tells_of_no_units_proves_no_absence(stage: Scene) -> None:
     assert len(stage.server.commands) == 1
 
 
+async def of_nobody(stage: Scene, *answers: bytes) -> str:
+    """Plan a box of an order that shows one under its number, sent by no command."""
+    there = under_one_number("shp_1", at=50)
+    stage.platform.says(FULFILL, *answers)
+    stage.platform.says(ORDER, document({"data": there}))
+    await stage.fold(there)
+    return await stage.plan("fulfill", "ord_1", **BOX)
+
+
+async def test_a_part_that_a_person_sent_before_is_no_proof_of_another(
+    stage: Scene,
+) -> None:
+    both = document({"data": under_one_number("shp_1", "shp_2", at=60)})
+    command = await of_nobody(stage, message(500), both)
+    async with working(stage):
+        await until(lambda: len(found(stage, command)) == 1, "a look")
+        await stage.pass_time(120)
+        await until(lambda: len(found(stage, command)) == 2, "another")
+        await stage.pass_time(480)
+        await stage.reaches(command, "applied")
+    assert found(stage, command) == ["absent"] * 3
+    assert effects(stage) == [("shp_2",)]
+    assert len(stage.server.commands) == 2
+
+
+async def test_a_part_that_was_there_before_it_was_sent_again_may_be_its_own(
+    stage: Scene,
+) -> None:
+    """The first attempt may have landed late, after the last look at it."""
+    command = await of_nobody(stage, problem(429, "RATE_LIMITED"), message(500))
+    async with working(stage):
+        await until(lambda: len(stage.server.commands) == 1, "it was throttled")
+        await stage.pass_time(60)
+        await stage.parks(command)
+    assert "such a parcel before the last attempt" in stage.reason(command)
+    assert len(stage.server.commands) == 2
+
+
 async def test_two_records_may_tell_of_one_parcel_that_left_nothing(
     stage: Scene,
 ) -> None:

@@ -199,24 +199,42 @@ def _fulfilled(
     if new and (tracked or len(new) == 1):
         evidence = read | {"shipment": new[0]}
         reason = "the order shows the parcel"
-        doubled = tuple(parcel for parcel in new[1:] if parcel not in others)
+        more = new[1:] if command.attempts != 1 else []
+        doubled = tuple(parcel for parcel in more if parcel not in others)
         return Proof(Found.APPLIED, reason, read, evidence, new[0], doubled)
     if new:
         reason = "the order shows several such parcels, none with a number"
         return Proof(Found.UNDECIDABLE, reason, read)
-    if shown and tracked:
+    return _without_news(doubt, order, read, shown, others)
+
+
+def _without_news(
+    doubt: Doubt,
+    order: Order,
+    read: dict[str, Any],
+    shown: Sequence[str],
+    others: Collection[str],
+) -> Proof:
+    """Judge an order to which nothing has come that is surely the command's own."""
+    command, number = doubt.command, doubt.command.payload["tracking_number"]
+    tracked = number is not None
+    if shown and tracked and not requests.leaves(order, command):
         evidence = read | {"shipment": shown[0]}
         reason = "the order showed the parcel before"
         return Proof(Found.APPLIED, reason, read, evidence, shown[0])
+    if shown and tracked and command.attempts > 1:
+        reason = "the order showed such a parcel before the last attempt"
+        return Proof(Found.UNDECIDABLE, reason, read)
+    known = {*doubt.baseline.get("shipments", ()), *others}
     nameless = [
         parcel.id
         for parcel in order.shipments
-        if parcel.id not in before.union(others) and parcel.tracking_number is None
+        if parcel.id not in known and parcel.tracking_number is None
     ]
     if nameless:
         reason = f"a parcel without a number has come to the order: {nameless[0]}"
         return Proof(Found.UNDECIDABLE, reason, read)
-    if not (tracked and _is_used(command.payload["tracking_number"], order)):
+    if not (tracked and _is_used(number, order)):
         return Proof(Found.ABSENT, "the order does not show the parcel", read)
     if _is_as_before(doubt, order):
         reason = "the order shows the number as before, and nothing has left since"

@@ -236,10 +236,11 @@ class Settler:
             wait = self._push.looks[looks] - self._push.looks[looks - 1]
             due_at = to_text(self._clock.now() + timedelta(seconds=wait))
             return Settlement((Cause.UNKNOWN,), proof.reason, due_at=due_at)
+        evidence = {"read": proof.read} if proof.read else {}
         if proof.found is Found.ABSENT and self._push.on_absent == "resend":
             due_at = to_text(self._clock.now())
-            return Settlement((Cause.PROVED_ABSENT,), proof.reason, due_at=due_at)
-        evidence = {"read": proof.read} if proof.read else {}
+            absent = (Cause.PROVED_ABSENT,)
+            return Settlement(absent, proof.reason, due_at=due_at, evidence=evidence)
         return Settlement((Cause.UNDECIDABLE,), proof.reason, evidence=evidence)
 
     def _is_old(self, doubt: Doubt) -> bool:

@@ -192,11 +192,11 @@ def parcels_of(
         and _holds(raw.get("items"), command.payload["lines"])
     ]
     own = [parcel for parcel in fitting if parcel not in claimed]
-    is_told_twice = wanted[1] is not None and not _leaves(order, command)
+    is_told_twice = wanted[1] is not None and not leaves(order, command)
     return own or (fitting if is_told_twice else [])
 
 
-def _leaves(order: Order, command: Command) -> bool:
+def leaves(order: Order, command: Command) -> bool:
     """Tell whether units that a fulfill asks for can still be sent."""
     asked = {line["line_id"] for line in command.payload["lines"]}
     return order.fulfillment_status != "FULFILLED" and any(
