@@ -65,6 +65,22 @@ async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
     assert len(keyed.server.commands) == 2
 
 
+async def test_what_a_person_parks_while_it_waits_for_room_is_not_sent_again(
+    keyed: Scene,
+) -> None:
+    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
+    command = await doubt(keyed)
+    keyed.platform.says("/inventory/adjust", message(500, b"", **room), apply)
+    async with working(keyed):
+        await keyed.reaches(command, "uncertain")
+        await keyed.pass_time(59)
+        parked = Decision(command, "park", "ann", "I do it by hand")
+        await keyed.store.decisions.decide(parked)
+        await keyed.pass_time(120)
+        await keyed.arrive(1)
+    assert keyed.state(command) == "parked"
+
+
 async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
     command = await doubt(keyed)
     conflict = problem(409, "IDEMPOTENCY_IN_PROGRESS")

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.store.deciding import Decision
 from support import payloads
 from support.databases import rows
 from support.push_history import HISTORY, history
 from support.push_scene import PAYLOADS, applied, audited
-from support.push_server import document, message
+from support.push_server import document, message, problem
 
 if TYPE_CHECKING:
     from support.push_scene import Scene
@@ -24,13 +25,16 @@ SENT = {
 }
 
 
+LOST = message(500)
+
+
 async def taken(request: Request, connection: Connection) -> None:
     await connection.send(applied(request))
 
 
-async def sent_again(stage: Scene) -> str:
+async def sent_again(stage: Scene, first: bytes = LOST) -> str:
     """Return a command whose first try was lost from sight, and then sent again."""
-    stage.platform.says(f"/orders/{ORDER}/fulfill", message(500), taken)
+    stage.platform.says(f"/orders/{ORDER}/fulfill", first, taken)
     stage.platform.says(f"/orders/{ORDER}", document({"data": payloads.order(ORDER)}))
     command = await stage.plan("fulfill", ORDER)
     while stage.state(command) != "applied":
@@ -62,3 +66,47 @@ async def test_a_parcel_that_lands_late_is_told_once(
             await stage.quiet()
     assert len(stage.told("command.doubled")) == told
     assert rows(stage.path, DOUBLED) == [('["shp_late"]' if told else None,)]
+
+
+async def beside(stage: Scene, command: str) -> None:
+    """Let the order show another parcel under the number, and several audits pass."""
+    own = str(stage.column("effect_id", command))
+    parcels = [payloads.shipment(id_, **SENT) for id_ in (own, "shp_2")]
+    await stage.fold(payloads.order(ORDER, at=60, shipments=parcels))
+    for _ in range(3):
+        stage.auditor.wake()
+        await stage.pass_time(60)
+        await stage.quiet()
+
+
+async def test_a_parcel_that_another_command_may_have_sent_is_no_double(
+    stage: Scene,
+) -> None:
+    """It is told as soon as it is known that it is not that one's."""
+    stage.platform.says(HISTORY, history())
+    unread = document({"code": "NOT_FOUND"}, 404)
+    async with audited(stage):
+        command = await sent_again(stage)
+        stage.platform.says(f"/orders/{ORDER}/fulfill", LOST)
+        stage.platform.says(f"/orders/{ORDER}", unread)
+        other = await stage.plan("fulfill", ORDER)
+        stage.dispatcher.wake()
+        await stage.reaches(other, "uncertain")
+        await beside(stage, command)
+        assert stage.state(other) == "uncertain"
+        assert stage.told("command.doubled") == []
+        dropped = [Decision(other, verb, "ann", "") for verb in ("park", "drop")]
+        for decision in dropped:
+            await stage.store.decisions.decide(decision)
+        await beside(stage, command)
+    assert len(stage.told("command.doubled")) == 1
+
+
+async def test_a_parcel_beside_one_that_was_only_throttled_is_no_double(
+    stage: Scene,
+) -> None:
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        command = await sent_again(stage, problem(429, "RATE_LIMITED"))
+        await beside(stage, command)
+    assert stage.told("command.doubled") == []

@@ -197,6 +197,9 @@ class Settler:
         """
         command = doubt.command
         await self._await_room()
+        if not await self._doubts.stands(doubt):
+            self._replay.transport.budget.give_back(1)
+            raise NotSent("a person has decided meanwhile")
         answer = await self._replay.transport.send(
             requests.path(command),
             doubt.request,

@@ -146,6 +146,10 @@ class Doubts(Protocol):
         """
         ...
 
+    async def stands(self, doubt: Doubt) -> bool:
+        """Tell whether that attempt is in doubt still: a person may decide any time."""
+        ...
+
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
     ) -> Mapping[str, Owner]:

@@ -146,17 +146,23 @@ class SqliteDoubts:
         """
 
         def unit(connection: sqlite3.Connection) -> State:
-            query = "SELECT state, attempts FROM commands WHERE seq = ?"
-            row = connection.execute(query, (doubt.command.seq,)).fetchone()
+            state, stands = _stand(connection, doubt)
             if look.counts:
                 _keep(connection, doubt, look)
-            if row != (State.UNCERTAIN, doubt.command.attempts):
-                return State(row[0])
+            if not stands:
+                return state
             now = to_text(self._clock.now())
             _count_look(connection, doubt, look, settlement)
             return move_on(connection, doubt.command, State.UNCERTAIN, settlement, now)
 
         return await self._writer.urgent(unit)
+
+    async def stands(self, doubt: Doubt) -> bool:
+        """Tell whether that attempt is in doubt still: a person may decide any time."""
+        _, stands = await self._writer.urgent(
+            lambda connection: _stand(connection, doubt)
+        )
+        return stands
 
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
@@ -219,6 +225,13 @@ def sent_tag(command_id: str, request: bytes | None) -> str | None:
     """Return the tag that a request carried, None where it carried none."""
     own = tag(command_id)
     return own if request and own.encode() in request else None
+
+
+def _stand(connection: sqlite3.Connection, doubt: Doubt) -> tuple[State, bool]:
+    """Return where a command stands, and whether that attempt is in doubt still."""
+    query = "SELECT state, attempts FROM commands WHERE seq = ?"
+    row = connection.execute(query, (doubt.command.seq,)).fetchone()
+    return State(row[0]), row == (State.UNCERTAIN, doubt.command.attempts)
 
 
 def _is_sound(

@@ -70,7 +70,8 @@ _COUNTED_AHEAD = """
     WHERE store = :store AND as_of > :now AND command_id IN (
         SELECT id FROM commands WHERE state = 'applied')
 """
-# No history tells of parcels: the mirror shows the one that landed late.
+# No history tells of parcels: the mirror shows the one that landed late. What never
+# arrived twice is not doubled; what another of the order is in doubt of may be its own.
 _TWICE = f"""
     SELECT c.id, s.id FROM commands c
     JOIN shipments s ON s.store = c.store AND s.order_id = c.target
@@ -78,6 +79,12 @@ _TWICE = f"""
       AND c.state = 'applied' AND s.id != c.effect_id
       AND s.tracking_number = {member("c.payload", "$.tracking_number")}
       AND s.tracking_company IS {member("c.payload", "$.tracking_company")}
+      AND (SELECT count(*) FROM attempts a WHERE a.command_id = c.id
+        AND coalesce(a.outcome, 'uncertain') IN ('uncertain', 'confirmed')) > 1
+      AND NOT EXISTS (
+        SELECT 1 FROM commands o INDEXED BY commands_flying
+        WHERE o.store = c.store AND o.lane = c.lane
+          AND o.state IN ('sending', 'uncertain'))
       AND NOT EXISTS (
         SELECT 1 FROM commands o WHERE o.store = s.store AND o.effect_id = s.id)
       AND NOT EXISTS (
