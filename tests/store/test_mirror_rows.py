@@ -16,7 +16,7 @@ from backhaul.core.fold import Version
 from backhaul.shop import wire
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.mirror import MirrorTransaction
-from backhaul.store.sqlite.mirror_rows import table
+from backhaul.store.sqlite.mirror_rows import parts
 from support import payloads
 
 if TYPE_CHECKING:
@@ -83,18 +83,16 @@ LINES = st.dictionaries(
 def test_the_rows_of_a_parent_become_what_they_should_be(
     before: dict[str, Row], elsewhere: dict[str, Row], after: dict[str, Row]
 ) -> None:
-    """Also where a row comes from another parent, or stands there twice."""
-    lines = table("lines", "parent, count, note")
+    """And those of another parent stay, whatever their ids."""
+    lines = parts("lines", "parent", "word, count, note")
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(
-            "CREATE TABLE lines (store, id, parent, count, note,"
-            " PRIMARY KEY (store, id))"
+            "CREATE TABLE lines (store, id, parent, word, count, note,"
+            " PRIMARY KEY (store, parent, id))"
         )
-        expected: dict[str, Row] = {}
         for parent, told in (("1", before), ("2", elsewhere), ("1", after)):
-            rows = {id_: (parent, *values[1:]) for id_, values in told.items()}
-            lines.put_all(connection, "main", parent, rows)
-            gone = {i for i, row in expected.items() if row[0] == parent}
-            expected = {i: expected[i] for i in expected if i not in gone} | rows
-        found = connection.execute("SELECT id, parent, count, note FROM lines")
-        assert {id_: tuple(row) for id_, *row in found} == expected
+            lines.put_all(connection, "main", parent, told)
+        found = connection.execute("SELECT parent, id, word, count, note FROM lines")
+        shown = {(parent, id_): tuple(row) for parent, id_, *row in found}
+    expected = {("1", id_): row for id_, row in after.items()}
+    assert shown == expected | {("2", id_): row for id_, row in elsewhere.items()}

@@ -94,7 +94,7 @@ def product(id_: str = "prod_1", at: int = 0, **members: Any) -> Document:
     }
 
 
-def variant(id_: str = "var_1", stock: int = 12, **members: Any) -> Document:
+def variant(id_: str = "var_1", stock: int | None = 12, **members: Any) -> Document:
     return {
         "id": id_,
         "title": "S",

@@ -33,11 +33,7 @@ class Mirror:
 
     def stock(self, sku: str) -> int:
         """Return the stock of the variant with this SKU. Raises KeyError."""
-        found = self.rows(
-            "SELECT l.stock FROM inventory_levels l JOIN variants v"
-            " ON v.store = l.store AND v.id = l.variant_id WHERE v.sku = ?",
-            sku,
-        )
+        found = self.rows("SELECT stock FROM stock WHERE sku = ?", sku)
         if len(found) != 1:
             raise KeyError(f"{len(found)} stock levels have the SKU {sku!r}")
         return int(found[0]["stock"])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite import lives
 from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.explaining import Row
@@ -38,16 +39,17 @@ _OPEN = """
 _RUNS = """
     SELECT * FROM job_runs WHERE ?2 IS NULL OR id < ?2 ORDER BY id DESC LIMIT ?1
 """
-_TARGETS = """
+_TARGETS = f"""
     SELECT c.seq, c.id, c.store, c.target, c.state, c.reason, c.created_at, t.quantity,
            t.as_of, t.variant_id, v.sku, l.stock
     FROM commands c JOIN stock_targets t ON t.command_id = c.id
-    LEFT JOIN variants v ON v.store = c.store AND v.id = t.variant_id
+    LEFT JOIN variants v
+      ON v.store = c.store AND v.id = t.variant_id AND {NEWEST}
     LEFT JOIN inventory_levels l ON l.store = c.store AND l.variant_id = t.variant_id
     WHERE c.kind = 'target' AND (?1 IS NULL OR c.state = ?1)
       AND (?2 IS NULL OR c.store = ?2) AND (?4 IS NULL OR c.seq < ?4)
     ORDER BY c.seq DESC LIMIT ?3
-"""
+"""  # noqa: S608 - constants
 _LAST_RECORDS = """
     SELECT received_at, key, state, reason, command_id FROM records
     WHERE instance = ? ORDER BY id DESC LIMIT ?
@@ -79,14 +81,14 @@ _THINGS = {
                deleted_at, document
         FROM products WHERE store = ? AND id = ?
     """,
-    "sku": """
+    "sku": f"""
         SELECT coalesce(p.title || ' / ' || v.title, v.title) AS name, v.store, v.id,
                v.product_id, v.sku, v.barcode, l.stock, l.updated_at
         FROM variants v
         LEFT JOIN products p ON p.store = v.store AND p.id = v.product_id
         LEFT JOIN inventory_levels l ON l.store = v.store AND l.variant_id = v.id
-        WHERE v.store = ? AND v.id = ?
-    """,
+        WHERE v.store = ? AND v.id = ? AND {NEWEST}
+    """,  # noqa: S608 - constants
     "customer": """
         SELECT coalesce(name, email, id) AS name, store, id, email, phone, updated_at,
                document

@@ -17,6 +17,7 @@ from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.mirror_rows import DOCUMENTS
 from backhaul.store.sqlite.rereads import Doubt, ask
+from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,14 +54,15 @@ _ANY_OPEN = """
     SELECT 1 FROM deliveries
     WHERE instance = ?1 AND state IN ('sending', 'uncertain') LIMIT 1
 """
-_LEVEL = """
+_LEVEL = f"""
     SELECT l.product_id, l.variant_id, v.sku, l.stock, t.stock
     FROM inventory_levels l
-    LEFT JOIN variants v ON v.store = l.store AND v.id = l.variant_id
+    LEFT JOIN variants v
+      ON v.store = l.store AND v.id = l.variant_id AND {NEWEST}
     LEFT JOIN told_levels t ON t.instance = ?1 AND t.store = l.store
          AND t.variant_id = l.variant_id
     WHERE l.store = ?2 AND l.variant_id = ?3
-"""
+"""  # noqa: S608 - constants
 _DAMAGED = "what it tells of is damaged in the database and is read again; resend it"
 _INTERRUPTED = "the program stopped while this was being handed over"
 _UNDER_WAY = frozenset({State.SENDING, State.UNCERTAIN})

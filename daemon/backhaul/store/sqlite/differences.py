@@ -35,8 +35,11 @@ MIRROR: Mapping[str, str] = {
 }
 """The columns of each table that a mirror is compared by."""
 _KEYS = {
+    "variants": ("store", "product_id", "id"),
     "inventory_levels": ("store", "variant_id"),
     "stock_ledger": ("store", "adjustment_id", "variant_id"),
+    "order_items": ("store", "order_id", "id"),
+    "shipments": ("store", "order_id", "id"),
 }
 _KEY = ("store", "id")
 Row = dict[str, Any]

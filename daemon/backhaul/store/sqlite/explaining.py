@@ -16,6 +16,7 @@ from backhaul.store.sqlite import (
 )
 from backhaul.store.sqlite.consistency import consistency
 from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
+from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,17 +34,18 @@ _EVENTS = """
            ) AS about, detail
     FROM events e
 """
-_DELIVERIES = """
+_DELIVERIES = f"""
     SELECT seq, coalesce(settled_at, sent_at, created_at) AS at, instance, topic,
            coalesce(
              (SELECT name FROM orders WHERE store = d.store AND id = d.object_id),
-             (SELECT sku FROM variants WHERE store = d.store AND id = d.object_id),
+             (SELECT sku FROM variants v
+              WHERE store = d.store AND id = d.object_id AND {NEWEST}),
              (SELECT title FROM products WHERE store = d.store AND id = d.object_id),
              object_id) AS about, state, reason, attempts, object_id, id, reference,
            created_at, due_at, sent_at, settled_at
     FROM deliveries d WHERE (?1 IS NULL OR instance = ?1) AND (?2 IS NULL OR state = ?2)
     ORDER BY seq DESC LIMIT ?3
-"""
+"""  # noqa: S608 - constants
 _WEBHOOK_SECRETS = """
     SELECT store, fingerprint, iif(dropped_at IS NULL, 'accepted', 'dropped') AS state,
            last_used_at, known_since, dropped_at, source

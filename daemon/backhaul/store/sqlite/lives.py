@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.members import member
+from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,14 +25,14 @@ FIND: Mapping[str, str] = {
         SELECT title AS name, store, id, status, handle, updated_at, deleted_at
         FROM products WHERE id = :name OR handle = :name OR external_id = :name
     """,
-    "sku": """
+    "sku": f"""
         SELECT coalesce(p.title || ' / ' || v.title, v.title) AS name, v.store, v.id,
                v.sku, l.stock, l.updated_at, v.product_id
         FROM variants v
         LEFT JOIN products p ON p.store = v.store AND p.id = v.product_id
         LEFT JOIN inventory_levels l ON l.store = v.store AND l.variant_id = v.id
-        WHERE v.sku = :name OR v.id = :name
-    """,
+        WHERE (v.sku = :name OR v.id = :name) AND {NEWEST}
+    """,  # noqa: S608 - constants
     "customer": f"""
         SELECT coalesce(c.name, c.email, c.id) AS name, c.store, c.id, c.email,
                (SELECT count(*) FROM orders o WHERE o.customer_id = c.id
@@ -129,7 +130,7 @@ _WORK = f"""
 _STOCK = f"""
     SELECT l.at, 'stock',
            coalesce((SELECT sku FROM variants v WHERE v.store = l.store
-                     AND v.id = l.variant_id), l.variant_id),
+                     AND v.id = l.variant_id AND {NEWEST}), l.variant_id),
            printf('%+d', l.adjustment),
            'now ' || l.stock_after || ', ' || l.reason || coalesce(' by ' || coalesce(
              (SELECT 'order ' || o.name FROM orders o WHERE o.store = l.store

@@ -11,6 +11,7 @@ from backhaul.store.sqlite import (
     mirror_schema,
     operations_schema,
     outbox_schema,
+    part_keys,
 )
 
 if TYPE_CHECKING:
@@ -436,3 +437,4 @@ migrations(name="m088_lanes")(outbox_schema.add_lanes)
 migrations(name="m089_unreported")(operations_schema.add_unreported)
 migrations(name="m090_rehearsed")(outbox_schema.add_rehearsed)
 migrations(name="m091_joined_moves")(mirror_schema.join_doubled_moves)
+migrations(name="m092_part_keys")(part_keys.add_part_keys)

@@ -9,7 +9,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
 from backhaul.store.sqlite import echoes, moves
 from backhaul.store.sqlite.members import document_of
-from backhaul.store.sqlite.mirror_rows import table
+from backhaul.store.sqlite.mirror_rows import parts, table
 from backhaul.store.sqlite.rereads import Doubt, ask
 
 if TYPE_CHECKING:
@@ -54,8 +54,10 @@ _PRODUCTS = table(
     "products",
     f"handle, title, status, external_id, deleted_at, document, {_VERSION}",
 )
-_VARIANTS = table(
-    "variants", "product_id, sku, barcode, title, price_minor, currency, updated_at"
+_VARIANTS = parts(
+    "variants",
+    "product_id",
+    "sku, barcode, title, price_minor, currency, updated_at",
 )
 _ORDERS = table(
     "orders",
@@ -63,13 +65,14 @@ _ORDERS = table(
     " fulfillment_status, placed_at, cancelled_at, total_minor, currency, customer_id,"
     f" document, {_VERSION}",
 )
-_ITEMS = table(
+_ITEMS = parts(
     "order_items",
-    "order_id, product_id, variant_id, sku, title, quantity, fulfilled_quantity,"
+    "order_id",
+    "product_id, variant_id, sku, title, quantity, fulfilled_quantity,"
     " unit_price_minor",
 )
-_SHIPMENTS = table(
-    "shipments", "order_id, tracking_company, tracking_number, shipped_at"
+_SHIPMENTS = parts(
+    "shipments", "order_id", "tracking_company, tracking_number, shipped_at"
 )
 _CUSTOMERS = table("customers", f"name, email, phone, document, {_VERSION}")
 _LEVELS = table("inventory_levels", f"product_id, stock, {_VERSION}", key="variant_id")
@@ -141,7 +144,9 @@ class MirrorTransaction:
             """
             SELECT 1 FROM products WHERE store = ?1 AND id = ?2
             AND (updated_at >= ?4 OR deleted_at IS NOT NULL)
-            AND NOT EXISTS (SELECT 1 FROM variants WHERE store = ?1 AND id = ?3)
+            AND NOT EXISTS (
+              SELECT 1 FROM variants
+              WHERE store = ?1 AND product_id = ?2 AND id = ?3)
             """,
             (store, product_id, variant_id, updated_at),
         ).fetchone()
@@ -167,7 +172,6 @@ class MirrorTransaction:
         )
         variants = {
             variant.id: (
-                product.id,
                 variant.sku,
                 variant.barcode,
                 variant.title,
@@ -246,7 +250,6 @@ class MirrorTransaction:
     def _put_children(self, store: str, order: Order, *, is_new: bool) -> None:
         items = {
             item.id: (
-                order.id,
                 item.product_id,
                 item.variant_id,
                 item.sku,
@@ -259,7 +262,6 @@ class MirrorTransaction:
         }
         shipments = {
             parcel.id: (
-                order.id,
                 parcel.tracking_company,
                 parcel.tracking_number,
                 parcel.shipped_at,
@@ -269,7 +271,7 @@ class MirrorTransaction:
         for children, rows in ((_ITEMS, items), (_SHIPMENTS, shipments)):
             # An order that was not there has none: they go with it.
             if is_new:
-                children.add_all(self._connection, store, rows)
+                children.add_all(self._connection, store, order.id, rows)
             else:
                 children.put_all(self._connection, store, order.id, rows)
 

@@ -12,6 +12,7 @@ from backhaul.core.lifecycle import State
 from backhaul.store.contract import OrderSummary
 from backhaul.store.sqlite import corrections
 from backhaul.store.sqlite.members import document_of, member
+from backhaul.store.sqlite.variants import NEWEST
 from backhaul.store.tracking import Parcel
 
 if TYPE_CHECKING:
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 
     from backhaul.store.contract import Command, WaitingRecord
 
-_BY_SKU = "SELECT product_id, id, sku FROM variants WHERE store = ? AND sku = ?"
-_BY_BARCODE = """
-    SELECT product_id, id, sku FROM variants WHERE store = ?
-    AND barcode IN (SELECT value FROM json_each(?)) ORDER BY id
-"""
+_BY_SKU = f"""
+    SELECT product_id, id, sku FROM variants v WHERE store = ? AND sku = ? AND {NEWEST}
+"""  # noqa: S608 - constants
+_BY_BARCODE = f"""
+    SELECT product_id, id, sku FROM variants v WHERE store = ?
+    AND barcode IN (SELECT value FROM json_each(?)) AND {NEWEST} ORDER BY id
+"""  # noqa: S608 - constants
 _SUMMARY = "SELECT id, coalesce(name, number, id), cancelled_at, updated_at FROM orders"
 # What is applied without an answer that shows it, a person confirmed: they know of it
 # from the store, as the mirror does.

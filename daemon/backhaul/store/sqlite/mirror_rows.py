@@ -38,7 +38,6 @@ class Table:
     insert: str
     upsert: str
     select: str
-    select_of: str
 
     def put(
         self, connection: sqlite3.Connection, store: str, id_: str, new: Values
@@ -63,39 +62,6 @@ class Table:
             self._update(connection, store, id_, old, new)
         return False
 
-    def put_all(
-        self,
-        connection: sqlite3.Connection,
-        store: str,
-        parent: str,
-        rows: Mapping[str, Values],
-    ) -> None:
-        """Make these all the rows of a parent, which the first column names."""
-        held = connection.execute(self.select_of, (store, parent)).fetchall()
-        for id_, *old in held:
-            if id_ not in rows:
-                self.delete(connection, store, id_)
-            elif rows[id_] != tuple(old):
-                self._update(connection, store, id_, tuple(old), rows[id_])
-        known = {id_ for id_, *_ in held}
-        new = {id_: row for id_, row in rows.items() if id_ not in known}
-        self.add_all(connection, store, new)
-
-    def add_all(
-        self, connection: sqlite3.Connection, store: str, rows: Mapping[str, Values]
-    ) -> None:
-        """Write rows of a parent that has none of them; another one may lose some."""
-        if rows:
-            values = [(store, id_, *row) for id_, row in rows.items()]
-            connection.executemany(self.upsert, values)
-
-    def delete(self, connection: sqlite3.Connection, store: str, id_: str) -> None:
-        """Take a row away."""
-        connection.execute(
-            f"DELETE FROM {self.name} WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
-            (store, id_),
-        )
-
     def _update(
         self,
         connection: sqlite3.Connection,
@@ -104,12 +70,69 @@ class Table:
         old: Values,
         new: Values,
     ) -> None:
-        changed = tuple(map(ne, old, new))
-        names = " = ?, ".join(compress(self.columns, changed))
+        changed, values = _changed(self.columns, old, new)
         connection.execute(
-            f"UPDATE {self.name} SET {names} = ? WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
-            (*compress(new, changed), store, id_),
+            f"UPDATE {self.name} SET {changed} WHERE store = ? AND {self.key} = ?",  # noqa: S608 - constants
+            (*values, store, id_),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A table of what is told apart only within its parent.
+
+    What moves from one parent to another is shown by both for a while, and a platform
+    may number the parts of each parent from one on.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    is_row: str
+    upsert: str
+    select: str
+
+    def put_all(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        parent: str,
+        rows: Mapping[str, Values],
+    ) -> None:
+        """Make these all the rows of a parent, by their ids."""
+        held = connection.execute(self.select, (store, parent)).fetchall()
+        for id_, *old in held:
+            place = (store, parent, id_)
+            if id_ not in rows:
+                query = f"DELETE FROM {self.name} WHERE {self.is_row}"  # noqa: S608 - constants
+                connection.execute(query, place)
+            elif rows[id_] != tuple(old):
+                changed, values = _changed(self.columns, tuple(old), rows[id_])
+                query = f"UPDATE {self.name} SET {changed} WHERE {self.is_row}"  # noqa: S608 - constants
+                connection.execute(query, (*values, *place))
+        known = {id_ for id_, *_ in held}
+        new = {id_: row for id_, row in rows.items() if id_ not in known}
+        self.add_all(connection, store, parent, new)
+
+    def add_all(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        parent: str,
+        rows: Mapping[str, Values],
+    ) -> None:
+        """Write rows of a parent that has none of them."""
+        if rows:
+            values = [(store, parent, id_, *row) for id_, row in rows.items()]
+            connection.executemany(self.upsert, values)
+
+
+def _changed(
+    columns: tuple[str, ...], old: Values, new: Values
+) -> tuple[str, tuple[Any, ...]]:
+    """Return what to set where a row differs, and the values for it."""
+    changed = tuple(map(ne, old, new))
+    names = " = ?, ".join(compress(columns, changed))
+    return f"{names} = ?", tuple(compress(new, changed))
 
 
 def table(name: str, columns: str, key: str = "id") -> Table:
@@ -125,5 +148,19 @@ def table(name: str, columns: str, key: str = "id") -> Table:
         f"{insert} ON CONFLICT (store, {key}) DO NOTHING",
         f"{insert} ON CONFLICT (store, {key}) DO UPDATE SET {replaced}",
         f"SELECT {columns} FROM {name} WHERE store = ? AND {key} = ?",  # noqa: S608 - constants
-        f"SELECT {key}, {columns} FROM {name} WHERE store = ? AND {names[0]} = ?",  # noqa: S608 - constants
+    )
+
+
+def parts(name: str, parent: str, columns: str) -> Parts:
+    """Return a table with these columns besides `store`, its parent's id and `id`."""
+    names = tuple(columns.split(", "))
+    places = ", ".join("?" * (len(names) + 3))
+    replaced = ", ".join(f"{column} = excluded.{column}" for column in names)
+    return Parts(
+        name,
+        names,
+        f"store = ? AND {parent} = ? AND id = ?",
+        f"INSERT INTO {name} (store, {parent}, id, {columns}) VALUES ({places})"  # noqa: S608 - constants
+        f" ON CONFLICT (store, {parent}, id) DO UPDATE SET {replaced}",
+        f"SELECT id, {columns} FROM {name} WHERE store = ? AND {parent} = ?",  # noqa: S608 - constants
     )

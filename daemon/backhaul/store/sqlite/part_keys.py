@@ -1,0 +1,144 @@
+"""Migration 92: lines, parcels and variants are told apart within what they are of.
+
+One that moved to another order or product, or whose number begins anew in each, took
+the place of the first one's row. It is frozen like the others; `migrations` registers
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A table of parts; `shown_as` is what its parent's document calls them."""
+
+    name: str
+    parent: str
+    columns: str
+    indices: tuple[str, ...]
+    shown_as: str
+
+
+_LINES = _Parts(
+    "order_items",
+    "order_id",
+    "store TEXT, id TEXT, order_id TEXT NOT NULL, product_id TEXT, variant_id TEXT,"
+    " sku TEXT, title TEXT, quantity INTEGER NOT NULL, fulfilled_quantity INTEGER,"
+    " unit_price_minor INTEGER",
+    (
+        "order_items_sku ON order_items(sku)",
+        "order_items_variant ON order_items(variant_id)",
+    ),
+    "items",
+)
+_PARCELS = _Parts(
+    "shipments",
+    "order_id",
+    "store TEXT, id TEXT, order_id TEXT NOT NULL, tracking_company TEXT,"
+    " tracking_number TEXT, shipped_at TEXT",
+    ("shipments_tracking ON shipments(tracking_number)",),
+    "shipments",
+)
+_VARIANTS = _Parts(
+    "variants",
+    "product_id",
+    "store TEXT, id TEXT, product_id TEXT NOT NULL, sku TEXT, barcode TEXT,"
+    " title TEXT, price_minor INTEGER, currency TEXT, updated_at TEXT NOT NULL",
+    (
+        "variants_id ON variants(id, store)",
+        "variants_sku ON variants(sku)",
+        "variants_barcode ON variants(barcode) WHERE barcode IS NOT NULL",
+    ),
+    "variants",
+)
+_LACKS = """
+    iif(json_valid(document), json_array_length(document, '$.{shown_as}'), 0) > (
+        SELECT count(*) FROM {name} c WHERE c.store = p.store AND c.{parent} = p.id)
+"""
+# Where two products show a variant, it is the later one's.
+_VARIANT = """
+    LEFT JOIN variants v ON v.store = l.store AND v.id = l.variant_id
+      AND NOT EXISTS (
+        SELECT 1 FROM variants n WHERE n.store = v.store AND n.id = v.id
+        AND (n.updated_at, n.product_id) > (v.updated_at, v.product_id))
+"""
+_VIEWS = {
+    "open_orders": """
+        SELECT store, id, number, name, placed_at, status, financial_status,
+               fulfillment_status, awaiting_confirmation,
+               (SELECT sum(quantity - fulfilled_quantity) FROM order_items i
+                WHERE i.store = o.store AND i.order_id = o.id) AS units_to_ship,
+               total_minor, currency, customer_id
+        FROM orders o
+        WHERE cancelled_at IS NULL AND fulfillment_status != 'FULFILLED'
+    """,
+    "order_lines": """
+        SELECT i.store, i.id, i.order_id, o.number AS order_number,
+               o.name AS order_name, o.placed_at, o.status AS order_status, i.sku,
+               i.title, i.quantity, i.fulfilled_quantity,
+               CASE WHEN o.cancelled_at IS NULL THEN i.quantity - i.fulfilled_quantity
+                    ELSE 0 END AS units_to_ship,
+               i.unit_price_minor, o.currency, i.product_id, i.variant_id
+        FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
+    """,
+    "stock": f"""
+        SELECT l.store, v.sku, p.title AS product, v.title AS variant, l.stock,
+               l.updated_at AS since, v.barcode, l.product_id, l.variant_id
+        FROM inventory_levels l {_VARIANT}
+        LEFT JOIN products p ON p.store = l.store AND p.id = l.product_id
+    """,  # noqa: S608 - constants
+    "stock_moves": f"""
+        SELECT l.id, l.store, l.at, v.sku, p.title AS product, v.title AS variant,
+               l.adjustment, l.stock_after, l.reason, o.name AS order_name, l.cause,
+               l.product_id, l.variant_id
+        FROM stock_ledger l {_VARIANT}
+        LEFT JOIN products p ON p.store = l.store AND p.id = l.product_id
+        LEFT JOIN orders o ON o.store = l.store AND o.id = l.cause
+    """,  # noqa: S608 - constants
+}
+
+
+def add_part_keys(db: Database) -> None:
+    """Lines, parcels and variants by their parent; what was lost is read again."""
+    # A table is not renamed while a view names one that is not there.
+    for view in _VIEWS:
+        db.execute(f"DROP VIEW {view}")
+    for parts in (_LINES, _PARCELS, _VARIANTS):
+        _rekey(db, parts)
+    _disown(db, "orders", _LINES, _PARCELS)
+    _disown(db, "products", _VARIANTS)
+    for view, query in _VIEWS.items():
+        db.execute(f"CREATE VIEW {view} AS {query}")
+
+
+def _rekey(db: Database, parts: _Parts) -> None:
+    key = f"PRIMARY KEY (store, {parts.parent}, id)"
+    db.execute(f"CREATE TABLE rekeyed ({parts.columns}, {key})")
+    # The order of the key writes its index from one end to the other.
+    db.execute(
+        f"INSERT INTO rekeyed SELECT * FROM {parts.name}"  # noqa: S608 - constants
+        f" ORDER BY store, {parts.parent}, id"
+    )
+    db.execute(f"DROP TABLE {parts.name}")
+    db.execute(f"ALTER TABLE rekeyed RENAME TO {parts.name}")
+    for index in parts.indices:
+        db.execute(f"CREATE INDEX {index}")
+
+
+def _disown(db: Database, parents: str, *shown: _Parts) -> None:
+    """Let what has fewer rows than it shows equal nothing: a walk writes it anew."""
+    lacks = " OR ".join(
+        _LACKS.format(shown_as=parts.shown_as, name=parts.name, parent=parts.parent)
+        for parts in shown
+    )
+    # What is deleted shows parts of which no rows are kept.
+    db.execute(
+        f"UPDATE {parents} AS p SET digest = x'' WHERE ({lacks})"  # noqa: S608 - constants
+        + (" AND deleted_at IS NULL" if parents == "products" else "")
+    )

@@ -1,0 +1,169 @@
+"""What an order or a product consists of may move to another one; no row is lost.
+
+The platform's ids may also begin anew in each order. A row that took another's place
+was missed by nobody: walks compare whole objects.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.store.sqlite.board import Board
+from backhaul.store.sqlite.differences import differences
+from backhaul.store.sqlite.mirror_reading import MirrorReader
+from support import payloads
+from support.databases import opened, rows, started_store, take
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.payloads import Document
+
+LINES = "SELECT order_id, id FROM order_items ORDER BY 1, 2"
+PARCELS = "SELECT order_id, id, tracking_number FROM shipments ORDER BY 1, 2"
+VARIANTS = "SELECT product_id, id FROM variants ORDER BY 1, 2"
+LEVELS = "SELECT product_id, variant_id FROM inventory_levels ORDER BY 1, 2"
+BARCODES = {"0": "4006381333931", "1": "96385074"}
+WAYS = ("both again left moved", "both moved again left", "moved left again both")
+
+
+def order(id_: str, at: int, parts: Iterable[str], **members: Any) -> Document:
+    """Return an order with a line and a parcel of each of these numbers."""
+    return payloads.order(
+        id_,
+        at,
+        number=int(id_[-1]),
+        items=[payloads.item(f"li_{part}") for part in parts],
+        shipments=[payloads.shipment(f"shp_{part}") for part in parts],
+        **members,
+    )
+
+
+def product(id_: str, at: int, parts: Iterable[str], **members: Any) -> Document:
+    variants = [
+        payloads.variant(f"var_{part}", sku=f"SKU-{part}", barcode=BARCODES[part])
+        for part in parts
+    ]
+    return payloads.product(id_, at, variants=variants, **members)
+
+
+ORDERS = {
+    "both": order("ord_1", 1, "01"),
+    "again": order("ord_1", 2, "01", note="pack well"),
+    "left": order("ord_1", 4, "0"),
+    "moved": order("ord_2", 3, "1"),
+}
+PRODUCTS = {
+    "both": product("prod_1", 1, "01"),
+    "again": product("prod_1", 2, "01", tags=["winter"]),
+    "left": product("prod_1", 4, "0"),
+    "moved": product("prod_2", 3, "1"),
+}
+
+
+async def hear(
+    store: SqliteStore, topic: str, told: Mapping[str, Document], way: str
+) -> None:
+    """Take in the news in this order; the platform numbered them as they stand."""
+    number = {name: sequence for sequence, name in enumerate(told, 1)}
+    news = (
+        payloads.envelope(topic, told[name], sequence=number[name])
+        for name in way.split()
+    )
+    assert await take(store, *news) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_moves_to_another_order_is_there(
+    way: str, store: SqliteStore
+) -> None:
+    await hear(store, "orders/updated", ORDERS, way)
+    assert rows(store.path, LINES) == [("ord_1", "li_0"), ("ord_2", "li_1")]
+    assert rows(store.path, PARCELS) == [
+        ("ord_1", "shp_0", "BD1"),
+        ("ord_2", "shp_1", "BD1"),
+    ]
+
+
+async def test_ids_may_begin_anew_in_each_order(store: SqliteStore) -> None:
+    numbered = {
+        id_: payloads.order(
+            id_,
+            number=int(id_[-1]),
+            items=[payloads.item("1")],
+            shipments=[payloads.shipment("1", trackingNumber=f"T-{id_}")],
+        )
+        for id_ in ("ord_1", "ord_2")
+    }
+    await hear(store, "orders/updated", numbered, "ord_1 ord_2")
+    assert rows(store.path, LINES) == [("ord_1", "1"), ("ord_2", "1")]
+    assert rows(store.path, PARCELS) == [
+        ("ord_1", "1", "T-ord_1"),
+        ("ord_2", "1", "T-ord_2"),
+    ]
+    units = rows(store.path, "SELECT id, units_to_ship FROM open_orders ORDER BY 1")
+    assert units == [("ord_1", 2), ("ord_2", 2)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_variant_that_moves_to_another_product_is_there(
+    way: str, store: SqliteStore
+) -> None:
+    await hear(store, "products/update", PRODUCTS, way)
+    kept = [("prod_1", "var_0"), ("prod_2", "var_1")]
+    assert rows(store.path, VARIANTS) == kept
+    assert rows(store.path, LEVELS) == kept
+
+
+async def test_late_news_of_its_stock_brings_no_variant_back(
+    store: SqliteStore,
+) -> None:
+    """The product that it left has none of it, whatever another one has."""
+    unstocked = payloads.variant(stock=None)
+    told = {
+        "left": payloads.product("prod_1", 4, variants=[]),
+        "moved": payloads.product("prod_2", 3, variants=[unstocked]),
+    }
+    await hear(store, "products/update", told, "moved left")
+    late = payloads.stock_change(2, productId="prod_1")
+    await take(store, payloads.envelope("inventory/level_update", late))
+    assert rows(store.path, LEVELS) == []
+
+
+async def test_a_variant_that_two_products_show_is_one_article(
+    store: SqliteStore,
+) -> None:
+    """It is of the product that changed last, wherever one asks for it."""
+    await hear(store, "products/update", PRODUCTS, "both moved")
+    assert rows(store.path, VARIANTS) == [
+        *(("prod_1", "var_0"), ("prod_1", "var_1"), ("prod_2", "var_1")),
+    ]
+    stock = rows(store.path, "SELECT product_id, stock FROM stock WHERE sku = 'SKU-1'")
+    assert stock == [("prod_2", 12)]
+    with closing(opened(store.path)) as connection:
+        for name in ("SKU-1", BARCODES["1"]):
+            found = MirrorReader(connection).variants_with_sku("main", name)
+            assert found == [("prod_2", "var_1")]
+    board = Board(store.path)
+    meant = [*board.objects("sku", "SKU-1"), *board.objects("sku", "var_1")]
+    meant.append(board.thing("sku", "main", "var_1") or {})
+    assert [(one["id"], one["product_id"]) for one in meant] == 3 * [
+        ("var_1", "prod_2")
+    ]
+    board.close()
+
+
+async def test_a_part_of_another_parent_is_a_difference(tmp_path: Path) -> None:
+    paths = [tmp_path / "left.db", tmp_path / "right.db"]
+    for path, shown in zip(paths, [("01", "1"), ("0", "1")], strict=True):
+        told = {f"ord_{n}": order(f"ord_{n}", 1, each) for n, each in enumerate(shown)}
+        async with started_store(path) as store:
+            await hear(store, "orders/updated", told, "ord_0 ord_1")
+    found = [(d.table, d.id, d.left) for d in differences(*paths)]
+    assert ("order_items", "ord_0 li_1", "is there") in found
+    assert ("shipments", "ord_0 shp_1", "is there") in found
