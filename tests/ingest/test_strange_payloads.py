@@ -109,6 +109,23 @@ async def test_a_body_of_another_shape_stops_nothing(
     assert states(store.path) in (["quarantined", "folded"], ["unhandled", "folded"])
 
 
+async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
+    store: SqliteStore,
+) -> None:
+    """Stores cut texts after so many UTF-16 units; what is read was cut there too."""
+    order = payloads.order(name="#1001 \ud83d", note="tea \ud83d")
+    body = json.dumps({"topic": "orders/create", "data": order}).encode()
+    assert rb"tea \ud83d" in body
+    await take(store, body)
+    await store.inbox.append(payloads.read("orders/read", order))
+    await take(store)
+    assert states(store.path) == ["folded", "duplicate"]
+    ((name, document),) = rows(store.path, "SELECT name, document FROM orders")
+    assert name == "#1001 \N{REPLACEMENT CHARACTER}"
+    assert json.loads(document)["note"] == "tea \N{REPLACEMENT CHARACTER}"
+    assert rows(store.path, "SELECT body FROM inbox WHERE id = 1") == [(body,)]
+
+
 async def test_a_huge_sequence_does_not_matter(store: SqliteStore) -> None:
     for number in (10**30, -1, "5", None, True, 1.5):
         body = envelope("orders/create", payloads.order(), sequence=number)

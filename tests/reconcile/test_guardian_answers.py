@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reconcile.conftest import Place
+    from support.push_server import Connection, Request
 
 URL = "https://hooks.example"
 HOOK: payloads.Document = {
@@ -119,6 +121,41 @@ async def test_somebody_else_s_row_may_be_strange(
     place.platform.says("/webhooks", rows, document({"data": []}))
     await guardian.check()
     assert guardian.state() == ""
+
+
+async def test_a_list_without_pages_ends_though_its_rows_move(
+    place: Place, guardian: Guardian
+) -> None:
+    """It shows its only page for each number, and counts what it delivered."""
+    asked: list[str] = []
+
+    async def say(request: Request, connection: Connection) -> None:
+        asked.append(request.query)
+        row = HOOK | {"deliveries": len(asked)}
+        await connection.send(document({"data": [row]}))
+
+    place.platform.says("/webhooks", say)
+    async with asyncio.timeout(30):
+        await guardian.check()
+    assert guardian.state() == ""
+    assert len(asked) == 2
+
+
+async def test_a_list_without_an_end_is_told_and_nothing_made(
+    place: Place, guardian: Guardian
+) -> None:
+    asked: list[str] = []
+
+    async def say(request: Request, connection: Connection) -> None:
+        asked.append(request.query)
+        row = HOOK | {"id": f"wh_{len(asked)}", "address": "https://other.example"}
+        await connection.send(document({"data": [row]}))
+
+    place.platform.says("/webhooks", say)
+    async with asyncio.timeout(60):
+        await guardian.check()
+    assert "has no end after 100 pages" in guardian.state()
+    assert sent(place, "POST") == []
 
 
 async def test_without_topics_it_gets_them(place: Place, guardian: Guardian) -> None:

@@ -35,6 +35,23 @@ PAGES = {
     "empty-bare": (b"[]", Listing(())),
     "meta": (b'{"meta":' + META + b',"data":[]}', Listing((), 137, False)),
     "no-meta": (b'{"meta":null,"data":[]}', Listing(())),
+    "meta-list": (b'{"meta":[7],"data":[]}', Listing(())),
+    "meta-text": (b'{"data":[],"meta":"x"}', Listing(())),
+    "meta-number": (b'{"data":[],"meta":7}', Listing(())),
+    "total-text": (
+        b'{"meta":{"page":"2","total":"12","hasMore":true},"data":[]}',
+        Listing((), has_more=True),
+    ),
+    "more-text": (
+        b'{"meta":{"page":[],"total":12,"hasMore":"true"},"data":[]}',
+        Listing((), 12),
+    ),
+    "total-unknown": (b'{"meta":{"total":-1,"hasMore":0},"data":[]}', Listing(())),
+    "half-an-emoji": (
+        rb'{"data":[{"id":1}, {"note":"tea \ud83d"},' + ROW + b"]}",
+        Listing((b'{"id":1}', rb'{"note":"tea \ufffd"}', ROW)),
+    ),
+    "half-an-emoji-bare": (rb'["\ude00", 2]', Listing((rb'"\ufffd"', b"2"))),
 }
 
 
@@ -62,7 +79,8 @@ async def test_the_platform_s_clock_is_read(connect: Connect) -> None:
 
 NO_LISTS = [
     *[b"<html>", b"", b"null", b'"x"', b"[1,", b"{}", b"\xff"],
-    *[b'{"data":{}}', b'{"rows":[]}', b'{"data":[],"meta":7}'],
+    *[b'{"data":{}}', b'{"rows":[]}', b'{"data":7,"meta":{}}'],
+    *[b'{"data":[],"meta":{]}', rb'{"data":"\ud83d"}', rb'[ "\ud83d"'],
 ]
 
 

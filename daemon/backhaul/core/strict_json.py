@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -18,19 +19,54 @@ _NOT_JSON = (
     RecursionError,
     ArithmeticError,
 )
+# Every escape is matched, so that the second of two backslashes begins none.
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|\\u[dD](?P<half>[89a-fA-F])[0-9a-fA-F]{2}"
+    rb"|\\.",
+    re.DOTALL,
+)
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number", order="sorted")
 
 
 def decode(text: bytes) -> Any:
-    """Read one JSON document; fractions become Decimal. Raises Unusable."""
+    """Read one JSON document; fractions become Decimal. Raises Unusable.
+
+    A text that was cut in the middle of an emoji ends in U+FFFD.
+    """
     try:
-        document = _decoder.decode(text)
+        document = _decoded(text)
     except _NOT_JSON as error:
         raise Unusable(f"the body is not JSON: {error}") from None
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _deeper(document, MAX_DEPTH):
         raise Unusable(f"the body nests deeper than {MAX_DEPTH} levels")
     return document
+
+
+def whole(text: bytes) -> bytes:
+    """Return JSON with the escape of U+FFFD for each that is half a character.
+
+    Stores cut texts after so many UTF-16 units, in the middle of an emoji; no decoder
+    takes what is left of it. Nothing else changes, and nothing moves.
+    """
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
+    return _ESCAPE.sub(_whole, text)
+
+
+def _whole(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if escape["half"] else escape[0]
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError:
+        # Looked for here only: most documents cost nothing more.
+        if (mended := whole(text)) == text:
+            raise
+        return _decoder.decode(mended)
 
 
 def decode_object(text: bytes) -> dict[str, Any]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})
 REFUSED_BY_US = 401
+MOST_PAGES = 100
 
 
 class Guardian:
@@ -97,16 +98,17 @@ class Guardian:
         return [wire.hook(hook) for hook in ours]
 
     async def _hooks(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        number = 0
-        while True:
-            number += 1
+        found: dict[str, dict[str, Any]] = {}
+        for number in range(1, MOST_PAGES + 1):
             page = await self._client.page(HOOKS, number, Priority.INCREMENTAL)
             rows = [wire.resource(strict_json.decode(body)) for body in page.rows]
-            fresh = [row for row in rows if row not in found]
-            found += fresh
+            # Their counters move from page to page; where pages are ignored, the ids
+            # tell that nothing new comes.
+            fresh = {_identity(row): row for row in rows if _identity(row) not in found}
+            found |= fresh
             if not fresh or page.has_more is False:
-                return found
+                return list(found.values())
+        raise Unusable(f"the list of subscriptions has no end after {MOST_PAGES} pages")
 
     async def _mend(self, hooks: list[dict[str, Any]]) -> str:
         """Make or repair what is ours; return what is left to a person."""
@@ -246,6 +248,10 @@ def _entry(address: str) -> str:
 
 def _unkept(error: Exception) -> str:
     return f"the webhook subscription cannot be kept in order: {error}"
+
+
+def _identity(row: dict[str, Any]) -> str:
+    return str(row.get("id") or row.get("address"))
 
 
 def _path(hook: wire.Hook) -> str:

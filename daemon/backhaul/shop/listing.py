@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from backhaul.core import strict_json
 from backhaul.errors import Unusable
 
 if TYPE_CHECKING:
@@ -16,21 +17,15 @@ if TYPE_CHECKING:
 
     from backhaul.shop.transport import Answer
 
-
+T = TypeVar("T")
 _COUNTS = 2**63
 """Above all counts: what a database holds is less."""
 _DAY = timedelta(days=1)
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    page: int | None = None
-    total: int | None = None
-    has_more: bool | None = None
-
-
 class _Wrapped(msgspec.Struct):
     data: list[msgspec.Raw]
-    meta: _Meta | None = None
+    meta: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +42,38 @@ class Listing:
 
 
 def read(answer: Answer) -> Listing:
-    """Read a page. Raises Unusable."""
-    dated = _date(answer)
+    """Read a page. Raises Unusable.
+
+    What `meta` says in another form than the contract's counts as not said.
+    """
     try:
-        if answer.body.lstrip()[:1] == b"[":
-            bare = msgspec.json.decode(answer.body, type=list[msgspec.Raw])
+        return _read(answer.body, _date(answer))
+    except Unusable:
+        # One row with half an emoji must not hide the others.
+        if (body := strict_json.whole(answer.body)) == answer.body:
+            raise
+        return _read(body, _date(answer))
+
+
+def _read(body: bytes, dated: datetime | None) -> Listing:
+    try:
+        if body.lstrip()[:1] == b"[":
+            bare = msgspec.json.decode(body, type=list[msgspec.Raw])
             return Listing(tuple(map(bytes, bare)), dated=dated)
-        wrapped = msgspec.json.decode(answer.body, type=_Wrapped)
+        wrapped = msgspec.json.decode(body, type=_Wrapped)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable(f"the answer holds no list: {error}") from None
-    meta = wrapped.meta or _Meta()
+    meta = _told(wrapped.meta, dict[str, msgspec.Raw]) or {}
     rows = tuple(map(bytes, wrapped.data))
-    return Listing(rows, _count(meta.total), meta.has_more, dated)
+    total, has_more = _told(meta.get("total"), int), _told(meta.get("hasMore"), bool)
+    return Listing(rows, _count(total), has_more, dated)
+
+
+def _told(said: msgspec.Raw | None, shape: type[T]) -> T | None:
+    try:
+        return None if said is None else msgspec.json.decode(said, type=shape)
+    except msgspec.MsgspecError:
+        return None
 
 
 def joined(parts: Sequence[Listing]) -> Listing:

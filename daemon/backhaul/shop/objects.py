@@ -1,4 +1,7 @@
-"""One object, or the rows that belong to it, as an answer holds them: exact bytes."""
+"""One object, or the rows that belong to it, as an answer holds them: exact bytes.
+
+But for half an emoji, for which U+FFFD stands.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backhaul.core import strict_json
 from backhaul.errors import Unusable
 
 if TYPE_CHECKING:
@@ -42,8 +46,9 @@ def rows(answer: Answer) -> list[bytes]:
 
 def _inner(answer: Answer) -> bytes:
     answer.json()  # refuses what is no JSON, or not strictly
+    body = strict_json.whole(answer.body)
     try:
-        wrapped = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
+        wrapped = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
-        return answer.body
-    return bytes(wrapped.get("data", answer.body))
+        return body
+    return bytes(wrapped.get("data", body))

@@ -1,0 +1,18 @@
+"""One object as an answer holds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from backhaul.shop import objects
+from backhaul.shop.transport import Answer
+
+HALF = rb'{"id":"ord_1", "note":"tea \ud83d"}'
+WHOLE = rb'{"id":"ord_1", "note":"tea \ufffd"}'
+
+
+@pytest.mark.parametrize("form", [b"%b", b'{"data": %b}'])
+def test_an_object_with_half_an_emoji_is_read(form: bytes) -> None:
+    """As in a list: what stores cut off in a text must not hide the object."""
+    assert objects.read(Answer(200, {}, form % HALF), "ord_1") == WHOLE
+    assert objects.rows(Answer(200, {}, form % (b"[%b]" % HALF))) == [WHOLE]
