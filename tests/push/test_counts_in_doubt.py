@@ -132,6 +132,26 @@ async def test_an_adjustment_from_before_the_count_may_be_in_it(
         assert await at.stock(lamp) == 8
 
 
+async def test_an_adjustment_that_is_to_be_sent_again_may_have_landed(
+    tmp_path: Path, lose: Callable[[str], None]
+) -> None:
+    """It waits for its gate; what left meanwhile may be its first attempt."""
+    async with house(tmp_path, ("no-idempotency",)) as at:
+        lamp = await at.lamp(10)
+        lose("request")
+        broken = await at.adjust(lamp, -2)
+        before = now()
+        await until(lambda: at.state(broken) == "uncertain", "it is in doubt")
+        at.hold()
+        await until(lambda: at.state(broken) == "planned", "it is to be sent again")
+        await goods_come(at, lamp, -2)
+        count = await at.count(lamp, 8, before)
+        await at.reaches(count, "parked")
+        said = f"may be that of command {broken[:8]}, which is planned"
+        assert said in at.reason(count)
+        assert await at.stock(lamp) == 8
+
+
 async def test_a_step_that_lands_late_is_not_made_good_once_more(
     tmp_path: Path, lose: Callable[[str], None]
 ) -> None:

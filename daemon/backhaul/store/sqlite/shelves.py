@@ -159,7 +159,6 @@ _IN_DOUBT = f"""
       AND NOT EXISTS (SELECT 1 FROM adopted a
         WHERE a.store = l.store AND a.adjustment_id = l.adjustment_id)
       AND c.kind = 'adjust' AND c.effect_id IS NULL
-      AND c.state IN ('parked', 'rejected', 'superseded', 'applied')
       AND {member("c.payload", "$.delta")} = l.adjustment
       AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
       AND ({member("c.payload", "$.target")} IS NOT NULL
