@@ -90,7 +90,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timers = (timer for _, _, timer in self._timers)
         for handle in (*self._ready, *timers):  # type: ignore[attr-defined]
             if self._gone(handle):
-                handle.cancel()
+                _drop(handle)
         for served in self.served.values():
             if served.context.get(LIFE, 0) == life:
                 served.open = False
@@ -107,7 +107,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context = contextvars.copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
         if self._dead and context.get(LIFE, 0) in self._dead:
-            handle.cancel()
+            _drop(handle)
         else:
             self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
@@ -202,6 +202,14 @@ def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -
         future.set_result(result)
     else:
         future.set_exception(error)
+
+
+def _drop(handle: asyncio.Handle) -> None:
+    """Never run it; nobody is left to miss an error that it was to bring somebody."""
+    for given in handle._args or ():
+        if isinstance(given, asyncio.Future) and given.done() and not given.cancelled():
+            given.exception()
+    handle.cancel()
 
 
 def _bury(task: NumberedTask) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.traffic.replaying import replay_into
@@ -25,3 +29,16 @@ async def test_a_read_that_lowers_uncovers_what_was_turned_away(tmp_path: Path) 
     await replay_into(path, run, {}, fold_as_demo, SystemClock())
     note = rows(path, "SELECT document ->> '$.note' FROM orders")
     assert note == [("held",)]
+
+
+async def test_a_replay_that_cannot_be_kept_ends_with_one_error(tmp_path: Path) -> None:
+    """The first tells why; what else could not be kept is no noise behind it."""
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, c: told.append(c))
+    unusable: Any = object()
+    one = read("orders/read", payloads.order(), at=1)._replace(body=unusable)
+    path = tmp_path / "replayed.db"
+    with pytest.raises(TypeError):
+        await replay_into(path, [one, one, one], {}, fold_as_demo, SystemClock())
+    gc.collect()
+    assert told == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,9 +57,7 @@ async def replay_into(
     try:
         for name, known in facts.items():
             await store.marks.put(f"facts:{name}", msgspec.json.encode(known).decode())
-        futures = [store.inbox.append(arrival) for arrival in arrivals]
-        for future in futures:
-            await future
+        await asyncio.gather(*(store.inbox.append(arrival) for arrival in arrivals))
         while (await store.inbox.fold(fold_one, SLICE_SECONDS)).more:
             pass
         if any(arrival.topic.endswith(CONFIRMING) for arrival in arrivals):
