@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 class AnsweringErp(Site):
     """Keeps sales; `answers` holds what is answered to a method instead.
 
-    `results` holds what further methods return, `asked` each method that was called.
+    `results` holds what further methods return, `asked` each method that was called,
+    `headers` what each answer shows besides.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.answers: dict[str, Callable[[], web.Response]] = {}
         self.asked: list[str] = []
+        self.headers: dict[str, str] = {}
         self.sales: list[dict[str, Any]] = []
         self.results: dict[str, Callable[..., Any]] = {
             "common.db.login": lambda *_: [1, "key", None],
@@ -52,7 +54,8 @@ class AnsweringErp(Site):
         if method in self.answers:
             return self.answers[method]()
         result = self.results[method](*called["params"])
-        return web.json_response({"id": called["id"], "result": result})
+        document = {"id": called["id"], "result": result}
+        return web.json_response(document, headers=self.headers)
 
     def _create(self, values: list[dict[str, Any]], _: object) -> list[int]:
         for _each in values:

@@ -42,9 +42,12 @@ class Fingerprint:
     identity: int = 0
 
     @property
-    def dated(self) -> str:
-        """When the file was written last, RFC 3339."""
-        return rfc3339(datetime.fromtimestamp(self.modified_ns // 1_000 / 1e6, UTC))
+    def dated(self) -> str | None:
+        """When the file was written last, RFC 3339; None outside of the calendar."""
+        try:
+            return rfc3339(datetime.fromtimestamp(self.modified_ns // 1_000 / 1e6, UTC))
+        except (ValueError, OverflowError, OSError):
+            return None
 
 
 class Source(Protocol):

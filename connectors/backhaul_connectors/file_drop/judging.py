@@ -23,6 +23,10 @@ STEP_ROWS = 1_000
 FEWEST_ROWS = 5
 """Below this a share says little: one slip in three rows is no broken export."""
 MOST_SHOWN = 20
+NO_DATE = (
+    "the file's own time lies outside of the calendar, so nobody can tell when this "
+    "was counted: save the file again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,10 @@ async def judge(
         readable, layout = await understand(file, digest, settings, copies)
     except Unreadable as error:
         return Unsound(identity, str(error))
-    table = Table(readable, identity, file.fingerprint.dated, layout)
+    dated = file.fingerprint.dated
+    if dated is None and file.form.dated_by_file:
+        return Unsound(identity, NO_DATE)
+    table = Table(readable, identity, dated or "", layout)
     known = cursor.of(file.name, identity)
     row = await in_thread(_first_row, file, identity, known)
     if row is None:

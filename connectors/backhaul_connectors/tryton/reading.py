@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.tryton.rpc import Refused
@@ -66,9 +66,15 @@ class Reader:
         self._settings = settings
 
     async def shipments(self, cursor: Cursor) -> Page:
-        """Return the next shipments that are done."""
+        """Return the next shipments that are done.
+
+        Where the server's clock was set back, what is written from now on sorts
+        before the cursor: all are read anew, and what was taken is known by its key.
+        """
         settings, size = self._settings, self._settings.batch_rows
         await self._server.call("model.res.user.get_preferences", True)
+        if _written(cursor) > self._server.now:
+            cursor = replace(cursor, written="", shipment=0)
         settled = self._server.now - timedelta(seconds=settings.lag_seconds)
         fields = [
             "number",
@@ -112,7 +118,8 @@ class Reader:
         """Tell whether the stock is to be read, or to be read on."""
         every = self._settings.stock_seconds
         since = self._server.now.timestamp() - cursor.counted
-        return bool(every) and (cursor.product > 0 or since >= every)
+        # A clock that was set back must not put the stock off until the old time.
+        return bool(every) and (cursor.product > 0 or abs(since) >= every)
 
     async def stock(self, cursor: Cursor) -> Page:
         """Return the next levels, as of the moment they are asked for."""
@@ -212,10 +219,14 @@ class Reader:
             )
 
 
+def _written(cursor: Cursor) -> datetime:
+    return datetime.fromisoformat(cursor.written or "1970-01-01").astimezone(UTC)
+
+
 def _behind(cursor: Cursor) -> list[Any]:
     if not cursor.written:
         return []
-    at = datetime.fromisoformat(cursor.written)
+    at = _written(cursor)
     same = [["write_date", "=", at], ["id", ">", cursor.shipment]]
     return [["OR", [["write_date", ">", at]], same]]
 
