@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +19,11 @@ from connectors.scanning import DEVICES, OTHER_TOKEN, TOKEN, Dock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from backhaul_sdk import Bad, Record
+
+KEEPALIVE = "02"
+"""The timer of `/proc/net/tcp` by which the kernel asks who is still there."""
 
 
 @pytest.fixture
@@ -138,6 +141,33 @@ async def test_what_the_host_cannot_store_is_asked_for_again(dock: Dock) -> None
     async with wire_to(scanner.lines.address) as wire:
         (reply,) = await wire.say(b"LS-S")
     assert reply == "AGAIN not stored, please try again in a moment"
+
+
+async def test_lines_may_end_with_a_carriage_return(dock: Dock) -> None:
+    """As most scanners end what they read; it may come apart from its line feed."""
+    scanner = await dock.open()
+    async with wire_to(scanner.lines.address) as wire:
+        for part in (b"LS-S\r", b"LS-M\r", b"\nLS-L\r\n"):
+            wire.writer.write(part)
+            async with asyncio.timeout(10):
+                assert (await wire.reply()).startswith("OK 1 x LS-")
+    assert len(dock.records()) == 3
+
+
+async def test_a_device_that_was_switched_off_is_found_out(dock: Dock) -> None:
+    """It says no goodbye: without being asked it would keep its place for ever."""
+    scanner = await dock.open()
+    async with wire_to(scanner.lines.address) as wire:
+        await wire.say(b"LS-S")
+        assert timer_of(scanner.lines.address) == KEEPALIVE
+
+
+def timer_of(address: tuple[str, int]) -> str:
+    """Return which timer the kernel has on the accepted connection."""
+    ours = f"0100007F:{address[1]:04X}"
+    rows = Path("/proc/net/tcp").read_text("ascii").splitlines()
+    (found,) = (row.split() for row in rows if row.split()[1] == ours and " 01 " in row)
+    return found[5].partition(":")[0]
 
 
 async def test_a_line_cut_in_the_middle_is_no_scan(dock: Dock) -> None:

@@ -138,6 +138,69 @@ async def test_scans_without_network_are_kept_and_sent_once(entered: Hall) -> No
 
 
 @pytest.mark.programs
+async def test_scans_are_sent_in_their_order_though_the_clock_was_set_back(
+    entered: Hall,
+) -> None:
+    """A device without network has its clock set when it comes back."""
+    await entered.page.route("**/scan", lambda route: route.abort())
+    await entered.scan("1001")
+    await entered.scan("A")
+    await entered.shows("kept", "Not sent yet")
+    await entered.page.clock.set_fixed_time("2020-01-01T00:00:00Z")
+    await entered.scan("BH-CLOSE")
+    await expect(entered.page.locator("#line")).to_have_text("3 not sent yet")
+    entered.visit.watch.complaints.clear()
+    await entered.page.unroute("**/scan")
+    await entered.page.evaluate("dispatchEvent(new Event('online'))")
+    await entered.shows("good", "order 1001 finished with 1 units")
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("units", ["0", "1.5", ""])
+async def test_no_scan_goes_without_a_word(entered: Hall, units: str) -> None:
+    """What was entered where it is not seen any more stops nothing."""
+    await entered.choose("Receive")
+    await entered.page.get_by_label("Units").fill(units)
+    await entered.page.keyboard.press("Enter")
+    await entered.scan("A")
+    await entered.shows("bad", "A is not taken: Units must be a whole number")
+    await expect(entered.page.locator("#past")).to_contain_text("NO A: not taken")
+    await entered.choose("Pack")
+    await entered.scan("1001")
+    await entered.shows("good", "order 1001 packed")
+    assert len(entered.dock.records()) == 1
+
+
+@pytest.mark.programs
+async def test_a_code_that_was_scanned_into_the_units_is_told(entered: Hall) -> None:
+    await entered.choose("Receive")
+    await entered.page.get_by_label("Units").focus()
+    await entered.scan("4006381333931")
+    await entered.shows("bad", "Nothing is sent: Units must be a whole number")
+
+
+@pytest.mark.programs
+async def test_units_count_for_an_article_that_is_called_like_a_code_to_print(
+    entered: Hall,
+) -> None:
+    await entered.choose("Receive")
+    await entered.page.get_by_label("Units").fill("5")
+    await entered.page.keyboard.press("Enter")
+    await entered.scan("BH-TEAPOT")
+    await entered.shows("good", "5 x BH-TEAPOT received")
+
+
+@pytest.mark.programs
+async def test_a_code_on_paper_sets_what_the_page_does(entered: Hall) -> None:
+    await entered.choose("Receive")
+    await entered.scan("bh-pick")
+    await entered.shows("good", "dock is set to pick now")
+    await entered.scan("1001")
+    await entered.shows("good", "order 1001 begun")
+    assert entered.dock.records() == []
+
+
+@pytest.mark.programs
 async def test_a_scan_whose_answer_was_lost_counts_once(entered: Hall) -> None:
     await entered.choose("Receive")
     await entered.page.evaluate(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import ssl
 from contextlib import suppress
 from ipaddress import ip_address
@@ -24,6 +26,9 @@ MOST_CONNECTIONS = 256
 FAREWELL_SECONDS = 1.0
 REPLY_SECONDS = 30.0
 """How long a device may leave its answers unread."""
+QUIET_SECONDS, ASK_SECONDS, MOST_ASKED = 60, 15, 4
+"""When a device that is quiet is asked whether it is still there, and how often: one
+that was switched off says no goodbye, and would keep its place for ever."""
 
 
 class LineServer:
@@ -86,6 +91,7 @@ class LineServer:
         try:
             # Whoever hangs up, stalls or talks nonsense concerns nobody else.
             with suppress(OSError, TimeoutError, asyncio.CancelledError):
+                _notice_who_is_gone(writer.get_extra_info("socket"))
                 await _Talk(reader, writer, self._intake).hold(
                     self._who, self._entrance_seconds
                 )
@@ -101,6 +107,16 @@ class LineServer:
         if self._devices is None or word.upper() != "AUTH":
             return None
         return self._devices.of_token(token)
+
+
+def _notice_who_is_gone(connection: socket.socket) -> None:
+    for level, option, value in (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET_SECONDS),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASK_SECONDS),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, MOST_ASKED),
+    ):
+        connection.setsockopt(level, option, value)
 
 
 def _device_at(address: str, allowed: dict[str, str]) -> str | None:
@@ -162,7 +178,8 @@ class _Talk:
         What has no line end yet stays unanswered, so the device keeps it.
         """
         while not self._ended and (chunk := await self._reader.read(CHUNK_BYTES)):
-            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            # Many scanners end what they read with a carriage return alone.
+            *lines, self._rest = re.split(rb"[\r\n]", self._rest + chunk)
             if len(self._rest) > MOST_BYTES:
                 lines.append(self._rest)
                 self._ended = True

@@ -9,6 +9,11 @@ const MOST_PAST = 12;
 const VERDICTS = { good: "OK", bad: "NO", kept: "KEPT", idle: "…" };
 const TONES = { good: [[880, 0.12]], bad: [[220, 0.3], [165, 0.4]], kept: [[440, 0.15]] };
 const NAMES = { pick: "Pick", pack: "Pack", receive: "Receive", count: "Count" };
+const MODE_CODES = Object.fromEntries(
+  Object.keys(NAMES).map((mode) => [`BH-${mode.toUpperCase()}`, mode]),
+);
+const COMMANDS = ["BH-CLOSE", "BH-DROP", ...Object.keys(MODE_CODES)];
+const UNITS = "Units must be a whole number from 1 to 1000000";
 const ASKED = {
   pick: "Scan the order, then its articles",
   pack: "Scan the packed order",
@@ -91,12 +96,34 @@ function focusOnCode() {
   at(at("desk").hidden ? "token" : "code").focus();
 }
 
+// Scans are sent in the order of their keys, also when the clock was set back.
+function place() {
+  const last = waiting().at(-1) ?? "";
+  return Math.max(Date.now(), Number(last.slice(WAITING.length).split("-")[0]) + 1);
+}
+
+function choose(mode) {
+  const choice = document.querySelector(`#modes input[value=${mode}]`);
+  if (!choice) return;
+  choice.checked = true;
+  keep("mode", mode);
+  refresh();
+}
+
 function scan(code) {
-  const units = Number(at("units").value);
+  const command = code.toUpperCase();
+  if (command in MODE_CODES) choose(MODE_CODES[command]);
   const mode = chosenMode();
+  const counts = !at("amount").hidden && !COMMANDS.includes(command);
+  const units = counts ? Number(at("units").value) : 1;
+  if (units === 0 || (counts && !at("units").checkValidity())) {
+    show("bad", `${code} is not taken: ${UNITS}`);
+    note("bad", code, `not taken: ${UNITS}`);
+    return;
+  }
   const message = { mode, code, sequence: `${run}-${++count}`, at: new Date().toISOString() };
-  if (!at("amount").hidden && !code.startsWith("BH-") && units !== 1) message.quantity = units;
-  const key = `${WAITING}${String(Date.now()).padStart(15, "0")}-${String(count).padStart(9, "0")}-${run}`;
+  if (units !== 1) message.quantity = units;
+  const key = `${WAITING}${String(place()).padStart(15, "0")}-${String(count).padStart(9, "0")}-${run}`;
   try {
     localStorage.setItem(key, JSON.stringify(message));
   } catch {
@@ -208,7 +235,8 @@ function begin() {
     event.preventDefault();
     const code = at("code").value.trim();
     at("code").value = "";
-    if (code && at("units").reportValidity()) scan(code);
+    if (code) scan(code);
+    else if (!at("units").checkValidity()) show("bad", `Nothing is sent: ${UNITS}`);
     focusOnCode();
   });
   at("modes").addEventListener("change", () => {
