@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,8 +21,19 @@ def main() -> None:
         from backhaul.observe.redaction import Redactor
 
         app = program_for(sys.argv[1:])
+    _let_all_be_told()
     redactor = Redactor()
     sys.exit(exits.run(lambda: app(obj=redactor), sys.argv[1:], redactor))
+
+
+def _let_all_be_told() -> None:
+    """Let no letter end a command that a locale lacks: a name has any.
+
+    Files and pipes get UTF-8, as `--out` writes it, whatever the locale.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding = None if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def program_for(arguments: list[str]) -> typer.Typer:

@@ -261,6 +261,21 @@ def test_an_export_that_cannot_be_is_refused(
 
 
 @pytest.mark.programs
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_pipe_gets_utf_8_whatever_the_locale(encoding: str, office: Office) -> None:
+    """Or else a name with a letter that the locale lacks ends it as a bug."""
+    command = [sys.executable, "-m", "backhaul", "query", "SELECT 'Łódź ₹'", "--csv"]
+    done = subprocess.run(
+        [*command, "--config", str(office.config)],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines()[1] == "Łódź ₹"
+
+
+@pytest.mark.programs
 def test_a_reader_that_goes_away_is_no_bug(office: Office) -> None:
     command = f"{sys.executable} -m backhaul export orders --config {office.config}"
     done = subprocess.run(
