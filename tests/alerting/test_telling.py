@@ -8,10 +8,12 @@ import re
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from loguru import logger
 from pydantic import ValidationError
 from sqlite_utils import Database
 from standardwebhooks import Webhook
@@ -274,6 +276,23 @@ def test_settings_refuse_a_host_with_an_empty_part(key: str) -> None:
     value = {"smtp_host": "mail..shop", "webhook_url": "https://hooks..shop"}[key]
     with pytest.raises(ValidationError, match="address"):
         Alerts.model_validate({key: value, "webhook_secret": SECRET})
+
+
+@pytest.mark.parametrize("answer", [404, None])
+async def test_a_hook_that_fails_is_named_without_its_path(
+    scene: Scene, answer: int | None
+) -> None:
+    """It is logged, and who knows the path of a chat's hook writes to the chat."""
+    url = scene.hooks.url if answer else "http://127.0.0.1:9/alerts"
+    scene.hooks.answers.append(answer or 200)
+    scene.ill(PARKED)
+    said: list[str] = []
+    sink = logger.add(lambda message: said.append(message.record["message"]))
+    await scene.watch(webhook_url=url).tell()
+    logger.remove(sink)
+    (told,) = (each for each in said if each.startswith("nobody could be told"))
+    assert f"webhook at {urlsplit(url).netloc}: " in told
+    assert "/alerts" not in told
 
 
 @pytest.mark.parametrize("address", ["ops@[10.0.0.1", ":;@shop.example", "():@x"])

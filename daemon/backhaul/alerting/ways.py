@@ -6,6 +6,7 @@ import base64
 import hmac
 from email.message import EmailMessage
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -93,10 +94,16 @@ async def post(wanted: Alerts, message: Message) -> None:
             ) as answer,
         ):
             if not 200 <= answer.status < 300:
-                raise NotTold(f"webhook {wanted.webhook_url}: {answer.status}")
+                raise NotTold(f"{_named(wanted)}: {answer.status}")
     except (aiohttp.ClientError, *UNREACHABLE) as error:
         told = f"{type(error).__name__} {error}".rstrip()
-        raise NotTold(f"webhook {wanted.webhook_url}: {told}") from None
+        told = told.replace(wanted.webhook_url or "", "")
+        raise NotTold(f"{_named(wanted)}: {told}".rstrip()) from None
+
+
+def _named(wanted: Alerts) -> str:
+    """Name the server: the path of a chat's hook is what lets one write to it."""
+    return f"webhook at {urlsplit(wanted.webhook_url or '').netloc}"
 
 
 def _signed(wanted: Alerts, message: Message, body: bytes) -> dict[str, str]:
