@@ -72,6 +72,14 @@ async def test_its_own_parcel_beside_that_of_another_is_one(stage: Scene) -> Non
     assert effects(stage) == [("shp_1",), ("shp_2",)]
 
 
+async def test_the_newest_parcel_may_be_listed_first(stage: Scene) -> None:
+    first, second = await two(stage, order("shp_2", "shp_1"))
+    async with working(stage):
+        await stage.reaches(first, "applied")
+        await stage.reaches(second, "applied")
+    assert effects(stage) == [("shp_1",), ("shp_2",)]
+
+
 @pytest.mark.parametrize(
     "code", ["ORDER_ALREADY_FULFILLED", "QUANTITY_NOT_FULFILLABLE"]
 )

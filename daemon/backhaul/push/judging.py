@@ -39,7 +39,7 @@ async def judge(
 ) -> Judged:
     """Decide what an answer proves. Reads the object where the table asks for it."""
     if answer.ok:
-        return _judge_success(command, answer, client.tracking)
+        return await _judge_success(command, answer, client.tracking, doubts)
     verdict = classify_refusal(
         command.kind, answer.status, answer.problem(), answer.retry_after_seconds()
     )
@@ -65,12 +65,21 @@ def refuse_unsent(judged: Judged, request: bytes) -> Judged:
     return replace(judged, verdict=replace(verdict, outcome=Outcome.REJECTED))
 
 
-def _judge_success(command: Command, answer: Answer, tracking: wire.Tracking) -> Judged:
+async def _judge_success(
+    command: Command, answer: Answer, tracking: wire.Tracking, doubts: Doubts
+) -> Judged:
     try:
-        proof = requests.evidence(command, answer.json(), tracking)
+        document = answer.json()
+        proof = requests.evidence(command, document, tracking)
+        if len(proof.get("shipments", ())) > 1:
+            # A platform may list the newest parcel first.
+            others = await claimed(doubts, command, proof["shipments"])
+            proof = requests.evidence(command, document, tracking, others)
     except Unusable as error:
         reason = f"{answer.status}, but {error}"
         return Judged(Verdict(Outcome.UNCERTAIN, reason))
+    except Busy:
+        pass  # then the last one that fits is taken for its own
     return Judged(Verdict(Outcome.CONFIRMED, str(answer.status)), proof)
 
 

@@ -84,9 +84,14 @@ _BODIES = {"fulfill": _fulfill, "cancel": _cancel, "adjust": _adjust}
 
 
 def evidence(
-    command: Command, document: object, tracking: wire.Tracking = wire.TRACKING
+    command: Command,
+    document: object,
+    tracking: wire.Tracking = wire.TRACKING,
+    claimed: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return what a 2xx proves, to recognize the effect by. Raises Unusable.
+
+    `claimed` are the effects that other commands own.
 
     fulfill: the order's shipment ids; cancel: `cancelledAt`; adjust: the adjustment id
     and the levels it left.
@@ -100,7 +105,9 @@ def evidence(
     if not shows(command, order, data):
         raise Unusable(f"the answer does not show the {command.kind}")
     if command.kind == "fulfill":
-        parcel = parcels_of(command, order, data)[-1]
+        fitting = parcels_of(command, order, data, claimed)
+        # One that another command owns was asked for by both.
+        parcel = (fitting or parcels_of(command, order, data))[-1]
         return order_evidence(order) | {"shipment": parcel}
     return order_evidence(order) | cancelled(order)
 
