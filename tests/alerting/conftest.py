@@ -10,10 +10,16 @@ from loguru import logger
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from loguru import Message
+
 
 @pytest.fixture
 def logged() -> Iterator[list[dict[str, Any]]]:
     lines: list[dict[str, Any]] = []
-    sink = logger.add(lambda message: lines.append(dict(message.record["extra"])))
+
+    def take(line: Message) -> None:
+        lines.append({**line.record["extra"], "message": line.record["message"]})
+
+    sink = logger.add(take)
     yield lines
     logger.remove(sink)

@@ -224,6 +224,19 @@ async def test_mail_that_is_refused_keeps_no_webhook_back(scene: Scene) -> None:
     assert len(scene.hooks.got) == 1
 
 
+async def test_a_person_whom_the_mail_server_refuses_is_named(
+    scene: Scene, logged: list[dict[str, Any]]
+) -> None:
+    scene.ill(PARKED)
+    scene.mails.refusals = [b"550 nobody here"]
+    await scene.watch().tell()
+    # The other one has it, and gets it no second time.
+    await scene.watch().tell()
+    assert len(scene.mails.messages) == 1
+    (refused,) = [line for line in logged if line["action"] == "alert.refused"]
+    assert "takes no mail for ops@shop.example: nobody here" in refused["message"]
+
+
 async def test_a_message_keeps_its_id_until_it_is_delivered(scene: Scene) -> None:
     """So that a receiver whose answer was lost knows it again; no other has it."""
     scene.hooks.answers = [500, 500, 200, 500]

@@ -276,6 +276,28 @@ def test_a_pipe_gets_utf_8_whatever_the_locale(encoding: str, office: Office) ->
 
 
 @pytest.mark.programs
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+@pytest.mark.parametrize(
+    ("sql", "code", "told"),
+    [("SELECT 'Łódź'".encode(), 0, "Łódź"), (b"SELECT '\xff'", 1, "is not UTF-8")],
+    ids=["text", "no-text"],
+)
+def test_a_statement_on_stdin_is_utf_8(
+    sql: bytes, code: int, told: str, encoding: str, office: Office
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "backhaul", "query", "-", "--config", office.config],
+        input=sql,
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert told in (done.stdout + done.stderr).decode()
+    assert b"a bug" not in done.stderr
+
+
+@pytest.mark.programs
 def test_a_reader_that_goes_away_is_no_bug(office: Office) -> None:
     command = f"{sys.executable} -m backhaul export orders --config {office.config}"
     done = subprocess.run(

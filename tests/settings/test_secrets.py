@@ -75,6 +75,12 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_a_path_that_is_none_is_named(tmp_path: Path) -> None:
+    (said,) = complaints(tmp_path, f'{NO_KEY}api_key_file = "sec\\u0000ret"')
+    assert "api_key_file: " in said
+    assert "is no path: embedded null byte" in said
+
+
 def test_a_bad_secret_in_a_file_names_that_file(tmp_path: Path) -> None:
     secret(tmp_path, "canary key")
     assert complaints(tmp_path, KEY_FILE) == [

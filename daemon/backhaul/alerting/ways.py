@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from loguru import logger
 
 from backhaul.core.clock import from_text
 from backhaul.errors import BackhaulError
@@ -47,7 +48,7 @@ async def mail(wanted: Alerts, message: Message) -> None:
     letter.set_content(message.text)
     password = wanted.smtp_password
     try:
-        await aiosmtplib.send(
+        refused, _ = await aiosmtplib.send(
             letter,
             hostname=wanted.smtp_host,
             port=wanted.smtp_port,
@@ -63,6 +64,15 @@ async def mail(wanted: Alerts, message: Message) -> None:
     except (aiosmtplib.SMTPException, *UNREACHABLE) as error:
         why = str(error)
     else:
+        # Sent again, it would come twice to those who have it.
+        for person, answer in refused.items():
+            logger.bind(action="alert.refused", way="mail").error(
+                "{}:{} takes no mail for {}: {}; the others were told",
+                wanted.smtp_host,
+                wanted.smtp_port,
+                person,
+                answer.message,
+            )
         return
     server = f"{wanted.smtp_host}:{wanted.smtp_port}"
     raise NotTold(f"mail by {server}: {why}")

@@ -10,6 +10,7 @@ import typer
 from backhaul.cli import showing, writing_out
 from backhaul.cli.context import ConfigOption, asker
 from backhaul.cli.writing_out import Format
+from backhaul.errors import Unusable
 
 CsvOption = Annotated[
     bool,
@@ -31,11 +32,18 @@ def query(
     """Ask the mirror in SQL (docs/mirror.md names its tables); it cannot be changed."""
     form = writing_out.chosen(as_csv, as_json, as_jsonl)
     with asker(config) as opened:
-        found = opened.ask(sys.stdin.read() if sql == "-" else sql)
+        found = opened.ask(_read_stdin() if sql == "-" else sql)
     if form is not None:
         writing_out.write(form, found.columns, found.rows, sys.stdout)
         return
     showing.grid(found.rows, found.columns, "no rows")
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unusable(f"the statement on stdin is not UTF-8: {error}") from None
 
 
 def export(

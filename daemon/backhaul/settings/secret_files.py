@@ -142,6 +142,8 @@ def read_secret_file(file: Path, *, private: bool) -> str:
         raise Unreadable(f"{file} cannot be read: {reason}") from None
     except UnicodeDecodeError:
         raise Unreadable(f"{file} is not text") from None
+    except ValueError as error:
+        raise Unreadable(f"{str(file)!r} is no path: {error}") from None
     if private and mode & FORBIDDEN_BITS:
         problem = f"{file} is open to group or others (mode {mode:04o})"
         raise Unreadable(problem, f"chmod 600 {file}")
