@@ -243,7 +243,8 @@ async def test_a_batch_is_acknowledged_after_its_commit_only(
         assert seen == []
         await clock.advance(10)
         await until(lambda: seen, "the acknowledgement")
-    assert seen == [1]
+    # It may be asked again before it is looked at here.
+    assert set(seen) == {1}
     assert desk.cursors == [None, None]
 
 
