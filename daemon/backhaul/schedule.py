@@ -16,7 +16,7 @@ from apscheduler.triggers.cron import CronTrigger
 from loguru import logger
 
 from backhaul.core.quiet import QuietHours
-from backhaul.settings.jobs import CRON_RANGES, cron_number
+from backhaul.settings.jobs import cron_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -279,19 +279,6 @@ def _spell(name: str, field: str) -> str:
     APScheduler counts weekdays from Monday, reads `jan-6` as January and refuses some
     steps that cron accepts.
     """
-    numbers = [number for part in field.split(",") for number in _numbers(name, part)]
+    numbers = cron_numbers(name, field)
     words = [_WEEKDAYS[n] if name == "weekday" else str(n) for n in numbers]
     return ",".join(dict.fromkeys(words))
-
-
-def _numbers(name: str, part: str) -> range:
-    """Return the numbers of one part such as `1-5`, `*/2` or `mon`."""
-    low, high = CRON_RANGES[name]
-    span, _, step = part.lower().partition("/")
-    first, _, last = span.partition("-")
-    start = low if first == "*" else cron_number(name, first)
-    if last:
-        high = cron_number(name, last)
-    elif first != "*" and not step:
-        high = start
-    return range(start, high + 1, int(step or 1))

@@ -137,8 +137,9 @@ def test_step_of_nothing_is_refused(place: int, step: str) -> None:
         Job(trigger="cron", cron=" ".join(fields))
 
 
-def test_day_that_never_comes_is_no_error() -> None:
-    assert fires("0 0 31 2 *", 3_650) == []
+def test_the_rarest_day_comes() -> None:
+    days = {moment.strftime("%d %b") for moment in fires("0 0 29 2 *", 8 * 366)}
+    assert days == {"29 Feb"}
 
 
 def test_day_and_weekday_together_mean_either() -> None:

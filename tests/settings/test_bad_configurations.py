@@ -86,6 +86,9 @@ AFTER_A_STORE = {
     '[jobs.push_adjustments]\ncron = "0 0 * * moon"': (
         '6: jobs.push_adjustments.cron: has a wrong weekday, "moon"'
     ),
+    '[jobs.push_adjustments]\ncron = "0 0 31 2,4 *"': (
+        '6: jobs.push_adjustments.cron: never comes: no month of "2,4" has a day "31"'
+    ),
     '[jobs.push_adjustments]\ncron = "*/0 * * * *"': (
         '6: jobs.push_adjustments.cron: has a wrong minute, "*/0"'
     ),

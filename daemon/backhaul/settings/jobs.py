@@ -27,6 +27,7 @@ CRON_NAMES = {
     "month": "jan feb mar apr may jun jul aug sep oct nov dec",
     "weekday": "sun mon tue wed thu fri sat",
 }
+_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 
 
@@ -38,6 +39,11 @@ def check_cron(text: str) -> str:
     for name, part in zip(CRON_RANGES, parts, strict=True):
         if not all(_is_cron_part(name, piece) for piece in part.split(",")):
             raise ValueError(f'has a wrong {name}, "{part}"')
+    _, _, day, month, weekday = parts
+    longest = max(_MONTH_DAYS[number - 1] for number in cron_numbers("month", month))
+    # Where the weekday is restricted too, cron runs on either.
+    if min(cron_numbers("day", day)) > longest and weekday.startswith("*"):
+        raise ValueError(f'never comes: no month of "{month}" has a day "{day}"')
     return " ".join(parts)
 
 
@@ -58,6 +64,23 @@ def cron_number(name: str, value: str) -> int:
     if value in names:
         return names.index(value) + CRON_RANGES[name][0]
     return int(value) if value.isdecimal() else -1
+
+
+def cron_numbers(name: str, field: str) -> list[int]:
+    """Return the numbers of a valid field such as `1-5`, `*/2` or `mon,wed`."""
+    return [number for part in field.split(",") for number in _range(name, part)]
+
+
+def _range(name: str, part: str) -> range:
+    low, high = CRON_RANGES[name]
+    span, _, step = part.lower().partition("/")
+    first, _, last = span.partition("-")
+    start = low if first == "*" else cron_number(name, first)
+    if last:
+        high = cron_number(name, last)
+    elif first != "*" and not step:
+        high = start
+    return range(start, high + 1, int(step or 1))
 
 
 Cron = Annotated[str, AfterValidator(check_cron)]
