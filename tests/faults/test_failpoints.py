@@ -23,6 +23,8 @@ pytestmark = pytest.mark.faults
 
 QUIRKS = ("no-idempotency", "no-note")
 """The platform that is hardest to read: no key is taken, no tag is shown."""
+KEYED = ("no-note",)
+"""The same, but it takes keys: some steps are met where one is asked about again."""
 PUSH = {"looks": ["0s", "20s", "60s"]}
 EFFECTS = {
     Fate.NEVER_ARRIVES: (1, 2, 5),
@@ -62,10 +64,10 @@ def test_there_are_enough() -> None:
 async def test_death_at_a_step_neither_loses_nor_doubles(
     point: str, tmp_path: Path
 ) -> None:
-    deaths = 0
+    deaths, quirks = 0, KEYED if point.startswith("doubts.stands") else QUIRKS
     async with (
         open_shop(tmp_path / "shop") as shop,
-        stage(tmp_path / "backhaul.db", shop, QUIRKS, PUSH) as on,
+        stage(tmp_path / "backhaul.db", shop, quirks, PUSH) as on,
     ):
         if not point.startswith("doubts.last_adjusted"):
             # What went through before tells how the platform shows what is ours; only

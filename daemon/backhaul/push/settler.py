@@ -240,11 +240,15 @@ class Settler:
             due_at = to_text(self._clock.now() + timedelta(seconds=wait))
             return Settlement((Cause.UNKNOWN,), proof.reason, due_at=due_at)
         evidence = {"read": proof.read} if proof.read else {}
-        if proof.found is Found.ABSENT and self._push.on_absent == "resend":
+        reason, resends = proof.reason, self._push.on_absent == "resend"
+        if doubt.command.kind == "fulfill" and (proof.read or {}).get("cancelled_at"):
+            # A person may want the parcel back, or it may still land.
+            reason, resends = f"{reason}, and the order is cancelled", False
+        if proof.found is Found.ABSENT and resends:
             due_at = to_text(self._clock.now())
             absent = (Cause.PROVED_ABSENT,)
-            return Settlement(absent, proof.reason, due_at=due_at, evidence=evidence)
-        return Settlement((Cause.UNDECIDABLE,), proof.reason, evidence=evidence)
+            return Settlement(absent, reason, due_at=due_at, evidence=evidence)
+        return Settlement((Cause.UNDECIDABLE,), reason, evidence=evidence)
 
     def _is_old(self, doubt: Doubt) -> bool:
         """Tell whether the last time it may have been sent lies before every look.
