@@ -11,6 +11,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from backhaul.errors import Unusable
+from backhaul.reconcile import sweeping
+from backhaul.reconcile.walking import Shown
 from reconcile.conftest import reconciling
 from support import payloads
 from support.databases import rows
@@ -18,6 +21,8 @@ from support.push_scene import killed
 from support.push_server import document, message
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from backhaul.store.reconciling import Sweep
     from reconcile.conftest import Place
     from support.push_server import Connection, Request
@@ -135,3 +140,31 @@ async def test_more_rows_than_a_query_takes_are_looked_up(place: Place) -> None:
         await reconciler.repair.caught_up()
         held = await place.store.look.versions("order", "main", ids)
     assert list(held) == ["ord_1"]
+
+
+class Breaking:
+    """A walk that fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.Event()
+
+    async def pages(self) -> AsyncIterator[Shown]:
+        await self.now.wait()
+        for page in list[Shown]():
+            yield page
+        raise Unusable("the answer holds no list")
+
+
+async def test_a_stop_at_the_moment_of_a_failure_is_heard(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = Breaking()
+    monkeypatch.setattr(sweeping, "Walk", lambda *_: walk)
+    async with reconciling(place) as reconciler:
+        walking = asyncio.ensure_future(reconciler.walk("full", ["products"]))
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        walk.now.set()
+        walking.cancel()
+        await asyncio.wait([walking], timeout=5)
+        assert walking.cancelled()

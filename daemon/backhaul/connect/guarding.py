@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from backhaul.cancelling import is_told_to_end
 from backhaul.errors import Busy
 from backhaul_sdk import CheckFailed
 
@@ -29,11 +30,12 @@ async def guarded(work: Awaitable[T]) -> T:
     except Busy:
         raise
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if is_told_to_end():
             raise
         raise ConnectorFailed("it cancelled itself") from None
     except (Exception, SystemExit, GeneratorExit, BaseExceptionGroup) as error:
+        if is_told_to_end():
+            raise asyncio.CancelledError from error
         raise ConnectorFailed(words(error)) from error
 
 

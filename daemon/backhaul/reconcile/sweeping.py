@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
+from backhaul.cancelling import is_told_to_end
 from backhaul.core.drift import Drift
 from backhaul.reconcile.kinds import KINDS
 from backhaul.reconcile.walking import Walk, fetching
@@ -102,6 +103,8 @@ class SweepWork:
                     await self._take(shown)
                     at = await self._flush(at)
         except BaseExceptionGroup as failed:
+            if is_told_to_end():
+                raise asyncio.CancelledError from None
             raise failed.exceptions[0] from None
         return at
 

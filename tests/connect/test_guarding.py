@@ -1,0 +1,39 @@
+"""What a connector raises is its own failure; a stop that is asked for is none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from backhaul.connect.guarding import ConnectorFailed, guarded
+
+
+async def breaking() -> None:
+    """End as a task group does one of whose tasks fails at that moment."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise RuntimeError("the line broke") from None
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(ConnectorFailed, match="it cancelled itself"):
+        await guarded(work())
+
+
+async def test_a_stop_is_heard_whatever_the_connector_raises_then() -> None:
+    task = asyncio.ensure_future(guarded(breaking()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_its_time_is_over_whatever_the_connector_raises_then() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await guarded(breaking())
