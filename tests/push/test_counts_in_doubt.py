@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.push import targeting
 from backhaul.shop.transport import InDoubt, Transport
 from backhaul_sdk import Cancellation
 from support.counting import SOON, House, house, now
@@ -22,6 +23,12 @@ BLIND = ("no-history", "no-idempotency")
 """A platform where nothing proves whether an adjustment has landed."""
 
 CAUTIOUS = SOON | {"on_absent": "park"}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the rounds of reading, as many as ever, follow on each other at once."""
+    monkeypatch.setattr(targeting, "ROUNDS_SECONDS", (0.1, 0.2, 0.3))
 
 
 @pytest.fixture
