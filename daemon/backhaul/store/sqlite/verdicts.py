@@ -34,10 +34,12 @@ def kept(
     What it was parked or refused with stays in `earlier`, whatever comes of it: when
     and why, the bytes last sent by then, and what was read. A count has its own words.
     """
+    is_left = state not in OPEN or Cause.PERSON_PARKS in settlement.causes
+    if not (is_left or settlement.evidence):
+        return None
     evidence, *verdict = connection.execute(_KNOWN, (command.seq,)).fetchone()
     known = document_of(evidence)
     earlier: list[dict[str, Any]] = known.pop("earlier", [])
-    is_left = state not in OPEN or Cause.PERSON_PARKS in settlement.causes
     if is_left and command.kind != corrections.KIND:
         earlier = [*earlier, _verdict(state, known, *verdict)]
     if earlier:
