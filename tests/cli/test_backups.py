@@ -41,6 +41,11 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
     done = in_process("restore", out, config=office.config)
     assert (done.code, "nothing is sent until" in done.out) == (0, True)
     assert office.database.exists()
+    erased = "INSERT INTO forgotten VALUES ('main', 'cus_1', '2026')"
+    with closing(connections.open_writer(office.database)) as connection:
+        connection.execute(erased)
+    over = in_process("restore", out, config=office.config)
+    assert "a person who was erased is back: backhaul forget customer cus_1" in over.out
 
 
 def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:

@@ -96,6 +96,15 @@ def test_it_tells_what_a_helper_needs(office: Office) -> None:
     assert json.loads(found["help/log.jsonl"])["action"] == "connector.down"
 
 
+def test_a_log_that_cannot_be_read_is_no_hindrance(office: Office) -> None:
+    """A name that is too long for the system stands for any file that fails."""
+    text = office.config.read_text()
+    office.config.write_text(text.replace('/log"', f'/{"x" * 300}"'))
+    found = bundle(office)
+    assert b"File name too long" in found["help/log.jsonl"]
+    assert json.loads(found["help/counts.json"])["orders"] == 1
+
+
 def test_no_secret_and_nobody_is_in_it(office: Office) -> None:
     everything = b"\n".join(bundle(office).values()).decode()
     known = (office.api_key, office.webhook_secret, office.device_token)

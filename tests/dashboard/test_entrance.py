@@ -197,6 +197,29 @@ async def test_the_first_user_shows_the_token_of_a_private_file(empty: Office) -
     assert again.status == 401
 
 
+async def test_a_token_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "first-login-token"
+    (file / "in-the-way").mkdir(parents=True)
+    async with open_office(tmp_path) as office:
+        browser = await office.browser()
+        refused = await browser.get("/first")
+        assert refused.status == 503
+        assert "cannot be written" in await refused.text()
+        (file / "in-the-way").rmdir()
+        file.rmdir()
+        await browser.read("/first")
+        assert file.read_text().strip()
+
+
+async def test_an_empty_token_of_a_full_disk_is_made_anew(empty: Office) -> None:
+    file = empty.settings.state_dir / "first-login-token"
+    file.write_text("")
+    browser = await empty.browser()
+    await browser.read("/first")
+    made = await browser.post("/first", token=file.read_text().strip(), **FIRST)
+    assert made.status == 303
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"password": "short", "again": "short"}, {"again": "different"}, {"name": "A b"}],

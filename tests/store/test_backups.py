@@ -113,6 +113,37 @@ def test_restored_it_holds_what_the_backup_did(database: Path) -> None:
     assert pending(database) == []
 
 
+def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> None:
+    backup = database.with_name("backup.db")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO users VALUES (?, 'admin', 's', 1, '', '')",
+            [("ann",), ("bob",), ("eve",)],
+        )
+        connection.execute(
+            "INSERT INTO webhook_secrets (store, fingerprint, source, known_since)"
+            " VALUES ('main', '1a2b', 'settings', ''), ('main', '3c4d', 'settings', '')"
+        )
+    copies.copy(database, backup)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DELETE FROM users WHERE name = 'eve'")
+        connection.execute("UPDATE users SET secret = 't' WHERE name = 'bob'")
+        connection.execute(
+            "UPDATE webhook_secrets SET dropped_at = '2026' WHERE fingerprint = '3c4d'"
+        )
+        connection.execute("INSERT INTO forgotten VALUES ('main', 'cus_1', '2026')")
+    assert restore(backup, database, ["main"], CLOCK).revived == (
+        "dashboard user bob is admin again, with the password of then:"
+        " backhaul users remove bob",
+        "dashboard user eve is admin again, with the password of then:"
+        " backhaul users remove eve",
+        "webhooks of main may be signed with a dropped secret again:"
+        " backhaul secrets drop 3c4d",
+        "a person who was erased is back: backhaul forget customer cus_1 --store main",
+    )
+    assert restore(backup, database, ["main"], VirtualClock()).revived == ()
+
+
 def test_a_damaged_backup_touches_nothing(database: Path) -> None:
     backup = database.with_name("backup.db")
     copies.copy(database, backup)
@@ -127,8 +158,8 @@ def test_a_damaged_backup_touches_nothing(database: Path) -> None:
 def test_it_takes_the_place_of_a_damaged_database(database: Path) -> None:
     backup = database.with_name("backup.db")
     copies.copy(database, backup)
-    damage(database)
-    restore(backup, database, ["main"], CLOCK)
+    damage(database, "users")
+    assert restore(backup, database, ["main"], CLOCK).revived is None
     copies.check(database)
     assert count(database, "inbox") == EVENTS
 

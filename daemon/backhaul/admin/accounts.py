@@ -84,23 +84,28 @@ class FirstToken:
         self.file = state_dir / TOKEN_FILE
 
     def make(self) -> None:
-        """Write a new one, unless there is one."""
-        if self.file.exists():
+        """Write a new one, whole, unless there is one. Raises OSError."""
+        if self._known():
             return
-        token = secrets.token_urlsafe(32)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(self.file, flags, 0o600), "w") as written:
-            written.write(token + "\n")
+        unfinished = self.file.with_name(f"{TOKEN_FILE}.new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(unfinished, flags, 0o600), "w") as written:
+            written.write(secrets.token_urlsafe(32) + "\n")
+        # A disk that is full leaves an empty file, which would let nobody in.
+        unfinished.replace(self.file)
 
     def fits(self, given: str) -> bool:
         """Tell whether this is it."""
-        try:
-            known = self.file.read_text("utf-8").strip()
-        except OSError:
-            return False
+        known = self._known()
         return bool(known) and hmac.compare_digest(
             known.encode(), given.encode(errors="replace")
         )
+
+    def _known(self) -> str:
+        try:
+            return self.file.read_text("utf-8").strip()
+        except OSError:
+            return ""
 
     def spend(self) -> None:
         """Take it away."""

@@ -25,6 +25,7 @@ from backhaul.admin.pages import (
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from backhaul.admin.accounts import FirstToken
     from backhaul.admin.desk import Given
 
 ROUTES: tuple[Route, ...] = (
@@ -55,15 +56,28 @@ def install(app: web.Application, given: Given) -> None:
         if await given.users.list():
             desk.first_token.spend()
         else:
-            desk.first_token.make()
-            logger.bind(action="dashboard.first").warning(
-                "nobody may use the dashboard yet: the token for the first login is in"
-                " {}, in state_dir",
-                desk.first_token.file.name,
-            )
+            _tell_of_first(desk.first_token)
 
     async def end(_: web.Application) -> None:
         desk.reading.close()
 
     app.on_startup.append(begin)
     app.on_cleanup.append(end)
+
+
+def _tell_of_first(token: FirstToken) -> None:
+    """Make the token and say where it is; what fails here ends no daemon."""
+    try:
+        token.make()
+    except OSError as error:
+        logger.bind(action="dashboard.first").warning(
+            "nobody may use the dashboard yet, and the token for the first login cannot"
+            " be written: {}; mend it, then open the dashboard",
+            error,
+        )
+        return
+    logger.bind(action="dashboard.first").warning(
+        "nobody may use the dashboard yet: the token for the first login is in"
+        " {}, in state_dir",
+        token.file.name,
+    )

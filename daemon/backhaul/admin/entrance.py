@@ -64,7 +64,11 @@ async def show_first(desk: Desk, request: web.Request) -> web.Response:
     """Ask for the token that makes the first user."""
     if await desk.given.users.list():
         return web.Response(status=303, headers={"Location": "/login"})
-    desk.first_token.make()
+    try:
+        desk.first_token.make()
+    except OSError as error:
+        text = f"the token for the first login cannot be written: {error}"
+        raise web.HTTPServiceUnavailable(text=text) from None
     return _page(desk, request, "first", file=desk.first_token.file)
 
 

@@ -61,6 +61,13 @@ def restore(
         return
     if done.aside is not None:
         typer.echo(f"the database of before is {done.aside}")
+    for each in done.revived or ():
+        typer.echo(each)
+    if done.revived is None:
+        typer.echo(
+            "users, dropped secrets and erased persons are as in the backup: see"
+            " backhaul users list, secrets list"
+        )
     typer.echo("at the next start nothing is sent until the platform has been read")
 
 
@@ -68,7 +75,8 @@ def _tell(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
     if as_json:
         aside = None if found.aside is None else str(found.aside)
         told = {"rows": dict(found.rows), "newest_event_at": found.newest_event_at}
-        showing.json({"backup": str(backup), **told, "aside": aside})
+        more = {"aside": aside, "revived": found.revived}
+        showing.json({"backup": str(backup), **told, **more})
         return
     rows = ", ".join(f"{number} {name}" for name, number in found.rows.items())
     newest = found.newest_event_at or "never"

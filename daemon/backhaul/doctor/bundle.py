@@ -74,12 +74,16 @@ def findings(results: Sequence[Result], cleaner: Cleaner) -> list[dict[str, str]
 
 
 def log_lines(file: Path | None, cleaner: Cleaner) -> str:
-    """Return what the last lines of the log tell, without their messages."""
-    if file is None or not file.is_file():
-        return ""
-    with file.open("rb") as stream:
-        stream.seek(max(0, file.stat().st_size - LOG_BYTES))
-        lines = stream.read().splitlines()[-LOG_LINES:]
+    """Return what the log's last lines tell, without their messages, or why not."""
+    try:
+        if file is None or not file.is_file():
+            return ""
+        with file.open("rb") as stream:
+            stream.seek(max(0, file.stat().st_size - LOG_BYTES))
+            lines = stream.read().splitlines()[-LOG_LINES:]
+    except OSError as error:
+        said = cleaner.text(f"{file}: cannot be read: {error.strerror}")
+        return json.dumps({"error": said}) + "\n"
     return "".join(f"{told}\n" for line in lines if (told := _told(line, cleaner)))
 
 

@@ -20,15 +20,23 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
 
 COUNTED = ("inbox", "orders", "products", "customers", "commands")
+_USERS = "SELECT name, role, secret FROM users"
+_DROPPED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS NOT NULL"
+_FORGOTTEN = "SELECT store, customer_id FROM forgotten"
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What is in the backup; `aside` is where the database of before is kept."""
+    """What is in the backup; `aside` is where the database of before is kept.
+
+    `revived`: what people had taken away since the backup and is back, each with the
+    command that takes it away again; None where the database of before cannot tell.
+    """
 
     rows: dict[str, int]
     newest_event_at: str | None
     aside: Path | None = None
+    revived: tuple[str, ...] | None = None
 
 
 def drill(backup: Path, clock: Clock) -> Restored:
@@ -38,7 +46,7 @@ def drill(backup: Path, clock: Clock) -> Restored:
         copies.copy(backup, tried)
         opening.open_store(tried, clock)
         copies.check(tried)
-        return _contents(tried, None)
+        return Restored(*_contents(tried))
 
 
 def restore(
@@ -68,14 +76,50 @@ def restore(
         # With what the upgrade of an older backup keeps, which is the backup itself.
         for left in fresh.parent.glob(f"{glob.escape(fresh.name)}*"):
             left.unlink(missing_ok=True)
-    return _contents(database, aside if was_there else None)
+    if not was_there:
+        return Restored(*_contents(database))
+    return Restored(*_contents(database), aside, _revived(aside, database))
 
 
-def _contents(database: Path, aside: Path | None) -> Restored:
+def _revived(before: Path, restored: Path) -> tuple[str, ...] | None:
+    try:
+        with copies.open_to_look(before) as old, copies.open_to_look(restored) as new:
+            users = _missing(_USERS, new, old)
+            dropped = _missing(_DROPPED, old, new)
+            forgotten = _missing(_FORGOTTEN, old, new)
+    except sqlite3.Error:  # it is damaged, or older than these tables
+        return None
+    return (
+        *(
+            f"dashboard user {name} is {role} again, with the password of then:"
+            f" backhaul users remove {name}"
+            for name, role, _ in users
+        ),
+        *(
+            f"webhooks of {store} may be signed with a dropped secret again:"
+            f" backhaul secrets drop {fingerprint}"
+            for store, fingerprint in dropped
+        ),
+        *(
+            f"a person who was erased is back:"
+            f" backhaul forget customer {customer} --store {store}"
+            for store, customer in forgotten
+        ),
+    )
+
+
+def _missing(
+    query: str, there: sqlite3.Connection, here: sqlite3.Connection
+) -> list[tuple[str, ...]]:
+    """Return the rows of `there` that `here` lacks."""
+    return sorted({*there.execute(query)} - {*here.execute(query)})
+
+
+def _contents(database: Path) -> tuple[dict[str, int], str | None]:
     with copies.open_to_look(database) as connection:
         rows = {
             table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constants
             for table in COUNTED
         }
         (newest,) = connection.execute("SELECT max(received_at) FROM inbox").fetchone()
-    return Restored(rows, newest, aside)
+    return rows, newest
