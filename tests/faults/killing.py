@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from backhaul.demo.playing import Result
     from backhaul.demo.programs import Program
 
-RETRIES = f"0,0.2,0.5,1,2{',5' * 18}"
-"""None is given up because each try met a dead receiver, or one that starts slowly."""
+RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
+"""None is given up because each try met a dead receiver, or one that starts slowly.
+
+Where three such plays shared two cores, 18 tries of 5 s apart met nobody: the platform
+gave up, and what only a later reconciliation would find was called lost.
+"""
 CLOCK = SystemClock()
 WEBHOOKS = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"
 
@@ -44,6 +48,8 @@ class Siege:
 BURST = Siege(40, (0.0, 0.2), (0.0, 0.8))
 STEADY = Siege(50, (0.2, 0.3), (0.0, 5.0))
 """More than 20 webhooks and 10 effects a second, where the machine keeps up."""
+DENSE = Siege(12, (0.8, 1.2), (0.0, 2.0))
+"""Kills close together; each falls into the work on some order all the same."""
 
 
 @dataclass(slots=True)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.killing import STEADY, Outcome, play_with_kills
+from faults.killing import DENSE, STEADY, Outcome, play_with_kills
 from faults.trials import SEED, tell
 
+if TYPE_CHECKING:
+    from faults.killing import Siege
+
 KILLS_A_ROUND = 20
-SERIES = [int(os.environ["KILLS"])] if "KILLS" in os.environ else [200, 3_000]
-"""Some, and as many as a release is worth, which takes four hours: KILLS says how many.
-"""
+STEADILY = 200
+DENSELY = int(os.environ.get("KILLS", "3000"))
+"""As many as a release is worth, which takes an hour and a half of two idle cores."""
+SIDE_BY_SIDE = 2
 RECOVERY_SECONDS = 5.0
 CONCURRENCY = 8
 """Commands that the daemon has under way at most, so that a kill leaves in doubt."""
@@ -39,35 +45,63 @@ def words(outcomes: list[Outcome]) -> str:
     )
 
 
-@pytest.mark.faults
-@pytest.mark.timed
-@pytest.mark.long
-@pytest.mark.timeout(60 + 15 * max(SERIES))
-@pytest.mark.parametrize("series", SERIES)
-async def test_no_kill_of_many_loses_or_doubles(
-    series: int, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+async def play(
+    kills: int, siege: Siege, side_by_side: int, caplog: pytest.LogCaptureFixture
+) -> list[Outcome]:
+    """Return how each round ended. Those that failed keep their folder."""
     # Every look whether it is ready would be kept: millions of lines.
     for chatty in ("httpcore", "httpx"):
         caplog.set_level("WARNING", chatty)
     # Not tmp_path: that one goes after a few more sessions, and a failure is rare.
     folder = Path(tempfile.mkdtemp(prefix="backhaul-kills-"))
     outcomes: list[Outcome] = []
-    for number in range(0, series, KILLS_A_ROUND):
-        kills, seed = min(KILLS_A_ROUND, series - number), SEED + number
-        outcome = await play_with_kills(
-            folder / str(seed), "daemon", kills, seed, STEADY
-        )
+    room = asyncio.Semaphore(side_by_side)
+
+    async def one(number: int) -> None:
+        few, seed = min(KILLS_A_ROUND, kills - number), SEED + number
+        async with room:
+            outcome = await play_with_kills(
+                folder / str(seed), "daemon", few, seed, siege
+            )
         outcomes.append(outcome)
         if is_sound(outcome):
             shutil.rmtree(outcome.folder)
-    failed = [outcome for outcome in outcomes if not is_sound(outcome)]
-    tell(capsys, len(failed), series, words(outcomes))
-    assert failed == [], "\n".join(map(str, failed))
-    taken = [one for each in outcomes for one in each.lives.recovery_seconds]
-    assert percentile(taken, 0.99) < RECOVERY_SECONDS
-    shutil.rmtree(folder)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(0, kills, KILLS_A_ROUND):
+            group.create_task(one(number))
+    if all(map(is_sound, outcomes)):
+        shutil.rmtree(folder)
+    return outcomes
 
 
 def is_sound(outcome: Outcome) -> bool:
     return outcome.passes and outcome.parked <= CONCURRENCY * outcome.kills
+
+
+@pytest.mark.faults
+@pytest.mark.timed
+@pytest.mark.long
+@pytest.mark.timeout(60 + 15 * STEADILY)
+async def test_no_kill_of_many_loses_or_doubles_and_all_are_soon_over(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes = await play(STEADILY, STEADY, 1, caplog)
+    failed = [outcome for outcome in outcomes if not is_sound(outcome)]
+    tell(capsys, len(failed), STEADILY, words(outcomes))
+    assert failed == [], "\n".join(map(str, failed))
+    taken = [one for each in outcomes for one in each.lives.recovery_seconds]
+    assert percentile(taken, 0.99) < RECOVERY_SECONDS
+
+
+@pytest.mark.faults
+@pytest.mark.timed
+@pytest.mark.long
+@pytest.mark.timeout(60 + 10 * DENSELY)
+async def test_no_kill_that_a_release_is_worth_loses_or_doubles(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes = await play(DENSELY, DENSE, SIDE_BY_SIDE, caplog)
+    failed = [outcome for outcome in outcomes if not is_sound(outcome)]
+    tell(capsys, len(failed), DENSELY, words(outcomes))
+    assert failed == [], "\n".join(map(str, failed))
