@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from backhaul.__main__ import program_for
 from backhaul.cli.root import app
+from backhaul.loading import program_for
 from support.mirrored import lone_office
 from support.unanswering import met_before
 

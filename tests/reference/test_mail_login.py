@@ -16,9 +16,9 @@ from backhaul_reference.mail_login import (
     Tls,
     login_of,
 )
+from support.certificates import of_this_machine
 from support.loop_guard import on_purpose
 from support.reference_shop import Shop, open_shop
-from support.requirements import require
 from support.shop_work import buy, outbox
 from support.smtp_server import SmtpServer, open_smtp_server
 
@@ -28,17 +28,8 @@ WHO = ("shop", "pa ss-wörd")
 @pytest.fixture
 def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """A certificate of 127.0.0.1 that clients in this process trust."""
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = [require("openssl"), "req", "-x509", "-newkey", "ec", "-nodes"]
-    command += ["-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-days", "1", "-subj", "/CN=127.0.0.1"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-out", str(certificate), "-keyout", str(key)]
-    with on_purpose():
-        subprocess.run(command, check=True, capture_output=True)
+    certificate, context = of_this_machine(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
     return context
 
 

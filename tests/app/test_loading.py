@@ -1,0 +1,97 @@
+"""A daemon is loaded without what nobody needs, and lacks nothing for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from support.certificates import of_this_machine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LOADED = """
+import asyncio, importlib.metadata, ssl, sys
+before = ssl.create_default_context, ssl.SSLContext.set_default_verify_paths
+before += (importlib.metadata.entry_points,)
+from backhaul import loading
+loading.program_for(["--debug", "run"])
+after = ssl.create_default_context, ssl.SSLContext.set_default_verify_paths
+after += (importlib.metadata.entry_points,)
+"""
+ASKING = """
+import aiohttp, uvloop
+
+async def ask():
+    async with aiohttp.ClientSession() as session:
+        for _ in range(2):
+            async with session.get(sys.argv[1]) as answer:
+                print(await answer.text())
+
+try:
+    uvloop.run(ask())
+except aiohttp.ClientConnectorCertificateError as error:
+    print("refused", error.certificate_error.reason)
+"""
+
+
+@pytest.fixture
+async def behind_tls(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
+    """An address that is asked by TLS, and the certificate that vouches for it."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="told")
+
+    certificate, context = of_this_machine(tmp_path)
+    app = web.Application()
+    app.router.add_get("/", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    port = runner.addresses[0][1]
+    yield f"https://127.0.0.1:{port}/", certificate
+    await runner.cleanup()
+
+
+async def said(program: str, *arguments: str, **environment: str) -> str:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
+    )
+    return done.stdout
+
+
+async def test_authorities_are_read_with_the_first_connection(
+    behind_tls: tuple[str, Path],
+) -> None:
+    address, certificate = behind_tls
+    trusting = await said(LOADED + ASKING, address, SSL_CERT_FILE=str(certificate))
+    assert trusting == "told\ntold\n"
+
+
+async def test_whom_no_authority_vouches_for_is_refused(
+    behind_tls: tuple[str, Path], tmp_path: Path
+) -> None:
+    address, _ = behind_tls
+    (tmp_path / "none.pem").write_text("")
+    wary = await said(
+        LOADED + ASKING, address, SSL_CERT_FILE=str(tmp_path / "none.pem")
+    )
+    assert wary == "refused CERTIFICATE_VERIFY_FAILED\n"
+
+
+async def test_what_was_in_the_way_is_as_before() -> None:
+    told = await said(f"{LOADED}\nprint(before == after, 'rich' in sys.modules)")
+    assert told == "True False\n"
