@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
+import msgspec
 from pydantic import BaseModel
 
 from backhaul_sdk.outcome import LookedUp, Pushed, Rejected, Unknown
@@ -21,8 +22,7 @@ class CheckFailed(Exception):
     """`check()` found something a person must mend; the text says what and how."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """What the host made of one emitted record, after it was committed.
 
     `state` is `accepted` (a command exists), `waiting` (kept, its order or product is
@@ -34,8 +34,7 @@ class Receipt:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(msgspec.Struct, frozen=True):
     """A row of this instance that ended in quarantine, for the connector to show."""
 
     key: str
@@ -48,8 +47,7 @@ async def _nothing_to_acknowledge() -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Records with the cursor behind them.
 
     The host stores both in one transaction and calls `ack` only after its commit; a
@@ -75,16 +73,15 @@ class HttpRequest:
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(msgspec.Struct, frozen=True):
     """An answer: `body` is sent as JSON.
 
     `content`, where it is given, is sent instead, with the `Content-Type` of `headers`.
     """
 
     status: int
-    body: Mapping[str, object] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, object] = msgspec.field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     content: bytes | None = None
 
 
@@ -92,8 +89,7 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Emit: TypeAlias = Callable[[Record | Bad], Awaitable[Receipt]]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """An HTTP route below `/connect/{instance}`; `path` starts with a slash."""
 
     method: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from pydantic import ConfigDict
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ class Capability(Enum):
     PUSH = "push"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class Spec(Struct, frozen=True, kw_only=True):
     """A connector's manifest; `topics` are the changes that its `push` understands.
 
     `settings` validates `[connectors.NAME]` without the keys that are the host's:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+
+class Applied(Struct, frozen=True):
     """The system took it. `reference` is what the system calls it, where it says."""
 
     reference: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """The system refused it for good; `reason` is for the person who mends it."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotSent:
+class NotSent(Struct, frozen=True):
     """It certainly did not arrive: the host sends it again.
 
     `retry_after_seconds` is what the system asked for; None leaves it to the host.
@@ -31,8 +29,7 @@ class NotSent:
     retry_after_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Uncertain:
+class Uncertain(Struct, frozen=True):
     """It may have arrived: the host asks `lookup` before anything is sent again.
 
     To one that takes an id once (`Spec.takes_once`) it is sent again without.
@@ -41,20 +38,17 @@ class Uncertain:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The system has it."""
 
     reference: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """The system was read and has it not, nor can it still come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """Nothing can be told; `reason` says why."""
 
     reason: str

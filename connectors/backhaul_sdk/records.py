@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+
+class Line(Struct, frozen=True, kw_only=True):
     """A part of a shipment: `quantity` (≥ 1) units of the order line with `sku`.
 
     `sku` is what the back office calls the article: its SKU, or its GTIN as text.
@@ -17,8 +17,7 @@ class Line:
     quantity: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fulfillment:
+class Fulfillment(Struct, frozen=True, kw_only=True):
     """An order left the house.
 
     `key` is stable for the cause: the same shipment reported twice has the same key.
@@ -38,8 +37,7 @@ class Fulfillment:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancellation:
+class Cancellation(Struct, frozen=True, kw_only=True):
     """An order will not be delivered; `restock` puts its goods back on the shelf.
 
     `reason` is one of `CUSTOMER FRAUD INVENTORY DECLINED STAFF OTHER`.
@@ -53,8 +51,7 @@ class Cancellation:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StockAdjustment:
+class StockAdjustment(Struct, frozen=True, kw_only=True):
     """A signed change of stock: `delta` units (not 0) of the variant with `sku`.
 
     `reason` is one of `MANUAL_ADJUSTMENT CORRECTION STOCK_COUNT RECEIVED RESTOCK
@@ -69,8 +66,7 @@ class StockAdjustment:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StockLevel:
+class StockLevel(Struct, frozen=True, kw_only=True):
     """What is in stock: `quantity` (≥ 0) units of the variant with `sku`, as counted.
 
     `as_of` (RFC 3339) is when the back office counted, not when it told us: what was
@@ -85,8 +81,7 @@ class StockLevel:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tracking:
+class Tracking(Struct, frozen=True, kw_only=True):
     """What a courier says of a parcel: `status` is one of `TRACKING_STATUSES`.
 
     `key` is the courier's id of this event. `order` is what the courier was told as
@@ -106,8 +101,7 @@ class Tracking:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bad:
+class Bad(Struct, frozen=True, kw_only=True):
     """A row that cannot be used: a value, not an exception, so the others go on.
 
     `raw` is the row as it came, `reason` a sentence for the person who will mend it.

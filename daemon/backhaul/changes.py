@@ -6,7 +6,6 @@ Each change takes and returns a JSON object and raises BackhaulError to refuse.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -41,8 +40,7 @@ IN_USE = timedelta(days=1)
 """A secret that signed within this time is still in use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """What changes work on; `changed` tells that the mirror did, `decided` a command.
 
     `dialects` say how each store's platform is spoken to.

@@ -15,8 +15,9 @@ BackhaulError
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +42,7 @@ class Fatal(BackhaulError):
     exit_code: ClassVar[int] = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing wrong in the configuration.
 
     `source` is the file or environment variable, `key` the dotted setting, `problem`

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.quiet import QuietHours
@@ -31,8 +31,7 @@ LATE = timedelta(minutes=1)
 AT_ONCE = "eager: at once"
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a job does: `start` begins it, for a moment, and returns at once.
 
     A job that sends a `kind` of command opens a gate; its `pause` closes that.

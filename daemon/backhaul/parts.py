@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
@@ -68,8 +69,7 @@ def _tracking(settings: Settings, name: str) -> Tracking:
     return fields.tracking_company, fields.tracking_number
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True):
     """What sends one store's commands, settles those in doubt, and audits them."""
 
     dispatcher: Dispatcher
@@ -255,8 +255,7 @@ def build_rereader(
     return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)
 
 
-@dataclass(frozen=True, slots=True)
-class Shop:
+class Shop(Struct, frozen=True):
     """What belongs to one store; `free` asks without looking whose store it is."""
 
     transport: Transport

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from msgspec.structs import force_setattr
+
 from backhaul.connect.gathering import MOST_AT_ONCE, Gathering
 from backhaul.errors import Busy
 from backhaul.store.contract import NewRecord, RecordOutcome, WaitingRecord
@@ -111,7 +113,7 @@ async def test_a_key_the_database_cannot_hold_spoils_no_other(
 ) -> None:
     host = host_of(Desk(), store)
     odd = shipped()
-    object.__setattr__(odd, "key", ("k", 1))
+    force_setattr(odd, "key", ("k", 1))
     found = await asyncio.gather(
         *map(host.emit, [shipped("k1"), odd, shipped("k2")]), return_exceptions=True
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.stock import (
@@ -33,7 +33,7 @@ ON_HAND = Policy(quantity_means="on_hand")
 
 
 def moved(at: str, delta: int, after: int = 0, **members: object) -> Movement:
-    return replace(Movement(at, delta, after, "order #1"), **members)  # type: ignore[arg-type]  # as it is named
+    return replace(Movement(at, delta, after, "order #1"), **members)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from backhaul.core.clock import SystemClock
 from backhaul.demo.home import FIRST_PORT, HOST, PORTS, Home, free_ports
@@ -88,7 +88,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_ports_are_below_those_of_outgoing_connections() -> None:
     ports = free_ports()
-    chosen = {getattr(ports, name) for name in ports.__dataclass_fields__}
+    chosen = {getattr(ports, name) for name in ports.__struct_fields__}
     assert len(chosen) == 5
     assert all(FIRST_PORT <= port < FIRST_PORT + PORTS for port in chosen)
 

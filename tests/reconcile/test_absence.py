@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
+from msgspec.structs import replace
 
 from backhaul.reconcile.rehearsing import Rehearsal
 from backhaul.reconcile.repairing import Comparison

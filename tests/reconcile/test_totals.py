@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
+from msgspec.structs import replace
 
 from backhaul.reconcile.kinds import Row
 from backhaul.reconcile.walking import MOST_STALE_PAGES, Shown, Walk

@@ -140,7 +140,7 @@ class Ahead(SystemClock):
         return super().now() + timedelta(minutes=10)
 
 
-class Full(Machine):
+class Full(Machine, frozen=True):
     """A machine whose disk is full."""
 
     def free_bytes(self, folder: Path) -> int:

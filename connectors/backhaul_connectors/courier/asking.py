@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from yarl import URL
 
 from backhaul_connectors.courier.parsing import find, moment
@@ -26,8 +26,7 @@ OVERLAP_SECONDS = 3_600
 MOST_SEEN = 5_000
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """What was told of each parcel, and when the list was last read to its end."""
 
     asked_at: float = 0.0
@@ -55,8 +54,7 @@ class Seen:
             return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """A courier's list: its path, the parameter for since when, and its members."""
 
     path: str

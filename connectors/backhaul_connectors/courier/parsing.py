@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jmespath
 from jmespath.exceptions import JMESPathError
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul_sdk.reading import Unusable, rfc3339
 
@@ -23,8 +24,7 @@ MILLISECONDS_SINCE = 100_000_000_000
 """Larger numbers of seconds are milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """What a courier says of one parcel; `word` is its own for the state.
 
     `key` is empty where the courier names no event. `lines` are as they came, None
@@ -41,8 +41,7 @@ class Event:
     comes_back: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """One of several events that cannot be used, and why."""
 
     row: Any

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -31,8 +32,7 @@ class Row(NamedTuple):
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """Where reading goes on: bytes, lines and data rows already read."""
 
     offset: int = 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, astuple, replace
 
 from backhaul_sdk.reading import UNREADABLE
 
@@ -12,8 +14,7 @@ MOST_REMEMBERED = 100
 """Names of stock files; of one that is forgotten every row looks new."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """A file of which `row` of its `rows` data rows were handed over.
 
     `sha256` and `size` (bytes) are of the whole file, so that one that grew since is
@@ -35,8 +36,7 @@ class Taken:
         return 0 < self.row < self.rows and not self.is_held
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """The file taken last, and those `by_place` of other names, newest first."""
 
     last: Taken = field(default_factory=Taken)

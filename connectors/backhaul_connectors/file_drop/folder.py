@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
 
 from backhaul_connectors.file_drop.found import Changed, Fingerprint, Found, Unreachable
 from backhaul_connectors.file_drop.naming import (
@@ -35,8 +36,7 @@ def fingerprint_of(status: os.stat_result) -> Fingerprint:
     return Fingerprint(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-@dataclass(frozen=True, slots=True)
-class InPlace:
+class InPlace(Struct, frozen=True):
     """A file that is read where it lies."""
 
     path: Path

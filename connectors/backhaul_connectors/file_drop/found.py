@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from msgspec import Struct
 
 from backhaul_connectors.file_drop.csv_rows import shown
 from backhaul_sdk import CheckFailed
@@ -30,8 +31,7 @@ class Unreadable(Exception):
     """No row of the file can be used; the text says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True):
     """What changes when a file is written to, or another takes its name.
 
     `identity` is its inode, where that can be known.
@@ -66,8 +66,7 @@ class Source(Protocol):
         """Open the content at its beginning; `Changed` if it is no longer that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """A file's content in a nameless file of ours."""
 
     name: str
@@ -81,8 +80,7 @@ class Copy:
         yield self.stream
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A file that is there: `file_name` is its name in the folder, as it is."""
 
     file_name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul_connectors.file_drop.found import Unreadable
 from backhaul_connectors.file_drop.reading import Digest, Table
@@ -29,8 +30,7 @@ NO_DATE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sound:
+class Sound(Struct, frozen=True):
     """A file to take, from `start` to the last of its `rows`."""
 
     table: Table
@@ -38,8 +38,7 @@ class Sound:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unsound:
+class Unsound(Struct, frozen=True):
     """A file of which nothing is taken: `reason` is a line, `details` are more."""
 
     sha256: str

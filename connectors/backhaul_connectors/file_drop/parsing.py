@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from backhaul_connectors.file_drop.cells import (
     identifier,
@@ -47,8 +48,7 @@ Make: TypeAlias = "Callable[[Origin], Record]"
 """Makes the record of a row that can be used; what is only judged needs none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conventions:
+class Conventions(Struct, frozen=True, kw_only=True):
     """How numbers and times are written, and the columns that are part of a key."""
 
     zone: tzinfo
@@ -57,8 +57,7 @@ class Conventions:
     named: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(Struct, frozen=True, kw_only=True):
     """A kind of file: its columns by what they mean, and what a row becomes."""
 
     kind: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
 
 from backhaul_connectors.file_drop.cells import clean, key_of
 from backhaul_connectors.file_drop.csv_rows import (
@@ -42,8 +43,7 @@ OTHER_FORMATS = {
 }
 
 
-@dataclass(slots=True)
-class Digest:
+class Digest(Struct):
     """The sha256 of a file and how its letters are stored, taken step by step."""
 
     offset: int = 0
@@ -95,8 +95,7 @@ class Digest:
             self.other_lines += 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """How a file is written: `places` are the cells' numbers by what they mean."""
 
     encoding: str
@@ -182,8 +181,7 @@ def _places(file: Source, header: tuple[str, ...]) -> dict[str, int]:
     return {m: names.index(name) for m, name in wanted.items() if name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A file whose header was understood; `sha256` names its content."""
 
     file: Source

@@ -8,9 +8,10 @@ import hashlib
 import io
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul_connectors.file_drop.csv_rows import (
     Position,
@@ -37,8 +38,7 @@ REASONS = ("reason", "rejection_reason")
 _LOCATOR = re.compile(r"(?P<name>.+):(?P<line>\d+)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """What a rejected file holds: rows by column, each named by its mark."""
 
     delimiter: str

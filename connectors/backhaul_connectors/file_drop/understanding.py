@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.found import Copy
 from backhaul_connectors.file_drop.reading import json_layout_of, layout_of

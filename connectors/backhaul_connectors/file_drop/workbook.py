@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import ParseError, fromstring
+from msgspec import Struct
 from openpyxl.styles.numbers import (
     BUILTIN_FORMATS,
     is_date_format,
@@ -38,8 +38,7 @@ _LARGE = struct.Struct("<40xQ8x20x")
 _ZEROS = re.compile("0{2,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """How a number is shown: as a date, as a time span, or with leading zeros."""
 
     is_date: bool = False
@@ -47,8 +46,7 @@ class Style:
     width: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
+class Book(Struct, frozen=True):
     """Where the sheet and its texts lie, and what the cells' style numbers mean."""
 
     sheet: str

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from backhaul_connectors.http_json.calling import System
 from backhaul_connectors.http_json.cursor import Place, cursor_of, places_of
@@ -47,8 +49,7 @@ AHEAD = timedelta(minutes=5)
 """How far the system's clock may be ahead of ours."""
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(Struct):
     """One walk over a list, from `place`: what it has seen so far.
 
     What changed behind `latest` is not remembered: nothing would be new until then.

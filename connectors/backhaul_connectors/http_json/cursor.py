@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from backhaul_connectors.http_json.parsing import moment
 from backhaul_sdk.reading import UNREADABLE
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
 MOST_REMEMBERED = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """How far one list was read.
 
     `since` is the latest change seen, `recent` the digests of the items that an
@@ -68,10 +69,7 @@ def places_of(text: str | None) -> dict[str, Place]:
 
 def cursor_of(places: Mapping[str, Place]) -> str:
     """Return the text for the host."""
-    shown = {
-        name: {slot: getattr(place, slot) for slot in Place.__slots__}
-        for name, place in places.items()
-    }
+    shown = {name: asdict(place) for name, place in places.items()}
     return json.dumps(shown, separators=(",", ":"))
 
 

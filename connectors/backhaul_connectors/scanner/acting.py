@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul_connectors.scanner.codes import (
     article_of,
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.scanner.scan import Scan
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """What a scan does, and how a person calls it; `record` takes its key.
 
     One that `adds` does more when it is done twice: a whole order leaves only once.

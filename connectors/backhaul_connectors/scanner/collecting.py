@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul_connectors.scanner.acting import (
     names_the_parcel,
@@ -32,31 +33,27 @@ COMMANDS = {CLOSE, DROP, *MODE_CODES}
 """Codes to print: they change what the device does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """The scan is kept, nothing else has to be done; `order` is the one at work."""
 
     what: str
     order: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(Struct, frozen=True):
     """An order or a count is complete and has to be handed in."""
 
     session: Session
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
+class Alone(Struct, frozen=True):
     """The scan stands for itself; `scan` says its mode, `key` makes it one."""
 
     scan: Scan
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The settings that matter here."""
 
     first_mode: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul_connectors.scanner.acting import action_of
 from backhaul_connectors.scanner.collecting import (
@@ -34,8 +36,7 @@ UNNUMBERED = "not numbered: sent again after a restart it counts again"
 """What is true of a scan without `sequence` where there is no folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What the device is told; `order` is the one that it is picking."""
 
     status: int

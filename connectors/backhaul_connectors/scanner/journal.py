@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul_sdk import Fulfillment, Line
 
@@ -33,8 +34,7 @@ _SESSION = """SELECT id, name, device, mode, order_name, tracking_company,
     tracking_number, shipped_at, state, what FROM sessions"""
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """An order that is picked, or a count.
 
     `state` is `open`, `closed` (complete, on its way to the host or its file), `done`,

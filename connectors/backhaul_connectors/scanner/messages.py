@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul_connectors.scanner.intake import Answer, refusal_of
 from backhaul_connectors.scanner.scan import MAX_TEXT, Refused, read_line
@@ -18,8 +19,7 @@ MOST_BYTES = 4_096
 _WORDS = {200: "OK", 503: "AGAIN"}
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer, and which scan it is for, as the device numbered it."""
 
     answer: Answer

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import sqlite3
@@ -16,8 +17,7 @@ UNANSWERED_SECONDS = 600.0
 """How long a scan is remembered that may or may not have been stored."""
 
 
-@dataclass(slots=True)
-class Known:
+class Known(Struct):
     """A key given out, and until when it is given again."""
 
     key: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from backhaul_connectors.sql.values import from_plain, to_json
 from backhaul_sdk.reading import UNREADABLE
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The row read last: its time and id. `at` is the row's `changed_at`.
 
     Of levels that are read as a whole, `at` is when the reading began.
@@ -21,8 +21,7 @@ class Place:
     id: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """The place in each source, by its kind."""
 
     places: dict[str, Place]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from backhaul_connectors.sql.values import (
     moment,
@@ -40,8 +41,7 @@ YES = frozenset({"yes", "y", "true", "t", "1"})
 NO = frozenset({"no", "n", "false", "f", "0"})
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Which row it was: its place, its id, when it changed, and the zone of times."""
 
     place: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import bindparam, func, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
@@ -41,8 +42,7 @@ FAR = timedelta(days=1)
 _COLON = re.compile(r"(?<!:):(?!:)(?=\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Rows as records, the place behind them, and whether there may be more.
 
     `unread` are rows that are told of only; more is to be asked for `behind` them.

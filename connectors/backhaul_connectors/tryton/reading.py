@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import Refused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
@@ -22,8 +24,7 @@ SHIPMENT = "stock.shipment.out"
 MOVES_AT_ONCE = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """How far was read: the shipment written last, and the stock.
 
     `product` is the one read last while the stock is being read, `counted` is when the
@@ -49,8 +50,7 @@ class Cursor:
             return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Records, the place behind them, and whether there may be more."""
 
     records: Sequence[Record | Bad]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from backhaul_sdk.contract import Receipt
 from backhaul_sdk.outcome import (
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from backhaul_sdk.outcome import LookedUp, Pushed
 
 
-@dataclass(slots=True)
-class MemoryHost:
+class MemoryHost(Struct):
     """A host whose database is a dict: equal keys collapse, as in the real one.
 
     A bad row that was mended at its source is a record like any other.

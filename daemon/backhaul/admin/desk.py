@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from backhaul.admin import rendering
 from backhaul.admin.accounts import FirstToken
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What the composition root hands in.
 
     `changes` are those of `backhaul.changes`; `deliveries` ask a store's platform for
@@ -82,8 +81,7 @@ class Reading:
             self._idle.get_nowait().close()
 
 
-@dataclass(slots=True)
-class Desk:
+class Desk(Struct):
     """Everything that pages share."""
 
     given: Given
@@ -133,8 +131,7 @@ class Desk:
         return await self.given.changes[name]({**asked, "who": visit.user.name})
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(Struct, frozen=True):
     """One request of somebody who is logged in; `form` is what was sent."""
 
     request: web.Request

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from backhaul.core.clock import from_text
 
@@ -23,8 +23,7 @@ MOST_POINTS = 144
 """More are no line any more: of a day each point is the mean of ten minutes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(Struct, frozen=True):
     """Turns moments and values into places."""
 
     begin: datetime

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from msgspec import Struct
 
 from backhaul.admin import origin, rendering
 from backhaul.admin.desk import Desk, Visit
@@ -42,8 +42,7 @@ class Missing(BackhaulError):
     """There is no such thing to be shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A page for those with a role; a `polled` one keeps no session alive."""
 
     method: str
@@ -53,8 +52,7 @@ class Route:
     polled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRoute:
+class OpenRoute(Struct, frozen=True):
     """Something for everybody: the way in, and the files that pages are made of."""
 
     method: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from backhaul.admin.desk import Visit
@@ -13,8 +14,7 @@ BEFORE = "before"
 _LARGEST = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pager:
+class Pager(Struct, frozen=True):
     """Where the next page is, and the first; None where one is there already."""
 
     older: str | None

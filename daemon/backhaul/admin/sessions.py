@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
@@ -17,8 +18,7 @@ MOST = 1_000
 TOKEN_BYTES = 32
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """One browser of one person; `said` is what the next page tells once."""
 
     user: str

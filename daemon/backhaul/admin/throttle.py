@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +18,7 @@ FORGOTTEN_SECONDS = 3_600.0
 MOST_KEYS = 10_000
 
 
-@dataclass(slots=True)
-class _Tries:
+class _Tries(Struct):
     failures: int
     last: float
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 from rich.cells import cell_len, set_cell_size
 
 from backhaul.core.printable import printable
@@ -14,8 +14,7 @@ _LEAST_SAID = 12
 """Columns of a sentence below which its command stands on a line of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """What something is called, what there is to say, and what one may type.
 
     `state` gives it its color. What strangers wrote cannot steer the terminal.
@@ -28,11 +27,10 @@ class Line:
 
     def __post_init__(self) -> None:
         for name in ("label", "says", "type"):
-            object.__setattr__(self, name, printable(getattr(self, name)))
+            force_setattr(self, name, printable(getattr(self, name)))
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """Lines of one kind; `all_of` is what shows all, where there is no room.
 
     What is urgent gives way last.

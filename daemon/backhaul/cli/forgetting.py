@@ -3,12 +3,12 @@
 import asyncio
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
 from backhaul.cli import context, showing
 from backhaul.cli.changing import change, who

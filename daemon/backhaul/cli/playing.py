@@ -6,13 +6,13 @@ import asyncio
 import sys
 import tempfile
 from contextlib import closing
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from backhaul.cli import context, showing, signing, writing_out
 from backhaul.control import Control, NoDaemon

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
+from msgspec.structs import replace
 
 from backhaul.connect import intake
 from backhaul.connect.gathering import Gathering

@@ -31,7 +31,7 @@ def mended(
     type_ = RECORD_TYPES.get(known["kind"])
     if type_ is None:
         raise BackhaulError(f"no record is called {known['kind']!r}; {_kinds()}")
-    allowed = set(type_.__dataclass_fields__) - _FIXED
+    allowed = set(type_.__struct_fields__) - _FIXED
     if strange := sorted(set(fields) - allowed):
         raise BackhaulError(
             f"a {known['kind']} has no {', '.join(strange)}; it has "

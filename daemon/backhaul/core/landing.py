@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from backhaul.core.lifecycle import State
 
@@ -34,8 +35,7 @@ FOREIGN = frozenset({Meaning.UNSENT, Meaning.UNKNOWN})
 """What this database, as it is, did not send."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What is known of the command with the tag; `doubled` are effects too many."""
 
     kind: str

@@ -7,9 +7,10 @@ happened. Everything that cannot be proved is uncertain, never guessed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +47,7 @@ class Outcome(Enum):
     """The stock is not what the step was reckoned from: to be counted anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """An outcome with its reason, in words for the person who asks why."""
 
     outcome: Outcome

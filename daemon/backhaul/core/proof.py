@@ -6,10 +6,11 @@ own API key that nothing else explains (architecture, Life of a command).
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads Habits by it
-from dataclasses import dataclass, field
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads it
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from backhaul.core.identity import TAG_PREFIX
 
@@ -27,8 +28,7 @@ class Found(Enum):
     """What is there can be explained in two ways, or cannot be read at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A row of the platform's history: one variant's share of an adjustment."""
 
     adjustment_id: str
@@ -51,8 +51,7 @@ class Owner(NamedTuple):
     key_fingerprint: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Habits:
+class Habits(Struct, frozen=True):
     """What the platform was seen to do with our adjustments; None: not seen yet."""
 
     keeps_notes: bool | None = None
@@ -78,8 +77,7 @@ class Habits:
         return key_fingerprint in self.key_ids
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The adjustment that is looked for; `tag` is None where it was sent without.
 
     `key_fingerprint` is of the key that sent it, None where that is forgotten.
@@ -92,8 +90,7 @@ class Wanted:
     key_fingerprint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What was found, in words for a person, with the adjustment ids that are ours."""
 
     found: Found

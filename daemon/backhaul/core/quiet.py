@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import TypeAlias
+
+from msgspec import Struct
 
 Span: TypeAlias = tuple[time, time]
 """From, inclusive, until, exclusive; it crosses midnight where the end is earlier."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuietHours:
+class QuietHours(Struct, frozen=True):
     """Spans by the clock on the wall of a zone."""
 
     spans: tuple[Span, ...]

@@ -7,9 +7,11 @@ already (our own corrections, and what was asked for before it) is not counted a
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from backhaul.core.clock import earlier, from_text, to_text
 
@@ -25,8 +27,7 @@ STEP_REASON = "MANUAL_ADJUSTMENT"
 """Why a count's step is made, as the platform is told: all know this one reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """How the counts of one back office are to be read, and what is too strange."""
 
     quantity_means: Literal["available", "on_hand"] = "available"
@@ -37,16 +38,14 @@ class Policy:
     """How long an order may be placed before the back office knows of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """What the back office says: so many units at `as_of`."""
 
     quantity: int
     as_of: str
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(Struct, frozen=True):
     """A change of stock on the platform, or a sale that only its order tells of.
 
     `after` is None where only the order tells. `is_correction` marks the step of a
@@ -61,8 +60,7 @@ class Movement:
     caused_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(Struct, frozen=True):
     """A command that will still move the stock, by `delta`, asked for at that time."""
 
     command: str
@@ -70,16 +68,14 @@ class Promise:
     caused_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(Struct, frozen=True):
     """Units of an order that were sold and not shipped when the back office counted."""
 
     order: str
     units: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shelf:
+class Shelf(Struct, frozen=True):
     """All that is known of one variant's stock at one moment.
 
     `anchors` are the levels that may have been the last before the movements: several,
@@ -103,8 +99,7 @@ class Shelf:
     is_studied: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A product's levels; `is_proved` when the history since then was read.
 
     `is_studied` when it was asked for, and, where there is none, the orders were read.
@@ -115,8 +110,7 @@ class Seen:
     is_studied: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Computation:
+class Computation(Struct, frozen=True):
     """How a count became a step, kept as evidence for whoever asks why."""
 
     quantity: int

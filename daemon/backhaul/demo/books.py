@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from backhaul.store.sqlite.connections import open_reader
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = "dict[str, Any]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
+class Books(Struct, frozen=True, kw_only=True):
     """One store's rows as the daemon keeps them, columns by name.
 
     `adopted` are effects that a restored database forgot to have asked for, `set_aside`
@@ -44,8 +44,7 @@ class Books:
     scans: Sequence[Row] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What a person watches: how much has come through, and what waits."""
 
     mirrored: int

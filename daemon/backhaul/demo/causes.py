@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """An order that a shopper was told is placed; `lines` is units by variant id."""
 
     order_id: str
@@ -18,8 +18,7 @@ class Placement:
     lines: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """Something the back office said, which must become one command.
 
     A fulfillment is known by its order and tracking number, a cancellation by its

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import OPEN, State
@@ -24,8 +25,7 @@ GIVEN = frozenset({"ORDER_PLACED", "ORDER_CANCELLED", "INITIAL_STOCK"})
 """Reasons for moves of stock that the store itself makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(Struct, frozen=True):
     """How often a command took effect, and in which way not as it should have."""
 
     count: int

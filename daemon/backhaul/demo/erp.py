@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backhaul.core.clock import to_text
 from backhaul.demo.causes import Cause
@@ -23,8 +24,7 @@ PATIENCE_SECONDS = 10.0
 """How long to wait while the connector writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What the ERP was told: its orders, and each of the news that came in."""
 
     orders: Sequence[dict[str, Any]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -21,8 +22,7 @@ class Kind(StrEnum):
     """Waits for a person: it may have had its effect once, or not at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One disagreement: about what, and in which way."""
 
     kind: Kind

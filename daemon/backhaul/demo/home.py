@@ -6,8 +6,9 @@ import json
 import os
 import secrets
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.errors import BackhaulError
 
@@ -28,8 +29,7 @@ FIRST_PORT, PORTS = 20_000, 12_000
 for a moment must find its port free."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """The five listeners. A restart uses the same ones."""
 
     reference: int
@@ -39,8 +39,7 @@ class Ports:
     lines: int
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The folder of one demo."""
 
     path: Path

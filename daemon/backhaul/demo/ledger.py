@@ -7,9 +7,10 @@ hold the two against each other. Call it when both are quiet.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core.clock import from_text
 from backhaul.demo.counts import check_counts
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from backhaul.demo.sales import TrytonBooks
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(Struct, frozen=True):
     """How long something took, in seconds, over `count` cases."""
 
     count: int
@@ -43,8 +43,7 @@ class Latency:
     p99: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """What was compared, and everything that does not agree.
 
     `mirrored` runs from an order's `createdAt` at the store to when the daemon folded

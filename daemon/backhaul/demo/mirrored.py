@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from backhaul.core.money import to_minor
 from backhaul.demo.findings import Finding, Kind
@@ -20,8 +21,7 @@ State: TypeAlias = Mapping[str, Any]
 Keyed: TypeAlias = "dict[Hashable, dict[str, Any]]"
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """One kind of row: what the store has, and what the mirror has."""
 
     subject: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from msgspec import Struct
 
 from backhaul.core.envelope import TOPICS
 from backhaul.demo.erp import Erp
@@ -26,8 +26,7 @@ RETRY_SCHEDULE = "0,0.2,1,5,30"
 ASK_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """How to reach the store that the reference server plays."""
 
     public_url: str
@@ -55,8 +54,7 @@ class Access:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """The two running programs. Either may be killed and restarted."""
 
     home: Home

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from backhaul.demo.causes import Cause
 from backhaul.demo.home import COURIER

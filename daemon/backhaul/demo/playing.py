@@ -8,9 +8,10 @@ import shutil
 import signal
 import tempfile
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from backhaul.demo.books import read_books
 from backhaul.demo.home import SCANNER, STORE
@@ -37,8 +38,7 @@ TRYTON_SECONDS = 600.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """How a play ended: the ledger, and what was not quiet when time was up."""
 
     ledger: Ledger

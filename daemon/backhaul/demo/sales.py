@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.demo.counts import check_standing, is_of_tryton
 from backhaul.demo.findings import Finding, Kind
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from backhaul.demo.mirrored import State as StoreState
 
 
-@dataclass(frozen=True, slots=True)
-class Sale:
+class Sale(Struct, frozen=True):
     """A sale in Tryton; `reference` is the store's order, `units` are by SKU."""
 
     reference: str
@@ -26,8 +26,7 @@ class Sale:
     units: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class TrytonBooks:
+class TrytonBooks(Struct, frozen=True):
     """What Tryton holds: its sales, and by SKU how many goods are in the house."""
 
     sales: Sequence[Sale]

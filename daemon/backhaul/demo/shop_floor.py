@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.demo import paperwork
 from backhaul.demo.home import KEPT_BY_TRYTON
@@ -36,8 +37,7 @@ COUNTED_BY_ERP = 2
 """Articles whose stock the ERP counts; the keeper leaves those alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How fast the floor works; `orders` is None for a day without end.
 
     The pauses are in seconds, chosen between the two numbers.

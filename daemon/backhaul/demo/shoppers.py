@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,7 @@ ADDRESS = {"address1": "12 MG Road", "city": "Pune", "country": "IN", "zip": "41
 NAMES = ("Asha Rao", "Dev Menon", "Ira Sethi", "Kabir Das", "Meera Nair", "Om Joshi")
 
 
-@dataclass(frozen=True, slots=True)
-class Article:
+class Article(msgspec.Struct, frozen=True):
     """Something in the shop window."""
 
     product_id: str

@@ -7,11 +7,12 @@ import secrets
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.demo.home import HOST, Home
 from backhaul.demo.programs import Program
@@ -34,8 +35,7 @@ MISSING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TrytonServer:
+class TrytonServer(Struct, frozen=True):
     """Where the server listens, and the folder that holds its database."""
 
     folder: Path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import asyncssh
+from msgspec import Struct
 
 from backhaul.errors import BackhaulError
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 PORT = 22
 
 
-@dataclass(frozen=True, slots=True)
-class HostKey:
+class HostKey(Struct, frozen=True):
     """What a server shows: anybody between us and it could show another."""
 
     where: str

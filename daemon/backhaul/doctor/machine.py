@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.doctor.result import Result, fail, ok, warn
 
@@ -30,8 +31,7 @@ def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """What is asked of the machine."""
 
     mounts: Path = Path("/proc/self/mountinfo")

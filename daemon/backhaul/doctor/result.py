@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class State(StrEnum):
@@ -14,8 +15,7 @@ class State(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What was looked at, about which store or connector, and what was found."""
 
     check: str

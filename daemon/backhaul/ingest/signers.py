@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets as random_secrets
 from collections import ChainMap, Counter
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.core import signature
 
@@ -23,8 +23,7 @@ SAVE_SECONDS = 30.0
 """After a crash `last used` may be as old as this; no delivery waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ring:
+class _Ring(Struct, frozen=True):
     """A store's live secrets, beside the names they go by."""
 
     names: tuple[str, ...]

@@ -7,9 +7,9 @@ is read when somebody asks (`Reading`).
 from __future__ import annotations
 
 from collections import Counter as CountOf
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
 from prometheus_client import (
     CollectorRegistry,
     Histogram,
@@ -30,8 +30,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 """Upper bounds in seconds: from a commit to the patience with a platform."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What a number says, for people and for Prometheus; `labels` tell it apart."""
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -140,8 +139,7 @@ NAMES: dict[str, Meaning] = {
 """Without the prefix; `docs/metrics.md` and the alert rules are held to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One value of a gauge, its labels in the order of its meaning."""
 
     name: str

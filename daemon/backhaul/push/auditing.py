@@ -8,11 +8,11 @@ runs it finds what landed late or twice, and a stranger that sends under our nam
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct, field
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import earlier, from_text, rest, to_text
@@ -63,8 +63,7 @@ FLYING = (
 WOUND_BACK = "the clock went back; what was sent is looked at again"
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """What one reading of the history came to.
 
     A row of a time beyond `latest` is no measure of how far it is known: all that comes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from backhaul.core.outcome import Outcome, Verdict, classify_refusal, code_of
 from backhaul.errors import Busy, Unusable
@@ -26,12 +26,11 @@ _OVERTAKING = frozenset({"STOCK_CHANGED", "INSUFFICIENT_STOCK"})
 """What tells that the step of a stock target was reckoned from another stock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """A verdict that needs no further look, with what proves it."""
 
     verdict: Verdict
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 async def judge(

@@ -6,10 +6,10 @@ may say *applied* at any look; *absent* holds for this moment only.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from backhaul.core.identity import tag
 from backhaul.core.proof import Found, Habits, Wanted, find_adjustment
@@ -32,8 +32,7 @@ MOST_KEPT = 50
 """Rows of a history that are kept as evidence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """What one look proved, with what a person can check it by.
 
     `effect_id` is the parcel or adjustment that is the command's own; `doubled` names
@@ -43,7 +42,7 @@ class Proof:
     found: Found
     reason: str
     read: Any = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, Any] = msgspec.field(default_factory=dict)
     effect_id: str | None = None
     doubled: tuple[str, ...] = ()
     final: bool = False

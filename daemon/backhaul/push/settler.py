@@ -7,12 +7,13 @@ what cannot be told is parked with all that was read.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.budget import Priority
@@ -51,8 +52,7 @@ SAME_KEY_HOURS = 23
 """Platforms remember an Idempotency-Key for a day; less, for the clocks' sake."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """What sending again under the same key needs; `allowed` where that is harmless."""
 
     transport: Transport

@@ -8,12 +8,12 @@ is read whose movements are not known: it is read again, and left to a person.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from loguru import logger
+from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import from_text, rest, to_text

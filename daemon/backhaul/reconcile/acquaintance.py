@@ -9,11 +9,11 @@ store, the daemon receives, and neither reads nor sends.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from loguru import logger
+from msgspec.structs import replace
 
 from backhaul.errors import (
     Busy,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.reconcile.kinds import PRODUCTS
@@ -20,8 +21,7 @@ CLOSED = frozenset({401, 429})
 """Answers that tell of the key or the load, and so of no single object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What the platform says of one object.
 
     `parent` is the list that was asked: levels are asked for by their product. `body`

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """A row of a list: its exact bytes, which object it is and of when.
 
     `id` is empty where the row cannot be read at all; it is handed on all the same, so
@@ -30,8 +28,7 @@ class Row:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A list of the platform and the rows of the mirror that it is held against."""
 
     name: str

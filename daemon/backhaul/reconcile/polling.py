@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
@@ -43,8 +46,7 @@ _GIVEN = "INITIAL_STOCK"
 """The stock a variant is born with comes with its product, not as a move."""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A row of the history that moved the stock of a variant."""
 
     adjustment_id: str

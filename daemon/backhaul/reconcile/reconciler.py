@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec.structs import replace
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.budget import Priority

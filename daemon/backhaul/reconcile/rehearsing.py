@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core.budget import Priority
 from backhaul.core.drift import Drift
@@ -29,8 +30,7 @@ UNJUDGED = "unjudged"
 """What is said of an object that is not shown and cannot be asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A row of the mirror that is not as the platform has it."""
 
     store: str
@@ -41,8 +41,7 @@ class Found:
     platform: str
 
 
-@dataclass(slots=True)
-class Rehearsal:
+class Rehearsal(Struct):
     """Compares whole lists with a mirror that it can only read."""
 
     client: ShopClient

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul.core import strict_json
 from backhaul.core.drift import Drift, compare
@@ -27,8 +29,7 @@ REMEMBERED = 10_000
 """Digests kept of what was handed in last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A row that the mirror does not hold as the platform shows it."""
 
     row: Row
@@ -36,8 +37,7 @@ class Difference:
     read_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class HandedIn:
+class HandedIn(Struct, frozen=True):
     """What was news, counted; and the events of it all, those of before as well."""
 
     drift: Counter[Drift]

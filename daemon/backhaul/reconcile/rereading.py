@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.core.backoff import delay_seconds
@@ -43,8 +43,7 @@ LISTS: Mapping[str, str] = {
 """Where each kind is read; its topics are called as its list."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """What was learnt of an object: the rest of a topic, and bodies for the inbox."""
 
     topic: str

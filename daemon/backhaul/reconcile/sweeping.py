@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from backhaul.cancelling import is_told_to_end
 from backhaul.core.drift import Drift
@@ -35,8 +36,7 @@ PAGES_WAITING = 8
 """Pages that are fetched before the ones before them are worked on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """How far a walk has come, for whoever watches."""
 
     store: str
@@ -47,8 +47,7 @@ class Step:
     ended: bool = False
 
 
-@dataclass(slots=True)
-class _Page:
+class _Page(Struct):
     """A page whose differences wait for the webhooks that may still tell of them."""
 
     shown: Shown
@@ -56,8 +55,7 @@ class _Page:
     due: float
 
 
-@dataclass(slots=True)
-class SweepWork:
+class SweepWork(Struct):
     """The walk of `job` over one kind of one store. `run` it once."""
 
     job: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct, field
 
 from backhaul.errors import BackhaulError
 
@@ -18,8 +18,7 @@ class GivenUp(BackhaulError):
     """A walk on demand brought no new page for too long; what was read is kept."""
 
 
-@dataclass(slots=True)
-class Stuck:
+class Stuck(Struct):
     """For how long a walk over one list has failed without a new page."""
 
     clock: Clock
@@ -38,8 +37,7 @@ class Stuck:
         return now - self._since
 
 
-@dataclass(slots=True)
-class Troubles:
+class Troubles(Struct):
     """Readings, each by its job and list, that fail; all of them are tried again.
 
     An outage meets every list, and does so every minute.

@@ -12,9 +12,10 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from backhaul.core.clock import to_text
 from backhaul.shop.client import PAGE_ROWS
@@ -41,8 +42,7 @@ def _shelves() -> list[array[int]]:
     return [array("q") for _ in range(SHELVES)]
 
 
-@dataclass(slots=True)
-class Known:
+class Known(Struct):
     """Ids by their 64-bit hashes, of which a million need about 9 MB.
 
     Two that share a hash are taken for one: of a million, once in ten million walks.
@@ -72,8 +72,7 @@ class Known:
         return shelf, wanted, bisect_left(shelf, wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """One page as it was shown."""
 
     page: int
@@ -115,8 +114,7 @@ def fetching(kind: Kind, client: ShopClient, clock: Clock, priority: Priority) -
     return fetch
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(Struct):
     """A walk from the page after `done`, where the list had `total` rows."""
 
     fetch: Fetch

@@ -1,13 +1,13 @@
 """What is asked of the desk, and where: walks over the lists of the platform."""
 
-import msgspec
+from msgspec import Struct
 
 BACKFILL = "backfill"
 FULL = "full"
 PATH = "/api/reconcile"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class Wanted(Struct, frozen=True):
     """What to walk over; nothing named means everything."""
 
     job: str

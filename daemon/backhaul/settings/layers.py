@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.settings.fields import is_list, leaf_at
@@ -28,8 +29,7 @@ _KEY = re.compile(r"""\s*([\w."' -]+?)\s*=""")
 _HEADER = re.compile(r"""\s*(\[[\w."' -]+\])\s*(?:#.*)?$""")
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """Values of one source; `sources` tells where each of them stands."""
 
     name: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from backhaul.errors import ConfigurationError, Finding

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from backhaul.core.budget import Priority
 from backhaul.errors import Unusable
@@ -27,8 +28,7 @@ _NO_IDS = frozenset({"", ".", ".."})
 """In an address these mean the list itself, or what is above it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFacts:
+class StoreFacts(Struct, frozen=True):
     """What the platform says about the store; empty where it says nothing.
 
     `tracking` is how it names a parcel's carrier and number, which it says nowhere.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.core.budget import Priority
@@ -25,8 +26,7 @@ MOST_PAGES = 50
 """Pages of one product, or in a row without a row that is news."""
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """Moves, the newest first; `complete` when each was read, as far as asked for."""
 
     moves: tuple[Move, ...]

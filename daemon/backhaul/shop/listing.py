@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from backhaul.core import strict_json
 from backhaul.errors import Unusable
@@ -28,8 +28,7 @@ class _Wrapped(msgspec.Struct):
     meta: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """One page. `total`, `has_more` and `dated` are None where nothing is said.
 
     `dated` is the platform's own clock, in whole seconds.

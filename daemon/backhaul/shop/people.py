@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.errors import Unusable
@@ -30,8 +31,7 @@ SOLD = frozenset({"title", "variantTitle", "sku", "options"})
 """What was sold is the store's and not the person's, whatever they are called."""
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(Struct, frozen=True):
     """How an object names a person; any of it may be missing."""
 
     id: str | None = None

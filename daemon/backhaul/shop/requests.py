@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,14 +17,13 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Command
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """How this store's platform names things, and what it was found not to know."""
 
     restock_field: str = "restock"
     tracking_company: str = "trackingCompany"
     tracking_number: str = "trackingNumber"
-    unknown_members: set[str] = field(default_factory=set)
+    unknown_members: set[str] = msgspec.field(default_factory=set)
 
 
 def path(command: Command) -> str:

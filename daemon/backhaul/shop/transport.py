@@ -13,11 +13,12 @@ import math
 import ssl
 import sys
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
+from msgspec import Struct
+from msgspec.structs import replace
 from tenacity import (
     AsyncRetrying,
     RetryError,
@@ -73,8 +74,7 @@ class TooLong(InDoubt):
     """The answer has more bytes than are taken; asked again it would have as many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Patience with one store, in seconds and bytes."""
 
     connect_seconds: float
@@ -82,8 +82,7 @@ class Limits:
     max_response_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A complete HTTP answer."""
 
     status: int

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
+class Alert(Struct, frozen=True):
     """A cause: `key` is the same while it lasts; `says` and `mend` are for a person."""
 
     key: str
@@ -18,8 +18,7 @@ class Alert:
     mend: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stranded:
+class Stranded(Struct, frozen=True):
     """What is open for a store that the configuration does not name.
 
     `commands` that were never settled, `counts` that are not made true, `events` that
@@ -53,8 +52,7 @@ class Stranded:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(Struct, frozen=True):
     """Where backups stand.
 
     `failed` says why the last one that ended did, or is None; `last` is when the last
@@ -67,8 +65,7 @@ class Backup:
     running_since: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What the tables say that may need a person.
 
     `parked` are the commands that wait for one, the oldest first (id, store, kind,
@@ -93,8 +90,7 @@ class Needs:
     news_since: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(Struct, frozen=True):
     """What a way did not tell yet: causes that began, and told ones that are over.
 
     `id` is the same as long as the news are, through restarts, and no others have it.

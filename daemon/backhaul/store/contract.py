@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -66,8 +65,7 @@ class Folded(Struct, frozen=True):
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FoldReport:
+class FoldReport(Struct, frozen=True):
     """One slice of folding: how many events, and whether more wait.
 
     `doubts` tells how often a re-read was asked for; up to the id `folded_to`
@@ -219,8 +217,7 @@ LONGEST_REST_SECONDS = 300.0
 """No object in doubt is left alone for longer; one that is due later is due now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reread:
+class Reread(Struct, frozen=True):
     """An object in doubt: what is to be read again, and why.
 
     `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
@@ -271,8 +268,7 @@ class Rereads(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(Struct, frozen=True):
     """A record or bad row from a connector; `payload` is None for a bad row."""
 
     key: str
@@ -294,8 +290,7 @@ class WaitingRecord(NamedTuple):
     received_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewCommand:
+class NewCommand(Struct, frozen=True):
     """A command to be planned. `payload` is what will be asked, as plain JSON."""
 
     id: str
@@ -305,23 +300,20 @@ class NewCommand:
     payload: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """The record became a command."""
 
     command: NewCommand
 
 
-@dataclass(frozen=True, slots=True)
-class Unmatched:
+class Unmatched(Struct, frozen=True):
     """The record cannot be matched; `final` when waiting would not help."""
 
     reason: str
     final: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Tracked:
+class Tracked(Struct, frozen=True):
     """A record that tells how far parcels of one order got.
 
     `rank` is the status as a step of a ladder that leads one way. `cancel` is asked for
@@ -369,8 +361,7 @@ class MatchReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OrderSummary:
+class OrderSummary(Struct, frozen=True):
     """An order, as far as matching needs it; `items` is (line id, SKU, left).
 
     What other commands ask for is not left. `on_its_way`: there are such; `in_doubt`:
@@ -385,8 +376,7 @@ class OrderSummary:
     in_doubt: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RecordOutcome:
+class RecordOutcome(Struct, frozen=True):
     """What became of a record: the state and sentence of a receipt."""
 
     record: WaitingRecord
@@ -428,8 +418,7 @@ class Records(Protocol):
     async def mark_reported(self, ids: Sequence[int]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedRow:
+class QuarantinedRow(Struct, frozen=True):
     """A row set aside."""
 
     id: int
@@ -439,8 +428,7 @@ class QuarantinedRow:
     locator: str
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command as the dispatcher sees it."""
 
     seq: int

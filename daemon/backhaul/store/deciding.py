@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from backhaul.core.lifecycle import TRANSITIONS, Cause
 from backhaul.errors import BackhaulError
@@ -39,8 +40,7 @@ def require(command: Command, verb: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What a person says: `verb` of VERBS, of the command with this whole id."""
 
     command: str

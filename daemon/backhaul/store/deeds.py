@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
+class Deed(Struct, frozen=True):
     """`who` did an `action`, such as `jobs pause`, to what `detail` names.
 
     It is written in the transaction of what was done: neither is there alone.

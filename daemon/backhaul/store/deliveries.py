@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from backhaul.core.lifecycle import Cause
 
@@ -12,8 +14,7 @@ Release: TypeAlias = Literal["placed", "confirmed", "paid"]
 Begin: TypeAlias = Literal["now", "all"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscriber:
+class Subscriber(Struct, frozen=True, kw_only=True):
     """An instance that is told news: of which store, of what, and from when on.
 
     `release_when` says when an order is handed out. With `begin` "now" nothing is told
@@ -43,8 +44,7 @@ class Outgoing:
     document: dict[str, Any] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """What became of a delivery: how it moves, why, and when it is looked at again."""
 
     cause: Cause

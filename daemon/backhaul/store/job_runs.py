@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -23,8 +24,7 @@ class Trigger(StrEnum):
     PERSON = "person"
 
 
-@dataclass(frozen=True, slots=True)
-class JobRun:
+class JobRun(Struct, frozen=True):
     """A run that begins; `kind` are the commands whose gate it opens, if it does."""
 
     key: JobKey
@@ -34,8 +34,7 @@ class JobRun:
     kind: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(Struct, frozen=True):
     """Where a job stands.
 
     Runs missed after `since` are owed. `due_at` and `started_at` are of the last run;

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Command, MatchReader
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One finished try at a command, as it is kept for a person."""
 
     finished_at: str
@@ -24,8 +24,7 @@ class Attempt:
     response: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """How a command moves on: one or more steps of the lifecycle's table.
 
     `due_at` is set where it goes on later; `held` where it waits for its order;
@@ -41,8 +40,7 @@ class Settlement:
     effect_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """A command whose fate is not known, with what it can be told from.
 
     `request` are the exact bytes sent at `sent_at` with the key of `key_fingerprint`;
@@ -61,8 +59,7 @@ class Doubt:
     is_overtaken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """One look at the platform for the fate of a command, as it is kept for a person.
 
     `read` is what was read, as plain JSON; a look that could tell nothing does not
@@ -76,8 +73,7 @@ class Look:
     counts: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Sendable:
+class Sendable(Struct, frozen=True):
     """What `claim` needs to commit before the first byte leaves."""
 
     request: bytes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from backhaul.core.fold import Version
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """A walk over one list of one store, as far as it has come.
 
     `page` is the last one whose rows are durable, 0 before the first; `total` is how
@@ -27,8 +27,7 @@ class Progress:
     read: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(Struct, frozen=True):
     """One walk that has ended, or is under way (`ended_at` is None)."""
 
     id: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from backhaul.store.contract import Folded, FoldOne
@@ -13,8 +14,7 @@ CONFIRMING = ("/reread", "/gone")
 """How the topics of reads end that were made to settle a doubt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Which stored events to fold again: all, or those to which everything applies.
 
     `since` is when they arrived at the earliest.
@@ -31,8 +31,7 @@ class Selection:
         return "; ".join(filter(None, said)) or "all"
 
 
-@dataclass(frozen=True, slots=True)
-class RefoldReport:
+class RefoldReport(Struct, frozen=True):
     """One slice of folding again; `last` is the event to go on after, None at the end.
 
     `states` holds what became of each event now.

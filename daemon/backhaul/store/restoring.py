@@ -6,9 +6,10 @@ import glob
 import sqlite3
 import tempfile
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core.clock import in_a_name, to_text
 from backhaul.store import opening
@@ -25,8 +26,7 @@ _DROPPED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS N
 _FORGOTTEN = "SELECT store, customer_id FROM forgotten"
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """What is in the backup; `aside` is where the database of before is kept.
 
     `revived`: what people had taken away since the backup and is back, each with the

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from backhaul.core.proof import Move
 
 
-@dataclass(frozen=True, slots=True)
-class Tagged:
+class Tagged(Struct, frozen=True):
     """An adjustment on the platform that bears a command's tag; `moves` as read."""
 
     command: str

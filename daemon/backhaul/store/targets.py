@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from backhaul.store.outbox import Settlement
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A count that waits to be made true; `is_allowed` where a person said so.
 
     `tries` are the readings in vain since it could be understood last.
@@ -29,8 +29,7 @@ class Target:
     is_allowed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Correct:
+class Correct(Struct, frozen=True):
     """Plan the step; `expects` is the level the platform is to compare with."""
 
     computation: Computation
@@ -38,8 +37,7 @@ class Correct:
     levels: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(Struct, frozen=True):
     """Look again later; `counts` where too many such rests lead to a person."""
 
     reason: str
@@ -50,8 +48,7 @@ class Rest:
 Decide: TypeAlias = "Callable[[Shelf], Correct | Rest | Settlement]"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What is to be read back: the product after a step of `delta` on `variant_id`.
 
     `as_of` is when it was counted.
@@ -64,8 +61,7 @@ class Reading:
     as_of: str
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What the other variants should be at, and those that the step itself names.
 
     A variant has several such levels where it is not known what moved after its level

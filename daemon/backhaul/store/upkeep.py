@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Words:
+
+class Words(Struct, frozen=True):
     """What an object can be found by: its title, and everything else."""
 
     title: str
@@ -19,8 +19,7 @@ Describe: TypeAlias = Callable[[str, str], Words]
 """From kind (`order`, `product`, `customer`) and document to words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(Struct, frozen=True):
     """One slice of indexing.
 
     `more` where changes wait to be indexed, `folding` where events wait to be folded.
@@ -43,8 +42,7 @@ class SearchIndex(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(Struct, frozen=True):
     """One slice of pruning: how many bodies were erased, whether there is more to do.
 
     `counts` is how many counts of stock were dropped.
@@ -68,8 +66,7 @@ class Retention(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """What the mirror holds of a person: the customer's id, documents, orders' ids.
 
     `forgotten_at` is when the person was forgotten before, empty if never.
@@ -81,8 +78,7 @@ class Trace:
     forgotten_at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
+class Scanned(Struct, frozen=True):
     """One slice of looking through a table: the last row, how many were changed.
 
     `last` is None where nothing was left.

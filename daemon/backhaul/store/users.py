@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +29,7 @@ class Role(IntEnum):
 ROLES = {role.word: role for role in Role}
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """Somebody; `epoch` is new with each password, and ends the sessions before."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.differences import Difference, differences
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
+class Mirror(Struct, frozen=True):
     """The database of a replay, or of a daemon that runs."""
 
     path: Path

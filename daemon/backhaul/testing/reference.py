@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from msgspec import Struct
 
 from backhaul.testing.programs import Program, ProgramError
 
@@ -78,8 +78,7 @@ class ReferenceServer:
             return False
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceStore:
+class ReferenceStore(Struct, frozen=True):
     """One store: asked as a shopper, as the back office, and as its owner."""
 
     server: ReferenceServer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul.errors import Unusable
-from backhaul.shop.client import StoreFacts
+from backhaul.shop.client import StoreFacts  # noqa: TC001 - msgspec reads it
 from backhaul.store.contract import Arrival
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Arrival
 
 
-@dataclass(frozen=True, slots=True)
-class Disorder:
+class Disorder(Struct, frozen=True):
     """How a run is changed; probabilities from 0 to 1, the same seed the same run.
 
     `until` is a time as text in UTC: what arrived then or later is left out.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -32,8 +31,7 @@ TIMEOUT_SECONDS = 30.0
 _OURS = (signature.HEADER, "Content-Length", "Host")
 
 
-@dataclass(frozen=True, slots=True)
-class Receiving:
+class Receiving(msgspec.Struct, frozen=True):
     """Where deliveries go: `url` as the platform has it, and the secret that signs."""
 
     url: str

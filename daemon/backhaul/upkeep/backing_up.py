@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul.core.clock import in_a_name, to_text
 from backhaul.errors import BackhaulError, CorruptData
@@ -26,8 +27,7 @@ _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 MEND = "let the daemon write there, or let [jobs.backup] folder name another place"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Where backups of a database lie, and how many."""
 
     database: Path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.core.clock import normalize
@@ -235,8 +235,7 @@ class Forgetter:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Whom:
+class Whom(Struct, frozen=True):
     """Who would be forgotten, for a person to look at before it is done.
 
     `orders` is how many the mirror holds; `since` is the first time that is told of

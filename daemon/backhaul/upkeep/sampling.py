@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
@@ -29,8 +29,7 @@ KEPT = timedelta(days=1)
 Number = tuple[str, float, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counted(Struct, frozen=True):
     """The counters at one moment."""
 
     at: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +52,7 @@ _COUNTS = """
 LOOKED_AT = "the database was restored: the order is read before anything is sent"
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(msgspec.Struct, frozen=True):
     """The columns of a new command that are not its own to say.
 
     `sent_at` is the last moment at which it may have been sent in a life that this

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backhaul.errors import BackhaulError, CorruptData, Unusable
 from backhaul.store.sqlite import connections
@@ -27,8 +28,7 @@ _STEPS = 10_000
 Values = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a query found: names of the columns, and the rows."""
 
     columns: tuple[str, ...]

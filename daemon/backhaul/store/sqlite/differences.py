@@ -6,8 +6,9 @@ How and when a row came there is left out: a replay and a walk know it in other 
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backhaul.core import strict_json
 from backhaul.store.sqlite import connections
@@ -46,8 +47,7 @@ Row = dict[str, Any]
 Key = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A value that two mirrors do not share; None where one lacks the row.
 
     `column` is empty where the whole row is missing on one side.

@@ -6,9 +6,10 @@ of the feed is turned into news once, whatever dies in between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import command_id
@@ -47,16 +48,14 @@ _PLAN = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     id: int
     kind: str
     object_id: str
     at: str
 
 
-@dataclass(frozen=True, slots=True)
-class _News:
+class _News(Struct, frozen=True):
     topic: str
     object_id: str
     unique: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from backhaul.errors import Unusable
 from backhaul.store.contract import Arrival
@@ -40,8 +42,7 @@ _OBJECTS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which events; None leaves a filter out. Times are text in UTC, `until` not in.
 
     `object` is an order by id, name, number or external id, a product by id or handle,

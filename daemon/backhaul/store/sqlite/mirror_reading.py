@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core import gtin
 from backhaul.core.identity import command_id
@@ -51,8 +52,7 @@ _CERTAIN = frozenset({State.PLANNED, State.APPLIED})
 """Of what the mirror does not show yet. It may show the effect of all else already."""
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     """What commands ask for of one order and the mirror does not show for certain."""
 
     units: dict[str, int]

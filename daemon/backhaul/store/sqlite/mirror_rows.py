@@ -7,10 +7,11 @@ a million orders these are pages of their own, read and written for nothing.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from itertools import compress
 from operator import ne
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from backhaul.store.sqlite.connections import concerns_the_file
 
@@ -28,8 +29,7 @@ DOCUMENTS = {
 """Reads a document by store and id, as bytes: what is damaged may be no text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table whose rows are told apart by their store and one more column."""
 
     name: str
@@ -77,8 +77,7 @@ class Table:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """A table of what is told apart only within its parent.
 
     What moves from one parent to another is shown by both for a while, and a platform

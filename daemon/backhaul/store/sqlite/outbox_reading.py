@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from backhaul.store.sqlite.commands import COLUMNS, to_command
 
@@ -49,8 +51,7 @@ _PARTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which commands to list; None is any."""
 
     state: str | None = None

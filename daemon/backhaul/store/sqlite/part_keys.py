@@ -7,15 +7,15 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """A table of parts; `shown_as` is what its parent's document calls them."""
 
     name: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from backhaul.core.clock import to_text
 from backhaul.store.contract import LONGEST_REST_SECONDS, Reread
@@ -74,8 +75,7 @@ _FEED = """
 _OBJECT = "store = ? AND kind = ? AND object_id = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """Why an object is to be read again; `event` is the one that raised the doubt."""
 
     store: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from dataclasses import astuple
 from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
 
 from backhaul.store.sqlite.connections import Readers
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from loguru import logger
+from msgspec.structs import asdict
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import step_id

@@ -15,11 +15,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from loguru import logger
+from msgspec import Struct, field
 
 from backhaul.errors import Busy, CorruptData, WriterFailed
 from backhaul.store.sqlite import connections
@@ -43,16 +43,14 @@ class _Signal(Enum):
     STOP = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class _Job(Generic[T]):
+class _Job(Struct, Generic[T], frozen=True):
     unit: Unit[T]
     future: asyncio.Future[T]
     outside: bool = False
     """Whether it runs outside of a transaction; then it is background work."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(Struct, frozen=True):
     rows: list[Row] = field(default_factory=list)
     futures: list[asyncio.Future[int]] = field(default_factory=list)
 
@@ -60,13 +58,11 @@ class _Batch:
 _Item: TypeAlias = "_Job[Any] | _Batch | _Signal"
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(Struct, frozen=True):
     error: Exception
 
 
-@dataclass(slots=True)
-class _Round:
+class _Round(Struct):
     jobs: list[_Job[Any]] = field(default_factory=list)
     appends: _Batch = field(default_factory=_Batch)
     last: bool = False
