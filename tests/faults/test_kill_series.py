@@ -79,6 +79,14 @@ def is_sound(outcome: Outcome) -> bool:
     return outcome.passes and outcome.parked <= CONCURRENCY * outcome.kills
 
 
+def judge(
+    outcomes: list[Outcome], kills: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = [outcome for outcome in outcomes if not is_sound(outcome)]
+    tell(capsys, len(failed), kills, words(outcomes))
+    assert failed == [], "\n".join(map(str, failed))
+
+
 @pytest.mark.faults
 @pytest.mark.timed
 @pytest.mark.long
@@ -87,9 +95,7 @@ async def test_no_kill_of_many_loses_or_doubles_and_all_are_soon_over(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes = await play(STEADILY, STEADY, 1, caplog)
-    failed = [outcome for outcome in outcomes if not is_sound(outcome)]
-    tell(capsys, len(failed), STEADILY, words(outcomes))
-    assert failed == [], "\n".join(map(str, failed))
+    judge(outcomes, STEADILY, capsys)
     taken = [one for each in outcomes for one in each.lives.recovery_seconds]
     assert percentile(taken, 0.99) < RECOVERY_SECONDS
 
@@ -102,6 +108,4 @@ async def test_no_kill_that_a_release_is_worth_loses_or_doubles(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes = await play(DENSELY, DENSE, SIDE_BY_SIDE, caplog)
-    failed = [outcome for outcome in outcomes if not is_sound(outcome)]
-    tell(capsys, len(failed), DENSELY, words(outcomes))
-    assert failed == [], "\n".join(map(str, failed))
+    judge(outcomes, DENSELY, capsys)
