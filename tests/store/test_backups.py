@@ -118,7 +118,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.executemany(
             "INSERT INTO users VALUES (?, 'admin', 's', 1, '', '')",
-            [("ann",), ("bob",), ("eve",)],
+            [("ann",), ("bob",), ("dan",), ("eve",)],
         )
         connection.execute(
             "INSERT INTO webhook_secrets (store, fingerprint, source, known_since)"
@@ -128,15 +128,16 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DELETE FROM users WHERE name = 'eve'")
         connection.execute("UPDATE users SET secret = 't' WHERE name = 'bob'")
+        connection.execute("UPDATE users SET role = 'viewer' WHERE name = 'dan'")
         connection.execute(
             "UPDATE webhook_secrets SET dropped_at = '2026' WHERE fingerprint = '3c4d'"
         )
         connection.execute("INSERT INTO forgotten VALUES ('main', 'cus_1', '2026')")
     assert restore(backup, database, ["main"], CLOCK).revived == (
-        "dashboard user bob is admin again, with the password of then:"
-        " backhaul users remove bob",
-        "dashboard user eve is admin again, with the password of then:"
-        " backhaul users remove eve",
+        "dashboard user bob has the password of then again:"
+        " backhaul users password bob",
+        "dashboard user dan is admin again: backhaul users role dan viewer",
+        "dashboard user eve is admin again: backhaul users remove eve",
         "webhooks of main may be signed with a dropped secret again:"
         " backhaul secrets drop 3c4d",
         "a person who was erased is back: backhaul forget customer cus_1 --store main",

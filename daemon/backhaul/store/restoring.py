@@ -16,7 +16,7 @@ from backhaul.store import opening
 from backhaul.store.sqlite import copies, tags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from backhaul.core.clock import Clock
 
@@ -84,17 +84,13 @@ def restore(
 def _revived(before: Path, restored: Path) -> tuple[str, ...] | None:
     try:
         with copies.open_to_look(before) as old, copies.open_to_look(restored) as new:
-            users = _missing(_USERS, new, old)
+            users = [*_users(old, new)]
             dropped = _missing(_DROPPED, old, new)
             forgotten = _missing(_FORGOTTEN, old, new)
     except sqlite3.Error:  # it is damaged, or older than these tables
         return None
     return (
-        *(
-            f"dashboard user {name} is {role} again, with the password of then:"
-            f" backhaul users remove {name}"
-            for name, role, _ in users
-        ),
+        *users,
         *(
             f"webhooks of {store} may be signed with a dropped secret again:"
             f" backhaul secrets drop {fingerprint}"
@@ -106,6 +102,20 @@ def _revived(before: Path, restored: Path) -> tuple[str, ...] | None:
             for store, customer in forgotten
         ),
     )
+
+
+def _users(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    before = {name: rest for name, *rest in old.execute(_USERS)}
+    for name, role, secret in sorted(new.execute(_USERS)):
+        was_role, was_secret = before.get(name, (None, secret))
+        if was_role is None:
+            yield f"dashboard user {name} is {role} again: backhaul users remove {name}"
+        elif role != was_role:
+            fix = f"backhaul users role {name} {was_role}"
+            yield f"dashboard user {name} is {role} again: {fix}"
+        if secret != was_secret:
+            fix = f"backhaul users password {name}"
+            yield f"dashboard user {name} has the password of then again: {fix}"
 
 
 def _missing(
