@@ -12,6 +12,7 @@ from loguru import logger
 
 from backhaul import listening
 from backhaul.admin import site as admin_site
+from backhaul.cancelling import is_told_to_end
 from backhaul.changes import Parts, changes
 from backhaul.connect import instances, registry
 from backhaul.connect.host import Host
@@ -28,15 +29,10 @@ from backhaul.jobs import Jobs
 from backhaul.meeting import Meeting
 from backhaul.observe.metrics import Metrics
 from backhaul.operations import Operations
-from backhaul.parts import (
-    build_keyrings,
-    build_rereader,
-    build_shop,
-    load_secrets,
-)
+from backhaul.parts import build_keyrings, build_rereader, build_shop, load_secrets
 from backhaul.public import site as public_site
 from backhaul.public.arriving import Arrivals
-from backhaul.push.ending import end_sending, is_hurried
+from backhaul.push.ending import end_sending
 from backhaul.push.settling import interrupted
 from backhaul.reconcile.desk import Desk
 from backhaul.reconcile.guardian import unsigned
@@ -367,7 +363,7 @@ class Daemon:
             finally:
                 self._schedule.stop()
                 self.stop()
-                if not is_hurried():
+                if not is_told_to_end():  # a while ago perhaps: then nothing waits
                     await ending
                     await instances.end(self._sinks, sinks)
                 for task in (*senders, *endless, *sinks):
@@ -382,6 +378,8 @@ class Daemon:
                 return await run()
             except* Busy as refused:
                 logger.bind(action="daemon.busy").warning("{}", first_of(refused))
+            if is_told_to_end():
+                raise asyncio.CancelledError
             await self._clock.sleep(RESTART_SECONDS)
 
     async def _catch_up(self, name: str, rereader: Rereader, drain: Drain) -> None:

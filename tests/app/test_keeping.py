@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,3 +47,31 @@ async def test_another_error_is_not_hidden_by_it(daemon: Daemon) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await daemon._keep(run)
     assert caught.value.subgroup(KeyError) is not None
+
+
+async def test_a_loop_that_fails_while_it_is_stopped_is_stopped(daemon: Daemon) -> None:
+    begun = asyncio.Event()
+    runs = 0
+
+    async def part() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if runs == 1:
+                raise BUSY from None
+            raise
+
+    async def run() -> None:
+        nonlocal runs
+        runs += 1
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part())
+            await asyncio.sleep(0)
+            begun.set()
+
+    loop = asyncio.create_task(daemon._keep(run))
+    await begun.wait()
+    loop.cancel()
+    await asyncio.wait({loop}, timeout=5)
+    assert (loop.done(), runs) == (True, 1)
+    assert loop.cancelled()

@@ -113,6 +113,23 @@ def test_restored_it_holds_what_the_backup_did(database: Path) -> None:
     assert pending(database) == []
 
 
+def test_two_restores_within_one_second_keep_both_databases_of_before(
+    database: Path,
+) -> None:
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    within_a_second = VirtualClock()
+    asides = []
+    for kept in (10, 20):
+        with closing(sqlite3.connect(database)) as connection, connection:
+            connection.execute("DELETE FROM inbox WHERE id > ?", (kept,))
+        asides.append(restore(backup, database, ["main"], within_a_second).aside)
+    first, second = asides
+    assert first is not None
+    assert second is not None
+    assert (count(first, "inbox"), count(second, "inbox")) == (10, 20)
+
+
 def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> None:
     backup = database.with_name("backup.db")
     with closing(sqlite3.connect(database)) as connection, connection:

@@ -31,9 +31,3 @@ async def end_sending(
     for look in looks:
         look.cancel()
     await asyncio.wait(senders, timeout=STOP_SECONDS)
-
-
-def is_hurried() -> bool:
-    """Tell whether this task was cancelled, be it a while ago: then nothing waits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

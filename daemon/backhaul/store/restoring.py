@@ -6,6 +6,7 @@ import glob
 import sqlite3
 import tempfile
 from contextlib import closing
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,9 +61,7 @@ def restore(
     database.parent.mkdir(parents=True, exist_ok=True)
     now = to_text(clock.now())
     fresh = database.with_name(f".{database.name}.restoring")
-    aside = database.with_name(
-        f"{database.name}.before-restore-{in_a_name(clock.now())}"
-    )
+    aside = _free(f"{database}.before-restore-{in_a_name(clock.now())}")
     was_there = database.exists()
     try:
         copies.copy(backup, fresh)
@@ -79,6 +78,12 @@ def restore(
     if not was_there:
         return Restored(*_contents(database))
     return Restored(*_contents(database), aside, _revived(aside, database))
+
+
+def _free(name: str) -> Path:
+    """Return a path that nothing has: two may be put aside within one second."""
+    others = (f"{name}-{number}" for number in count(2))
+    return next(path for path in map(Path, chain([name], others)) if not path.exists())
 
 
 def _revived(before: Path, restored: Path) -> tuple[str, ...] | None:
