@@ -96,6 +96,28 @@ async def test_a_done_file_that_is_older_means_the_file_before(drop: Drop) -> No
     assert len((await drop.pull()).records) == 1
 
 
+async def test_of_a_done_file_that_was_forgotten_people_are_told(drop: Drop) -> None:
+    drop.options |= {"require_done_file": True}
+    done = drop.put("fulfillments.csv.done", "")
+    path = drop.put("fulfillments.csv", ONE)
+    os.utime(done, ns=(0, path.stat().st_mtime_ns - 1))
+    connector = drop.connector()
+    await connector.open()
+    for second in (0, 599):
+        drop.seconds = second
+        await drop.host.pull(connector)
+        assert drop.reasons() == []
+    drop.seconds = 600
+    await drop.host.pull(connector)
+    await drop.host.pull(connector)
+    (reason,) = drop.reasons()
+    assert "fulfillments.csv.done is missing, or older" in reason
+    os.utime(done)
+    await drop.host.pull(connector)
+    assert len(drop.records()) == 1
+    assert drop.files() == {"archive/fulfillments.csv"}
+
+
 @pytest.mark.parametrize(
     "name",
     [

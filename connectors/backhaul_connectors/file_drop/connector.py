@@ -14,7 +14,7 @@ from backhaul_connectors.file_drop.folder import Folder
 from backhaul_connectors.file_drop.found import Changed, Found
 from backhaul_connectors.file_drop.judging import Sound, Unsound, judge
 from backhaul_connectors.file_drop.manifest import SPEC
-from backhaul_connectors.file_drop.naming import own_folders
+from backhaul_connectors.file_drop.naming import DONE, own_folders
 from backhaul_connectors.file_drop.outbox import Outbox
 from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.rejected import RejectedRows
@@ -50,12 +50,15 @@ class FileDrop(Connector["Settings"]):
     ) -> None:
         super().__init__(instance, settings)
         kinds = forms(settings)
-        self._place = _place(settings, kinds, clock)
+        self._settling = Settling(
+            settings.settle_seconds, settings.require_done_file, clock
+        )
+        self._place = _place(settings, kinds, self._settling)
         columns = (name for kind in kinds for name in kind.columns.values())
         self._rejected = RejectedRows(self._place, columns)
         # On a line of its own: files in and news out are at work at the same time, and
         # neither may cut the other off.
-        self._way_out = _place(settings, kinds, clock)
+        self._way_out = _place(settings, kinds, self._settling)
         self._outbox = Outbox(self._way_out, settings.exports, settings.export_format)
 
     async def check(self) -> None:
@@ -81,6 +84,8 @@ class FileDrop(Connector["Settings"]):
             except PermissionError as error:
                 yield Batch(records=[_closed(file, error)], cursor=cursor)
             taken = Cursor.from_text(cursor)
+        for file in self._settling.undeclared:
+            yield Batch(records=[_undeclared(file)], cursor=cursor)
 
     async def report(self, rejections: Sequence[Rejection]) -> None:
         await self._rejected.write(rejections)
@@ -150,10 +155,7 @@ class FileDrop(Connector["Settings"]):
         return Batch(records=[bad], cursor=taken.to_text(), ack=hold)
 
 
-def _place(
-    settings: Settings, kinds: Sequence[Form], clock: Callable[[], float]
-) -> Place:
-    settling = Settling(settings.settle_seconds, settings.require_done_file, clock)
+def _place(settings: Settings, kinds: Sequence[Form], settling: Settling) -> Place:
     folders = own_folders(settings.exports)
     if not settings.sftp_host:
         return Folder(settings.path, kinds, settling, folders)
@@ -177,5 +179,17 @@ def _closed(file: Found, error: PermissionError) -> Bad:
         key=key_of("closed", [file.name, str(file.fingerprint.modified_ns)]),
         raw=file.name,
         reason=f"{file.name} cannot be opened: {error.strerror}; let this user read it",
+        locator=file.name,
+    )
+
+
+def _undeclared(file: Found) -> Bad:
+    """Return the one thing to say of a file that lacks its `.done`; it stays there."""
+    done = f"{file.name}{DONE}"
+    return Bad(
+        key=key_of("undeclared", [file.name, str(file.fingerprint.modified_ns)]),
+        raw=file.name,
+        reason=f"{file.name} is not read: {done} is missing, or older than it; write"
+        f" {done} now, or set require_done_file = false",
         locator=file.name,
     )

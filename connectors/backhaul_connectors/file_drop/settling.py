@@ -11,12 +11,18 @@ if TYPE_CHECKING:
 
     from backhaul_connectors.file_drop.found import Fingerprint, Found
 
+UNDECLARED_SECONDS = 600.0
+"""What waits so long for its `.done` waits for something that was forgotten."""
+
 
 class Settling:
     """Remembers since when each file has not changed.
 
     `clock` returns seconds that never go back.
     """
+
+    undeclared: Sequence[Found] = ()
+    """What the last look found to wait for its `.done` for so long."""
 
     def __init__(
         self,
@@ -38,7 +44,11 @@ class Settling:
         """
         names = {file.file_name for file in found}
         self._seen = {n: seen for n, seen in self._seen.items() if n in names}
-        ready = [file for file in found if self._may_be_read(file, done)]
+        ready: list[Found] = []
+        waiting: list[Found] = []
+        for file in found:
+            (ready if self._may_be_read(file, done) else waiting).append(file)
+        self.undeclared = [file for file in waiting if self._was_forgotten(file)]
         return sorted(
             ready,
             key=lambda file: (
@@ -62,3 +72,8 @@ class Settling:
             since = now
         self._seen[file.file_name] = (file.fingerprint, since)
         return not self._require_done_file and now - since >= self._settle_seconds
+
+    def _was_forgotten(self, file: Found) -> bool:
+        _, since = self._seen[file.file_name]
+        waited = self._clock() - since
+        return self._require_done_file and waited >= UNDECLARED_SECONDS
