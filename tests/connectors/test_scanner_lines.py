@@ -217,11 +217,23 @@ async def test_a_stranger_is_turned_away_and_hung_up_on(
     assert dock.records() == []
 
 
+async def test_who_never_begins_with_tls_is_hung_up_on(
+    guarded: tuple[Dock, ssl.SSLContext],
+) -> None:
+    dock, _ = guarded
+    dock.entrance_seconds = 0.05
+    scanner = await dock.open()
+    reader, writer = await asyncio.open_connection(*scanner.lines.address)
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+
+
 async def test_who_says_nothing_is_hung_up_on(
     guarded: tuple[Dock, ssl.SSLContext],
 ) -> None:
     dock, trust = guarded
-    dock.entrance_seconds = 0.05
+    dock.entrance_seconds = 0.5
     scanner = await dock.open()
     async with wire_to(scanner.lines.address, trust) as wire:
         assert await wire.reply() == ""

@@ -64,7 +64,12 @@ class LineServer:
         host, port = self._settings.tcp_host, self._settings.tcp_port
         try:
             self._server = await asyncio.start_server(
-                self._serve, host, port, limit=CHUNK_BYTES, ssl=context
+                self._serve,
+                host,
+                port,
+                limit=CHUNK_BYTES,
+                ssl=context,
+                ssl_handshake_timeout=self._entrance_seconds if context else None,
             )
         except OSError as error:
             problem = f"lines cannot be taken at {host} port {port}: {error.strerror}"
