@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul.store.sqlite.members import document_of
+
 if TYPE_CHECKING:
     import sqlite3
 
     from backhaul.store.contract import Command
+
+# Whoever sends a command again says that what was sent before has no effect.
+_EARLIER = """
+    SELECT CAST(baseline AS BLOB) FROM commands WHERE seq = ?1 AND EXISTS (
+        SELECT 1 FROM attempts a
+        WHERE a.command_id = ?2 AND (a.outcome IS NULL OR a.outcome = 'uncertain')
+          AND a.started_at > coalesce((
+            SELECT max(at) FROM audit
+            WHERE command_id = ?2 AND action = 'commands resend'), ''))
+"""
 
 
 def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
@@ -16,11 +28,22 @@ def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]
     Order: `updated_at`, `cancelled_at`, `shipments` (ids), `fulfilled` (line id to
     quantity). Adjustment: `adjustment_id`, the newest known of the product, and
     `levels` (variant id to stock). It may be older than the platform's state, never
-    newer than the send: what came between is looked at as well.
+    newer than the first send that may yet take effect: what came since is looked at as
+    well, or what lands before the second one would stand for somebody else's.
     """
+    if earlier := _earlier(connection, command):
+        return earlier
     if command.kind == "adjust":
         return _product(connection, command)
     return _order(connection, command)
+
+
+def _earlier(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
+    """Return what was known before an attempt that may yet land, if there is one."""
+    if not command.attempts:
+        return {}
+    row = connection.execute(_EARLIER, (command.seq, command.id)).fetchone()
+    return document_of(row[0]) if row else {}
 
 
 def _order(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""An attempt that was given up lands before the next one leaves, which is lost too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backhaul.store.deciding import Decision
+from support import payloads
+from support.databases import take
+from support.push_history import HISTORY, history, move
+from support.push_scene import Scene, working
+from support.push_server import document, message, problem
+from support.waiting import until
+
+ADJUST, FULFILL, ORDER = "/inventory/adjust", "/orders/ord_1/fulfill", "/orders/ord_1"
+LOST = message(500)
+LATE = "adj_late"
+NAMELESS: dict[str, Any] = {"tracking_company": None, "tracking_number": None}
+
+
+def shown(*parcels: payloads.Document, at: int) -> payloads.Document:
+    return payloads.order("ord_1", at=at, shipments=list(parcels))
+
+
+async def given_up(stage: Scene, command: str) -> None:
+    """Let three looks find nothing, and the attempt that follows be put off."""
+    await until(lambda: stage.column("looks", command) == 1, "a look")
+    await stage.pass_time(120)
+    await until(lambda: stage.column("looks", command) == 2, "another")
+    await stage.pass_time(480)
+    await until(lambda: len(stage.server.commands) == 2, "the second attempt")
+
+
+async def test_an_adjustment_is_found_by_the_looks_of_the_next_attempt(
+    stage: Scene,
+) -> None:
+    stage.platform.says(ADJUST, LOST, problem(429, "RATE_LIMITED"), LOST)
+    stage.platform.says(HISTORY, history())
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await given_up(stage, command)
+        landed = payloads.stock_change(at=700, adjustment_id=LATE)
+        await take(stage.store, payloads.envelope("inventory/level_update", landed))
+        stage.platform.says(HISTORY, history(move(700, command, adjustmentId=LATE)))
+        await stage.pass_time(60)
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 3
+    assert stage.column("effect_id", command) == LATE
+
+
+async def test_so_is_a_parcel_without_a_number(stage: Scene) -> None:
+    stage.platform.says(FULFILL, LOST, problem(429, "RATE_LIMITED"), LOST)
+    stage.platform.says(ORDER, document({"data": shown(at=50)}))
+    await stage.fold(shown(at=50))
+    command = await stage.plan("fulfill", "ord_1", **NAMELESS)
+    async with working(stage):
+        await given_up(stage, command)
+        landed = payloads.shipment(
+            "shp_late", trackingCompany=None, trackingNumber=None
+        )
+        await stage.fold(shown(landed, at=700))
+        stage.platform.says(ORDER, document({"data": shown(landed, at=700)}))
+        await stage.pass_time(60)
+        await stage.reaches(command, "applied")
+    assert len(stage.server.commands) == 3
+    assert stage.column("effect_id", command) == "shp_late"
+
+
+async def test_who_sends_it_again_says_that_nothing_before_is_its_own(
+    stage: Scene,
+) -> None:
+    stage.platform.says(ADJUST, LOST)
+    stage.platform.says(HISTORY, history())
+    command = await stage.plan("adjust", "prod_1")
+    async with working(stage):
+        await until(lambda: stage.column("looks", command) == 1, "a look")
+        known = payloads.stock_change(at=30, adjustment_id=LATE)
+        await take(stage.store, payloads.envelope("inventory/level_update", known))
+        await stage.pass_time(1)
+        for verb in ("park", "resend"):
+            await stage.store.decisions.decide(Decision(command, verb, "ann", "seen"))
+        await stage.pass_time(1)
+        await until(lambda: len(stage.server.commands) == 2, "the second attempt")
+    assert f'"adjustment_id":"{LATE}"' in stage.column("baseline", command)
