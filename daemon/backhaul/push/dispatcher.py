@@ -19,7 +19,7 @@ from backhaul.errors import Busy
 from backhaul.push.door import ALL, Door
 from backhaul.push.gates import Gates
 from backhaul.push.judging import Judged, judge, refuse_unsent
-from backhaul.push.recording import REST_SECONDS, insist, tell_busy
+from backhaul.push.recording import REST_SECONDS, insist, tell_busy, told_of
 from backhaul.push.settling import settlement
 from backhaul.shop import requests
 from backhaul.shop.transport import Answer, InDoubt, NotSent
@@ -283,6 +283,7 @@ class Dispatcher:
             status=answer.status if answer else None,
             reason=judged.verdict.reason,
             response=answer.body if answer else None,
+            told=told_of(self._store, answer.body) if answer else None,
         )
         step = settlement(judged, command.failures, now, self._chance(), self._push)
         write = partial(self._commands.settle, command, attempt, step)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
 
-from backhaul.errors import Busy
+from backhaul.core import strict_json
+from backhaul.core.identity import address_digest
+from backhaul.errors import Busy, Unusable
+from backhaul.shop import people
+from backhaul.store.outbox import Told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,3 +37,25 @@ async def insist(write: Callable[[], Awaitable[T]], store: str, clock: Clock) ->
 def tell_busy(store: str, error: Busy) -> None:
     """Say that the database refuses to write."""
     logger.bind(action="push.busy", store=store).warning("{}", error)
+
+
+def told_of(store: str, answer: bytes) -> Told | None:
+    """Return whom an answer is about, so that it can be kept without them.
+
+    The order is the answer itself, or a member of it: `data`, or what a refusal shows.
+    """
+    try:
+        document = strict_json.decode_object(answer)
+    except Unusable:
+        return None
+    for name, value in {"": document, **document}.items():
+        person = people.person_of("", value) if isinstance(value, dict) else None
+        if person is not None:
+            address = address_digest(store, person.email) if person.email else None
+            return Told(person.id, address, partial(_without_person, document, name))
+    return None
+
+
+def _without_person(document: dict[str, Any], name: str) -> bytes:
+    left = people.redacted("", document[name] if name else document)
+    return strict_json.encode({**document, name: left} if name else left)

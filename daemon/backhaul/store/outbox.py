@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Command, MatchReader
 
 
+class Told(Struct, frozen=True):
+    """Whom an answer is about: an id, a digest of the e-mail, and it `without` them."""
+
+    customer_id: str | None
+    address: bytes | None
+    without: Callable[[], bytes]
+
+
 class Attempt(Struct, frozen=True):
     """One finished try at a command, as it is kept for a person."""
 
@@ -22,6 +30,7 @@ class Attempt(Struct, frozen=True):
     status: int | None
     reason: str
     response: bytes | None
+    told: Told | None = None
 
 
 class Settlement(Struct, frozen=True):

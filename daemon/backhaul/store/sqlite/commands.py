@@ -14,7 +14,7 @@ from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable, Settlement
-from backhaul.store.sqlite import corrections, echoes, rehearsals, verdicts
+from backhaul.store.sqlite import answers, corrections, echoes, rehearsals, verdicts
 from backhaul.store.sqlite.adoption import beginning
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.connections import concerns_the_file
@@ -398,7 +398,7 @@ def _finish_attempt(
             attempt.outcome,
             attempt.status,
             attempt.reason,
-            attempt.response,
+            answers.kept(connection, command.store, attempt),
             command.id,
             command.attempts + 1,
         ),

@@ -1,0 +1,59 @@
+"""What the platform still tells of a person who was forgotten is not kept."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support import persons
+from support.databases import rows
+from support.persons import GUEST, OTHER, SILENT
+from support.push_scene import working
+from support.push_server import document, message
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+
+FULFILL = "/orders/ord_1/fulfill"
+SENT = {"tracking_number": "T1"}
+
+
+async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
+    """Forget the customer, let a parcel be answered so; return what is kept of it."""
+    await stage.fold(persons.order(1, shipments=[]))
+    await persons.forget(stage.store)
+    stage.platform.says(FULFILL, answer)
+    command = await stage.plan("fulfill", "ord_1", **SENT)
+    async with working(stage):
+        await stage.reaches(command, state)
+    await stage.store.forgetting.empty_log()
+    ((kept,),) = rows(stage.path, "SELECT response FROM attempts")
+    found: dict[str, Any] = json.loads(kept)
+    return found
+
+
+@pytest.mark.parametrize("person", [persons.PERSON, GUEST], ids=["by id", "by e-mail"])
+async def test_an_order_in_an_answer_is_kept_without_its_person(
+    stage: Scene, person: dict[str, Any]
+) -> None:
+    order = persons.order(1, at=9, customer=person)
+    kept = await answered(stage, document({"data": order}), "applied")
+    assert persons.told_in(stage.store) == []
+    assert kept["data"]["shipments"] == order["shipments"]
+    assert kept["data"]["items"] == order["items"]
+
+
+async def test_so_is_one_that_a_refusal_shows(stage: Scene) -> None:
+    refusal = {"code": "NO_SUCH_THING", "current": persons.order(1, at=9)}
+    answer = message(422, body=json.dumps(refusal).encode())
+    kept = await answered(stage, answer, "rejected")
+    assert persons.told_in(stage.store) == []
+    assert kept["code"] == "NO_SUCH_THING"
+
+
+async def test_the_order_of_somebody_else_is_kept_as_it_came(stage: Scene) -> None:
+    order = persons.order(1, at=9, customer=OTHER, **SILENT)
+    kept = await answered(stage, document({"data": order}), "applied")
+    assert kept == {"data": order}
