@@ -14,6 +14,7 @@ from backhaul.cli import context
 from backhaul.cli.fitting import Line, Section, cut, fit, packed
 from backhaul.cli.troubles import troubles
 from backhaul.control import SOCKET_NAME
+from backhaul.reconcile.kinds import KINDS
 from backhaul.store.contract import Matched, NewCommand, NewRecord, Unmatched
 from support.daemon import in_process
 from support.databases import started_store, write
@@ -137,6 +138,26 @@ def test_what_is_not_folded_yet_counts_as_behind() -> None:
         found = in_process("status", "--json", config=office.config).json()
     main = found["stores"]["main"]
     assert (main["to_fold"], main["oldest_at"]) == (1, found["last_event_at"])
+
+
+def test_a_list_that_cannot_be_read_is_named_beside_the_time() -> None:
+    with lone_office() as office:
+        asyncio.run(_walk_twice(office))
+        shown = in_process("status", config=office.config).out
+        found = in_process("status", "--json", config=office.config).json()
+    main = found["consistency"]["main"]
+    assert f"consistent as of {main['as_of']}; orders cannot be read" in shown
+    assert main["kinds"]["orders"] == "403 no"
+
+
+async def _walk_twice(office: Office) -> None:
+    """Walk over every list, and again when the key may not read the orders any more."""
+    path = context.settings(office.config).database_file
+    async with started_store(path) as store:
+        for note in ("", "403 no"):
+            for kind in KINDS:
+                at = await store.sweeps.begin("main", "full", kind)
+                await store.sweeps.end(at.sweep, 0, note if kind == "orders" else "")
 
 
 LIVE: dict[str, Any] = {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
 
 from backhaul.reconcile.kinds import KINDS
 from backhaul.store.sqlite.connections import open_reader
@@ -17,16 +20,20 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 
-async def walk(store: SqliteStore) -> None:
+async def walk(store: SqliteStore, **notes: str) -> None:
     for kind in KINDS:
         at = await store.sweeps.begin("main", "full", kind)
-        await store.sweeps.end(at.sweep, 0)
+        await store.sweeps.end(at.sweep, 0, notes.get(kind, ""))
+
+
+def proved(path: Path) -> dict[str, Any]:
+    with closing(open_reader(path)) as connection:
+        return consistency(connection)["main"]
 
 
 def equal_since(path: Path) -> str | None:
-    with closing(open_reader(path)) as connection:
-        found: str | None = consistency(connection)["main"]["as_of"]
-        return found
+    found: str | None = proved(path)["as_of"]
+    return found
 
 
 async def test_a_walk_that_a_clock_ahead_has_dated_gives_way_to_the_next(
@@ -42,3 +49,54 @@ async def test_a_walk_that_a_clock_ahead_has_dated_gives_way_to_the_next(
         await clock.advance(60)
         await walk(store)
         assert equal_since(store.path) == "2026-03-01T12:01:00.000Z"
+
+
+REFUSED = "GET /orders was answered 403 no"
+
+
+async def test_a_list_that_was_proved_and_is_refused_now_holds_the_time_back(
+    tmp_path: Path,
+) -> None:
+    """What it held then is still in the mirror, and nobody knows whether it is so."""
+    clock = VirtualClock(START)
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        await walk(store)
+        await clock.advance(86_400)
+        await walk(store, orders=REFUSED)
+        found = proved(store.path)
+        assert found["as_of"] == "2026-03-01T12:00:00.000Z"
+        assert found["kinds"]["orders"] == REFUSED
+        assert found["kinds"]["products"] == "2026-03-02T12:00:00.000Z"
+        assert found["unread"] == ["orders"]
+        await walk(store)
+        assert proved(store.path)["unread"] == []
+        assert equal_since(store.path) == "2026-03-02T12:00:00.000Z"
+
+
+async def test_a_list_that_could_never_be_read_has_no_say(tmp_path: Path) -> None:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock(START)) as store:
+        await walk(store, orders=REFUSED)
+        found = proved(store.path)
+    assert (found["as_of"], found["unread"]) == ("2026-03-01T12:00:00.000Z", ["orders"])
+
+
+@pytest.mark.parametrize("job", ["full", "backfill"])
+async def test_a_list_that_was_read_and_never_proved_proves_nothing(
+    tmp_path: Path, job: str
+) -> None:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock(START)) as store:
+        at = await store.sweeps.begin("main", job, "orders")
+        await store.sweeps.end(at.sweep, 1)
+        await walk(store, orders=REFUSED)
+        assert equal_since(store.path) is None
+
+
+async def test_a_list_that_was_refused_amid_its_only_walk_proves_nothing(
+    tmp_path: Path,
+) -> None:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock(START)) as store:
+        at = await store.sweeps.begin("main", "backfill", "orders")
+        await store.sweeps.advance(replace(at, page=1, read=100), [], {})
+        await store.sweeps.end(at.sweep, 0, REFUSED)
+        await walk(store, orders=REFUSED)
+        assert equal_since(store.path) is None

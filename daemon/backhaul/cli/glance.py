@@ -92,7 +92,9 @@ class _Told:
         if proved is None:
             return "consistent: not proved yet"
         if proved["as_of"]:
-            return f"consistent as of {self._when(proved['as_of'])}"
+            unread = ", ".join(proved["unread"])
+            but = f"; {unread} cannot be read" if unread else ""
+            return f"consistent as of {self._when(proved['as_of'])}{but}"
         kinds = proved["kinds"].items()
         lists = ", ".join(f"{kind}: {at or 'no'}" for kind, at in kinds)
         return f"consistent: not proved yet ({lists})"
