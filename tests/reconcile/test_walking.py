@@ -8,6 +8,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from backhaul.reconcile.kinds import Row
 from backhaul.reconcile.walking import Known, Shown, Walk
@@ -124,12 +125,25 @@ async def test_a_walk_goes_on_where_it_was_stopped() -> None:
     assert await ids(walk) == list(range(500, 0, -1))
 
 
-async def test_what_was_deleted_meanwhile_is_made_up_for() -> None:
-    moving = List(list(range(1000, 0, -1)))
-    del moving.rows[:250]
-    walk = Walk(moving.fetch, True, lambda: None, done=6, total=1000)
+@pytest.mark.parametrize(
+    ("size", "done", "deleted"),
+    [(100, 6, 250), (20, 6, 45), (20, 49, 150)],
+    ids=["full-pages", "small-pages", "beyond-the-end"],
+)
+@pytest.mark.parametrize("told", [True, False], ids=["more", "only-totals"])
+async def test_what_was_deleted_meanwhile_is_made_up_for(
+    size: int, done: int, deleted: int, told: bool
+) -> None:
+    moving = List(list(range(1000, 0, -1)), size=size)
+    del moving.rows[:deleted]
+
+    async def fetch(number: int) -> Shown:
+        shown = await moving.fetch(number)
+        return shown if told else replace(shown, has_more=None)
+
+    walk = Walk(fetch, True, lambda: None, done=done, total=1000)
     found = await ids(walk)
-    assert set(range(400, 0, -1)) <= set(found)
+    assert set(range(1000 - done * size, 0, -1)) <= set(found)
 
 
 IDS = [f"prod_{number}" for number in range(50_000)]

@@ -125,7 +125,8 @@ class Walk(Struct):
     _before: frozenset[str] = field(default_factory=frozenset)
     _known: Known = field(default_factory=Known)
     _fresh: bool = False
-    _size: int = PAGE_ROWS
+    _size: int = 0
+    """Rows that the platform shows on a page; 0 until one tells."""
     _stepped: Counter[tuple[int, int]] = field(default_factory=Counter)
     _stale: int = 0
 
@@ -137,6 +138,7 @@ class Walk(Struct):
             number = 1
         while True:
             for page in await self._window(number):
+                self._learn_size(page)
                 if self._has_shrunk(page):
                     number = max(page.page - self._pages_lost(page), 1)
                     self.total, self._before = page.total, frozenset()
@@ -156,11 +158,16 @@ class Walk(Struct):
         """Fetch a page, or several at once while nothing moves the list."""
         if self.deletable or self.total is None:
             return [await self.fetch(number)]
-        last = max(-(-self.total // self._size), number)
+        last = max(-(-self.total // (self._size or PAGE_ROWS)), number)
         numbers = range(number, min(number + AHEAD, last + 1))
         # Answered in another order than asked, a page that should be later may be of
         # before a new row came: its total is smaller then, as after a deletion.
         return await asyncio.gather(*(self.fetch(n) for n in numbers))
+
+    def _learn_size(self, page: Shown) -> None:
+        """Take the longest page for a full one: a walk may begin at any."""
+        if page.has_more is not False:
+            self._size = max(self._size, page.elements)
 
     def _has_shrunk(self, page: Shown) -> bool:
         if self.total is None or page.total is None:
@@ -173,6 +180,9 @@ class Walk(Struct):
         return self._stepped[step] <= MOST_STEPS
 
     def _pages_lost(self, page: Shown) -> int:
+        """Return how far to step back: to the first page while no size is known."""
+        if not self._size:
+            return page.page
         lost = (self.total or 0) - (page.total or 0)
         return -(-lost // self._size)
 
@@ -200,8 +210,6 @@ class Walk(Struct):
 
     def _accept(self, page: Shown) -> Shown:
         self._before = page.ids
-        if page.page == 1 and page.has_more is not False:
-            self._size = page.elements
         self.total = page.total
         if page.total is None and self.deletable:
             self._fresh = bool(self._known.add(page.ids)) or self._fresh
