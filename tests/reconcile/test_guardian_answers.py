@@ -219,6 +219,88 @@ async def test_a_topic_that_is_forbidden_costs_no_other(
     assert "products/create" not in guardian.state()
 
 
+RESOURCES = ("orders", "products", "inventory", "customers")
+
+
+def without(*resources: str) -> list[str]:
+    return [topic for topic in TOPICS if topic.partition("/")[0] not in resources]
+
+
+def speaks_plainly(place: Place, *forbidden: str) -> list[str]:
+    """Let the platform refuse topics of these resources without a word of scopes.
+
+    Returns the topics of our subscription, which are none before it is made.
+    """
+    topics: list[str] = []
+
+    async def say(request: Request, connection: Connection) -> None:
+        if request.method == "GET":
+            shown = [HOOK | {"topics": topics}] if topics else []
+            first = request.query.startswith("page=1&")
+            await connection.send(document({"data": shown if first else []}))
+            return
+        wanted = request.json()["topics"]
+        if {topic.partition("/")[0] for topic in wanted} & set(forbidden):
+            await connection.send(document({"error": "not allowed"}, 403))
+            return
+        topics[:] = wanted
+        await connection.send(document(GIVEN))
+
+    place.platform.says("/webhooks", say)
+    place.platform.says("/webhooks/wh_1", say)
+    return topics
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [("customers",), ("orders",), ("orders", "inventory"), RESOURCES[:3]],
+    ids="-".join,
+)
+async def test_a_scope_that_no_answer_names_costs_no_other_topic(
+    place: Place, guardian: Guardian, admission: Admission, forbidden: tuple[str, ...]
+) -> None:
+    topics = speaks_plainly(place, *forbidden)
+    for _ in range(2):
+        await guardian.check()
+        assert sorted(topics) == sorted(without(*forbidden))
+        lacking = [topic for topic in TOPICS if topic not in topics]
+        said = f"the key may not subscribe to {', '.join(lacking)}: they are read only"
+        assert guardian.state() == said
+    assert len(admission.taken) == 1
+
+
+async def test_a_key_that_may_have_no_topic_is_told(
+    place: Place, guardian: Guardian
+) -> None:
+    assert speaks_plainly(place, *RESOURCES) == []
+    await guardian.check()
+    assert guardian.state() == (
+        "no webhook subscription could be made: 403 not allowed"
+    )
+
+
+@pytest.mark.parametrize("forbidden", [("customers",), ("customers", "products")])
+async def test_topics_that_are_missing_come_though_one_is_forbidden(
+    place: Place, guardian: Guardian, forbidden: tuple[str, ...]
+) -> None:
+    topics = speaks_plainly(place, *forbidden)
+    topics.append("orders/create")
+    await guardian.check()
+    assert sorted(topics) == sorted(without(*forbidden))
+    assert "customers/create" in guardian.state()
+    assert "inventory/level_update" not in guardian.state()
+
+
+async def test_a_part_that_is_not_answered_well_is_told(
+    place: Place, guardian: Guardian
+) -> None:
+    shows(place, topics=["orders/create"])
+    refused = document({"error": "not allowed"}, 403)
+    place.platform.says("/webhooks/wh_1", refused, message(500))
+    await guardian.check()
+    assert "could not be repaired: 500" in guardian.state()
+
+
 async def test_each_answer_is_looked_at(place: Place, guardian: Guardian) -> None:
     shows(place, topics=["orders/create"], status="DISABLED")
     refused = document({"code": "INSUFFICIENT_SCOPE"}, 403)

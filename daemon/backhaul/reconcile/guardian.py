@@ -114,20 +114,29 @@ class Guardian:
         """Make or repair what is ours; return what is left to a person."""
         ours = self._ours(hooks)
         if not ours:
-            return await self._create(TOPICS)
+            return await self._create()
         said = [await self._repair(hook) for hook in ours]
         return "; ".join(filter(None, said))
 
-    async def _create(self, topics: tuple[str, ...]) -> str:
-        body = {"address": self.address, "topics": list(topics)}
-        answer = await self._send("POST", HOOKS, body)
-        if answer.status == 403 and (rest := _without(topics, answer)):
-            return await self._create(rest)
-        if not answer.ok:
-            return f"no webhook subscription could be made: {answer.said()}"
+    async def _create(self) -> str:
+        """Subscribe to all topics, or to those that the key may have."""
+        parts: list[tuple[str, ...]] = [TOPICS]
+        while True:
+            topics = parts.pop(0)
+            body = {"address": self.address, "topics": list(topics)}
+            answer = await self._send("POST", HOOKS, body)
+            if answer.ok:
+                break
+            if answer.status == 403:
+                parts = [*_fewer(topics, answer), *parts]
+            if answer.status != 403 or not parts:
+                return f"no webhook subscription could be made: {answer.said()}"
         await self._keep(answer)
         self._log("subscription.created", "a webhook subscription was made")
-        return self._lacking(topics)
+        if not parts:
+            return self._lacking(topics)
+        made = wire.hook(wire.resource(answer.json()))
+        return await self._change(_path(made), {}, topics, parts)
 
     async def _repair(self, hook: wire.Hook) -> str:
         status = (hook.status or "").upper()
@@ -140,28 +149,35 @@ class Guardian:
         wanted = {"status": "ACTIVE"} if status == "DISABLED" else {}
         topics = tuple(hook.topics or ())
         lacking = tuple(topic for topic in TOPICS if topic not in topics)
-        return await self._change(_path(hook), wanted, topics, lacking)
+        return await self._change(_path(hook), wanted, topics, [lacking])
 
     async def _change(
         self,
         path: str,
         wanted: dict[str, Any],
         topics: tuple[str, ...],
-        lacking: tuple[str, ...],
+        parts: list[tuple[str, ...]],
     ) -> str:
-        """Change what is wanted and add the topics that the key may have."""
-        if lacking:
-            wanted = wanted | {"topics": [*topics, *lacking]}
-        if not wanted:
-            return self._lacking(topics)
-        answer = await self._send("PUT", path, wanted)
-        if answer.status == 403 and lacking:
-            wanted = {name: wanted[name] for name in wanted if name != "topics"}
-            return await self._change(path, wanted, topics, _without(lacking, answer))
-        if not answer.ok:
-            return f"a webhook subscription could not be repaired: {answer.said()}"
-        self._log("subscription.repaired", "the webhook subscription was repaired")
-        return self._lacking((*topics, *lacking))
+        """Change what is wanted and add, part by part, the topics the key may have."""
+        is_changed, failed = False, ""
+        while parts:
+            part = parts.pop(0)
+            body = wanted | ({"topics": [*topics, *part]} if part else {})
+            if not body:
+                continue
+            answer = await self._send("PUT", path, body)
+            if answer.status == 403 and part:
+                # What else is wanted goes alone before any other part is tried.
+                parts = [(), *_fewer(part, answer), *parts]
+            elif not answer.ok:
+                said = answer.said()
+                failed = f"a webhook subscription could not be repaired: {said}"
+                break
+            else:
+                wanted, topics, is_changed = {}, (*topics, *part), True
+        if is_changed:
+            self._log("subscription.repaired", "the webhook subscription was repaired")
+        return failed or self._lacking(topics)
 
     async def _mind_secret(self, hook: wire.Hook) -> None:
         """Replace a secret with which a delivery was refused: once for a delivery.
@@ -258,10 +274,19 @@ def _path(hook: wire.Hook) -> str:
     return f"{HOOKS}/{quote(hook.id, safe='')}"
 
 
-def _without(topics: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
-    """Return the topics that do not need a scope the key lacks; never the same."""
+def _fewer(topics: tuple[str, ...], answer: Answer) -> list[tuple[str, ...]]:
+    """Return the parts of refused topics to try: without what the key lacks.
+
+    Where the answer names no scope each resource is tried alone. Never the same again.
+    """
     named = (answer.problem() or {}).get("requiredScopes")
     missing = named if isinstance(named, list) else []
     resources = {str(scope).partition(":")[0] for scope in missing}
+    by_resource: dict[str, tuple[str, ...]] = {}
+    for topic in topics:
+        resource = topic.partition("/")[0]
+        by_resource[resource] = (*by_resource.get(resource, ()), topic)
+    if not resources:
+        return list(by_resource.values()) if len(by_resource) > 1 else []
     rest = tuple(t for t in topics if t.partition("/")[0] not in resources)
-    return rest if len(rest) < len(topics) else ()
+    return [rest] if rest and len(rest) < len(topics) else []
