@@ -145,3 +145,35 @@ async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
     assert asked_for[0] == "1"
     query = "SELECT variant_id, stock FROM inventory_levels WHERE variant_id = 'var_1'"
     assert rows(place.store.path, query) == [("var_1", 12)]
+
+
+def stocks(place: Place) -> list[tuple[str, int]]:
+    query = "SELECT variant_id, stock FROM inventory_levels ORDER BY variant_id"
+    return [(str(id_), int(stock)) for id_, stock in rows(place.store.path, query)]
+
+
+@pytest.mark.parametrize(
+    ("shown", "kept"), [(7, 7), (12, 12), (None, 12)], ids=["moved", "same", "no-stock"]
+)
+async def test_a_level_that_its_list_leaves_out_is_compared_all_the_same(
+    shown: int | None, kept: int, place: Place
+) -> None:
+    """Its product shows it; another variant of the product is no part of it."""
+    variants = [payloads.variant("var_1", 12), payloads.variant("var_2", 5)]
+    body = payloads.product("prod_1", variants=variants)
+    await place.store.inbox.append(payloads.read("inventory/shown/reread", body))
+    await fold_all(place.store)
+    await place.clock.sleep(60)
+    assert stocks(place) == [("var_1", 12), ("var_2", 5)]
+
+    variants = [payloads.variant("var_1", shown), payloads.variant("var_2", 5)]
+    now = payloads.product("prod_1", variants=variants)
+    place.platform.says("/inventory", listed())
+    place.platform.says("/products/prod_1", document({"data": now}))
+    events = "SELECT count(*) FROM inbox"
+    before = rows(place.store.path, events)[0][0]
+    ended = await walk(place, "levels")
+    assert (ended.deleted, ended.unrepaired) == (0, 0)
+    assert stocks(place) == [("var_1", kept), ("var_2", 5)]
+    after = rows(place.store.path, events)[0][0]
+    assert after - before == (1 if shown == 7 else 0)

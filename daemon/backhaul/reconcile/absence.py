@@ -13,6 +13,7 @@ from backhaul.core.drift import Drift
 from backhaul.core.standing import GONE
 from backhaul.errors import Unusable
 from backhaul.reconcile.asking import ask, is_about_all
+from backhaul.reconcile.kinds import SHOWN_LEVELS
 from backhaul.reconcile.repairing import Difference
 from backhaul.shop import wire
 
@@ -91,6 +92,8 @@ class Absence:
             await self._repair.append_body("products/reread", began, said.body)
         elif said.parent is kind:
             await self._take(kind, said.body)
+        else:
+            await self._take_level(id_, began, said.body)
         return said.is_gone
 
     def _tell_unjudged(self, error: Unusable) -> None:
@@ -105,6 +108,16 @@ class Absence:
         rows = list(kind.rows(body, read_at))
         found = await self._repair.differing(kind, rows, read_at)
         await self._repair.append(kind, await self._repair.still(kind, found))
+
+    async def _take_level(self, id_: str, began: str, body: bytes) -> None:
+        """Hold a level that the walk overlooked against what its product shows.
+
+        It is handed in like one in doubt: when it last changed is not told.
+        """
+        rows = [row for row in SHOWN_LEVELS.rows(body, began) if row.id == id_]
+        found = await self._repair.differing(SHOWN_LEVELS, rows, began)
+        if await self._repair.still(SHOWN_LEVELS, found):
+            await self._repair.append_body("inventory/shown/reread", began, body)
 
     async def settle(self, kind: Kind, rows: Sequence[Row]) -> int:
         """Have rows read again that the mirror did not take; return how many stay.
