@@ -117,7 +117,9 @@ def build_sender(
             return shop.idempotency
         return KEYED_ONCE in known.get(name, StoreFacts()).features
 
-    replay = Replay(transport, client, dispatcher.door, takes_keys_once)
+    replay = Replay(
+        transport, client, dispatcher.door, dispatcher.gates, takes_keys_once
+    )
     prover = Prover(name, client, store.doubts, store.marks)
     settler = Settler(
         name, store.doubts, prover, replay, push, clock, chance, dispatcher.moved

@@ -104,6 +104,25 @@ def test_a_paused_gate_lets_out_what_it_is_opened_for(eager: bool) -> None:
     assert gates.passable()["adjust"] >= "2026-03-03"
 
 
+@pytest.mark.parametrize("eager", [True, False])
+def test_what_is_in_doubt_waits_where_its_job_is_paused_or_disabled(
+    eager: bool,
+) -> None:
+    gates = Gates(eager, VirtualClock())
+    assert gates.lets_again("adjust", "2026-03-02")
+    gates.pause("adjust", "2026-03-03")
+    assert not gates.lets_again("adjust", "2026-03-02")
+    gates.open("adjust", "2026-03-04")
+    assert gates.lets_again("adjust", "2026-03-02")
+    assert not gates.lets_again("adjust", "2026-03-05")
+    gates.pause("adjust", None)
+    gates.stand_open("adjust", enabled=False)
+    assert gates.lets_again("adjust", "2026-03-02"), "it was let out"
+    assert not gates.lets_again("adjust", "2026-03-05")
+    gates.stand_open("adjust", enabled=True)
+    assert gates.lets_again("adjust", "2026-03-05")
+
+
 async def set_back(stage: Scene, seconds: float) -> None:
     """Set the clock back, and wait until that was noticed and made up for."""
     await until(lambda: not stage.dispatcher.state()["stopped"], "the start is over")

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, time, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.core.clock import to_text
+from backhaul.core.quiet import QuietHours
+from backhaul.errors import Busy
 from backhaul.push.door import PROBE_SECONDS
 from backhaul.store.deciding import Decision
+from backhaul.store.sqlite.doubts import SqliteDoubts
 from support.clock import START
 from support.databases import rows
 from support.push_history import HISTORY, history, move
-from support.push_looks import FAILED, apply, doubt, in_vain, looked, looks
+from support.push_looks import FAILED, apply, doubt, in_vain, looked, looks, outwait
 from support.push_scene import Scene, scene, working
 from support.push_server import Connection, Request, message, problem
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from backhaul.store.outbox import Doubt
+
+ADJUST = "/inventory/adjust"
+UNTIL_THE_LAST_LOOK = 20
+"""After so many minutes the last look was taken, if each counted."""
 
 
 @pytest.fixture
@@ -81,6 +91,37 @@ async def test_what_a_person_parks_while_it_waits_for_room_is_not_sent_again(
     assert keyed.state(command) == "parked"
 
 
+async def test_what_is_paused_while_it_waits_for_room_is_not_sent_again(
+    keyed: Scene,
+) -> None:
+    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
+    command = await doubt(keyed)
+    keyed.platform.says(ADJUST, message(500, b"", **room), apply)
+    async with working(keyed):
+        await keyed.reaches(command, "uncertain")
+        await keyed.pass_time(59)
+        pause(keyed)
+        await keyed.pass_time(120)
+        await keyed.arrive(1)
+    assert keyed.state(command) == "uncertain"
+
+
+async def test_room_is_given_back_where_a_busy_database_ends_a_look(
+    keyed: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(_doubts: SqliteDoubts, _doubt: Doubt) -> bool:
+        raise Busy("the database is locked")
+
+    monkeypatch.setattr(SqliteDoubts, "stands", busy)
+    room = {"RateLimit_Policy": '"key";q=60;w=60', "RateLimit": '"key";r=9;t=51'}
+    command = await doubt(keyed)
+    keyed.platform.says(ADJUST, message(500, b"", **room))
+    async with working(keyed):
+        await until(lambda: "is locked" in keyed.reason(command), "a look")
+    budget = keyed.settler._replay.transport.budget
+    assert budget.take(60, keyed.clock.monotonic()) == 9
+
+
 async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
     command = await doubt(keyed)
     conflict = problem(409, "IDEMPOTENCY_IN_PROGRESS")
@@ -139,6 +180,118 @@ async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
             await keyed.pass_time(PROBE_SECONDS)
             await keyed.quiet()
     assert "same Idempotency-Key" in keyed.reason(command)
+
+
+def pause(stage: Scene) -> None:
+    stage.dispatcher.pause("adjust", to_text(stage.clock.now()))
+
+
+HOLDING: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], None]]] = {
+    "paused": (pause, lambda stage: stage.dispatcher.pause("adjust", None)),
+    "paused, then opened": (pause, lambda stage: stage.open("adjust")),
+    "disabled": (
+        lambda stage: stage.dispatcher.gates.stand_open("adjust", enabled=False),
+        lambda stage: stage.dispatcher.gates.stand_open("adjust", enabled=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("held", HOLDING)
+async def test_nothing_is_sent_again_while_its_job_is(held: str, keyed: Scene) -> None:
+    hold, release = HOLDING[held]
+
+    async def fail(_: Request, connection: Connection) -> None:
+        hold(keyed)
+        await connection.send(FAILED)
+
+    command = await doubt(keyed)
+    keyed.platform.says(ADJUST, fail, apply)
+    async with working(keyed):
+        await until(lambda: "once sending goes on" in keyed.reason(command), "a look")
+        for _ in range(UNTIL_THE_LAST_LOOK):
+            await keyed.pass_time(60)
+            await keyed.arrive(1)
+        assert looks(keyed, command) == []
+        release(keyed)
+        while keyed.state(command) != "applied":
+            await keyed.pass_time(60)
+            await keyed.quiet()
+    assert len(keyed.server.commands) == 2
+    assert "same Idempotency-Key" in keyed.reason(command)
+
+
+async def test_what_is_in_doubt_waits_for_no_quiet_hours(keyed: Scene) -> None:
+    async def fall_quiet(_: Request, connection: Connection) -> None:
+        all_day = ((time(0), time(12)), (time(12), time(0)))
+        keyed.dispatcher.gates.quiet["adjust"] = QuietHours(all_day, UTC)
+        await connection.send(FAILED)
+
+    command = await doubt(keyed)
+    keyed.platform.says(ADJUST, fall_quiet, apply)
+    async with working(keyed):
+        await keyed.reaches(command, "applied")
+    assert len(keyed.server.commands) == 2
+
+
+STOPPING = {
+    "a scope is missing": ("adjust", problem(403, "INSUFFICIENT_SCOPE")),
+    "the key is refused": ("everything", problem(401, "API_KEY_INVALID")),
+    "a proxy refuses": ("everything", message(403, b"<html>", "text/html")),
+    "a proxy knows no path": ("everything", message(404, b"<html>", "text/html")),
+    "a proxy leads away": ("everything", message(302, Location="/login")),
+}
+
+
+@pytest.mark.parametrize("name", STOPPING)
+async def test_what_a_store_refuses_under_a_key_closes_its_door(
+    name: str, keyed: Scene
+) -> None:
+    stopped, refusal = STOPPING[name]
+    command = await doubt(keyed)
+    keyed.platform.says(ADJUST, FAILED, refusal)
+    async with working(keyed):
+        await until(lambda: stopped in keyed.dispatcher.door.reasons(), "it is closed")
+        await keyed.pass_time(PROBE_SECONDS - 1)
+        await keyed.arrive(2)
+        assert len(keyed.told("push.stopped")) == 1
+        keyed.platform.says(ADJUST, apply)
+        while keyed.state(command) != "applied":
+            await keyed.pass_time(PROBE_SECONDS)
+            await keyed.quiet()
+    assert looks(keyed, command) == [(1, "applied")]
+    assert "same Idempotency-Key" in keyed.reason(command)
+    assert len(keyed.told("push.resumed")) == 1
+
+
+UNANSWERED = {
+    "throttled": problem(429, "RATE_LIMITED"),
+    "refused": problem(403, "INSUFFICIENT_SCOPE"),
+}
+
+
+@pytest.mark.parametrize("answer", UNANSWERED)
+@pytest.mark.parametrize("read", [None, history()], ids=["no history", "absent"])
+async def test_no_look_counts_to_which_a_key_was_not_let_through(
+    answer: str, read: bytes | None, keyed: Scene
+) -> None:
+    """At the last one it would be parked, or its absence believed."""
+    command = await doubt(keyed)
+    keyed.platform.says(ADJUST, FAILED, UNANSWERED[answer])
+    if read is not None:
+        keyed.platform.says(HISTORY, read)
+    async with working(keyed):
+        for _ in range(UNTIL_THE_LAST_LOOK):
+            await keyed.pass_time(60)
+            await keyed.quiet()
+        await outwait(keyed, lambda: len(keyed.server.commands) > 3)
+        assert (keyed.state(command), looks(keyed, command)) == ("uncertain", [])
+        keyed.platform.says(ADJUST, apply)
+        while keyed.state(command) != "applied":
+            await keyed.pass_time(60)
+            await keyed.quiet()
+    assert "same Idempotency-Key" in keyed.reason(command)
+    is_stopped = bool(keyed.told("push.stopped"))
+    assert is_stopped is (answer == "refused")
 
 
 async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:

@@ -257,7 +257,9 @@ async def scene(
             clock,
             lambda: 0.5,
         )
-        replay = Replay(transport, client, dispatcher.door, lambda: keyed)
+        replay = Replay(
+            transport, client, dispatcher.door, dispatcher.gates, lambda: keyed
+        )
         prover = Prover("main", client, store.doubts, store.marks)
         settler = Settler(
             "main",

@@ -266,11 +266,8 @@ class Dispatcher:
 
     def _react(self, command: Command, verdict: Verdict) -> None:
         """Let what one command met hold for the whole store."""
-        if verdict.outcome is Outcome.CONFIRMED:
-            self.door.proved(command.kind)
-        elif verdict.outcome is Outcome.STOPPED:
-            self.door.close(command.kind if verdict.only_kind else ALL, verdict.reason)
-        elif verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
+        self.door.heed(command.kind, verdict)
+        if verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
 
     async def _record(

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from backhaul.core.circuit import PROBE_SECONDS as FAILING_PROBE_SECONDS
+from backhaul.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul.core.clock import Clock
+    from backhaul.core.outcome import Verdict
     from backhaul.shop.client import ShopClient
 
 PROBE_SECONDS = 30.0
@@ -100,6 +102,13 @@ class Door:
             logger.bind(action="push.stopped", store=self._store).error(
                 "store {}: {} waits: {}", self._store, what, reason
             )
+
+    def heed(self, kind: str, verdict: Verdict) -> None:
+        """Let what one command of a kind met hold for all that it concerns."""
+        if verdict.outcome is Outcome.CONFIRMED:
+            self.proved(kind)
+        elif verdict.outcome is Outcome.STOPPED:
+            self.close(kind if verdict.only_kind else ALL, verdict.reason)
 
     def proved(self, kind: str) -> None:
         """A command of this kind was taken: say so if the person heard otherwise."""

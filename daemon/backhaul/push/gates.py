@@ -67,6 +67,15 @@ class Gates:
         """Return kind and moment of each open gate, the most urgent first."""
         return {kind: until for kind in KINDS if (until := self._until(kind))}
 
+    def lets_again(self, kind: str, planned_at: str) -> bool:
+        """Tell whether what is in doubt may be sent again under its key.
+
+        That waits for no opening and no quiet hours: only where the kind's job is
+        paused or disabled it is let out no more than a retry is.
+        """
+        is_held = kind in self._paused or kind in self._shut
+        return not is_held or planned_at <= self._until(kind)
+
     def _until(self, kind: str) -> str:
         """Return up to when what is planned may leave; "" where nothing may."""
         paused = self._paused.get(kind)

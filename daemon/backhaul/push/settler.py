@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.push.door import Door
+    from backhaul.push.gates import Gates
     from backhaul.push.proving import Prover
     from backhaul.settings import Push
     from backhaul.shop.client import ShopClient
@@ -50,6 +51,8 @@ TOLD_AFTER = 3
 STEP_FORWARD_SECONDS = 2.0
 SAME_KEY_HOURS = 23
 """Platforms remember an Idempotency-Key for a day; less, for the clocks' sake."""
+NOT_LET_THROUGH = frozenset({Outcome.STOPPED, Outcome.THROTTLED})
+"""Refused before the key was looked at: nothing was asked."""
 
 
 class Replay(Struct, frozen=True):
@@ -58,6 +61,7 @@ class Replay(Struct, frozen=True):
     transport: Transport
     client: ShopClient
     door: Door
+    gates: Gates
     allowed: Callable[[], bool]
 
 
@@ -163,7 +167,7 @@ class Settler:
         """
         keyed = self._may_replay(doubt)
         unasked = ""
-        if keyed and self._replay.door.lets_out(doubt.command.kind):
+        if keyed and self._lets_out(doubt):
             try:
                 replayed = await self._send_again(doubt)
             except (NotSent, InDoubt) as error:
@@ -189,25 +193,36 @@ class Settler:
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)
         )
 
+    def _lets_out(self, doubt: Doubt) -> bool:
+        kind, replay = doubt.command.kind, self._replay
+        gated = replay.gates.lets_again(kind, doubt.planned_at)
+        return gated and replay.door.lets_out(kind)
+
     async def _send_again(self, doubt: Doubt) -> Proof | None:
         """Send the same bytes under the same key; None where the answer tells nothing.
 
         A platform that takes a key once either applies it now or says what it did. A
-        refusal proves nothing of the first try, which may still be on its way.
+        refusal proves nothing of the first try, which may still be on its way; where
+        the key was not even looked at, the answer is none. Raises NotSent or InDoubt.
         """
         command = doubt.command
         await self._await_room()
-        if not await self._doubts.stands(doubt):
+        try:
+            await self._require_doubt(doubt)
+        except BaseException:
             self._replay.transport.budget.give_back(1)
-            raise NotSent("a person has decided meanwhile")
+            raise
         answer = await self._replay.transport.send(
             requests.path(command),
             doubt.request,
             idempotency_key(command.id),
             room_taken=True,
-            may_send=lambda: self._replay.door.lets_out(command.kind),
+            may_send=lambda: self._lets_out(doubt),
         )
         judged = await judge(command, answer, self._replay.client, self._doubts)
+        self._replay.door.heed(command.kind, judged.verdict)
+        if judged.verdict.outcome in NOT_LET_THROUGH:
+            raise NotSent(judged.verdict.reason)
         if judged.verdict.outcome is not Outcome.CONFIRMED:
             return None
         reason = f"the same Idempotency-Key again was answered {judged.verdict.reason}"
@@ -215,6 +230,10 @@ class Settler:
         # Not the body: an order tells of a person.
         read = {"status": answer.status} | judged.evidence
         return Proof(Found.APPLIED, reason, read, judged.evidence, effect)
+
+    async def _require_doubt(self, doubt: Doubt) -> None:
+        if not await self._doubts.stands(doubt):
+            raise NotSent("a person has decided meanwhile")
 
     async def _await_room(self) -> None:
         """Take room in the platform's budget, as every command does."""

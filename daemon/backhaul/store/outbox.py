@@ -52,16 +52,18 @@ class Settlement(Struct, frozen=True):
 class Doubt(Struct, frozen=True):
     """A command whose fate is not known, with what it can be told from.
 
-    `request` are the exact bytes sent at `sent_at` with the key of `key_fingerprint`;
-    `first_sent_at` is when its idempotency key was used first, `baseline` what the
-    mirror knew of the object before the last send; `looks` counts those taken;
-    `is_overtaken` where it must not be sent again, whatever protects it.
+    It was planned at `planned_at`. `request` are the exact bytes sent at `sent_at` with
+    the key of `key_fingerprint`; `first_sent_at` is when its idempotency key was used
+    first, `baseline` what the mirror knew of the object before the first send that may
+    yet take effect; `looks` counts those taken; `is_overtaken` where it must not be
+    sent again, whatever protects it.
     """
 
     command: Command
     request: bytes
     key_fingerprint: str
     baseline: dict[str, Any]
+    planned_at: str
     sent_at: str
     first_sent_at: str
     looks: int

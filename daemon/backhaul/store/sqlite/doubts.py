@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # What an early version sent bears no time; it was not before it was planned.
 _DOUBT = f"""
-    SELECT {COLUMNS}, request, key_fingerprint, baseline,
+    SELECT {COLUMNS}, request, key_fingerprint, baseline, created_at,
            coalesce(sent_at, created_at), looks,
            (SELECT json_array(
               min(started_at) FILTER (WHERE outcome IS NOT 'never_sent'),
@@ -252,13 +252,14 @@ def _is_sound(
 
 
 def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:
-    *columns, request, key_fingerprint, baseline, sent_at, looks, sends = row
+    *columns, request, key, baseline, planned_at, sent_at, looks, sends = row
     command = to_command(tuple(columns))
     return Doubt(
         command=command,
         request=request or b"",
-        key_fingerprint=key_fingerprint or "",
+        key_fingerprint=key or "",
         baseline=document_of(baseline),
+        planned_at=planned_at,
         sent_at=sent_at,
         first_sent_at=_first_sent(sent_at, *msgspec.json.decode(sends)),
         looks=looks,
