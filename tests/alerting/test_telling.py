@@ -81,6 +81,7 @@ class Scene:
     clock: VirtualClock
     now: dict[str, Alert] = field(default_factory=dict)
     unreadable: bool = False
+    looks: int = 0
 
     def watch(self, **settings: str | None) -> Watch:
         wanted = Alerts.model_validate(
@@ -95,6 +96,7 @@ class Scene:
         )
 
         async def look() -> Mapping[str, Alert]:
+            self.looks += 1
             if self.unreadable:
                 raise Busy("the database cannot be read")
             return self.now
@@ -177,6 +179,20 @@ async def test_what_cannot_be_read_is_not_over(
     scene.unreadable = False
     await scene.watch().tell()
     assert len(scene.hooks.got) == 1
+
+
+async def test_what_nobody_foresaw_ends_no_watch(
+    scene: Scene, logged: list[dict[str, Any]]
+) -> None:
+    """Nor the daemon, which would end at each start."""
+    scene.ill(Alert("down erp", "erp cannot work: no database holds \ud83d", "look"))
+    running = asyncio.create_task(scene.watch(every="1ms").run())
+    await until(lambda: scene.looks > 3 or running.done(), "it looks again")
+    scene.ill(PARKED)
+    await until(lambda: bool(scene.hooks.got) or running.done(), "it tells")
+    running.cancel()
+    assert [line["action"] for line in logged].count("alert.broken") == 1
+    assert scene.hooks.got[0]["data"]["begun"][0]["key"] == PARKED.key
 
 
 async def test_a_restart_tells_nothing_again(scene: Scene) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from backhaul.connect.guarding import ConnectorFailed, guarded
+from backhaul_sdk import CheckFailed
 
 
 async def breaking() -> None:
@@ -23,6 +24,20 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
 
     with pytest.raises(ConnectorFailed, match="it cancelled itself"):
         await guarded(work())
+
+
+@pytest.mark.parametrize("kind", [CheckFailed, ValueError])
+async def test_what_it_says_can_be_kept_whatever_characters_it_has(
+    kind: type[Exception],
+) -> None:
+    """Half an emoji is left where an answer is cut amid one: no database holds it."""
+
+    async def work() -> None:
+        raise kind("the ERP says: out of paper \ud83d")
+
+    with pytest.raises(ConnectorFailed, match=r"out of paper \?$") as caught:
+        await guarded(work())
+    assert str(caught.value).encode()
 
 
 async def test_a_stop_is_heard_whatever_the_connector_raises_then() -> None:

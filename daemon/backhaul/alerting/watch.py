@@ -42,6 +42,7 @@ class Watch:
         self._ways = ways.of(wanted)
         self._host = host
         self._mute: set[str] = set()
+        self._broken = False
 
     async def run(self) -> None:
         """Look for ever. Cancel to stop."""
@@ -51,6 +52,10 @@ class Watch:
                 await self.tell()
             except Busy as error:
                 logger.bind(action="alert.busy").warning("{}", error)
+            except Exception as error:  # noqa: BLE001 - it must not end what others do
+                self._looked_in_vain(error)
+            else:
+                self._broken = False
 
     async def tell(self) -> None:
         """Look once, and tell what is news. May raise Busy."""
@@ -69,6 +74,13 @@ class Watch:
         await self._alerts.told(way, news)
         self._mute.discard(way)
         _log(way, news)
+
+    def _looked_in_vain(self, error: Exception) -> None:
+        if not self._broken:
+            logger.bind(action="alert.broken").opt(exception=error).error(
+                "a look for what needs a person met what nobody foresaw: {}", error
+            )
+        self._broken = True
 
     def _told_in_vain(self, way: str, error: NotTold) -> None:
         if way not in self._mute:

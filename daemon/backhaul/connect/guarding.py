@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from backhaul.cancelling import is_told_to_end
+from backhaul.core.printable import storable
 from backhaul.errors import Busy
 from backhaul_sdk import CheckFailed
 
@@ -61,7 +62,7 @@ def _hear(task: asyncio.Task[T]) -> None:
 
 
 def words(error: BaseException) -> str:
-    """Return what to tell: a connector's own sentence needs no name of a class."""
+    """Return what to tell and keep: a sentence of its own needs no name of a class."""
     if isinstance(error, CheckFailed | ConnectorFailed):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
+        return storable(str(error))
+    return storable(f"{type(error).__name__}: {error}")

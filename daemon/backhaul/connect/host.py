@@ -15,6 +15,7 @@ from backhaul.connect.guarding import ConnectorFailed, bounded, guarded, words
 from backhaul.connect.health import Health
 from backhaul.connect.matching import encode
 from backhaul.connect.opening import OPEN_SECONDS, Opening
+from backhaul.core.printable import storable
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.contract import NewRecord
 from backhaul_sdk import Bad, Capability, Receipt, Rejection
@@ -215,17 +216,12 @@ def tell(outcome: RecordOutcome) -> None:
 
 def _new(record: Record | Bad) -> NewRecord:
     """Make a row of a record; one with characters that are no text is a bad one."""
-    raw, locator = _storable(record.raw), _storable(record.locator)
+    raw, locator = storable(record.raw), storable(record.locator)
     if isinstance(record, Bad):
-        reason = _storable(record.reason)
-        return NewRecord(_storable(record.key), None, raw, reason, locator)
+        reason = storable(record.reason)
+        return NewRecord(storable(record.key), None, raw, reason, locator)
     try:
         return NewRecord(record.key, encode(record), raw, "", locator)
     except UnicodeEncodeError:
         reason = "it holds characters that are no text"
-        return NewRecord(_storable(record.key), None, raw, reason, locator)
-
-
-def _storable(text: str) -> str:
-    """Return text with a mark for lone surrogates, as odd file names have them."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+        return NewRecord(storable(record.key), None, raw, reason, locator)

@@ -13,6 +13,7 @@ from backhaul.connect.health import BASE_SECONDS, CAP_SECONDS
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
+from backhaul.core.printable import storable
 from backhaul.errors import Busy
 from backhaul.store.deliveries import Mark
 from backhaul_sdk import (
@@ -316,4 +317,4 @@ def _text(said: object) -> str | None:
     """Return a connector's words as text that can be stored."""
     if said is None:
         return None
-    return str(said).encode(errors="replace").decode()
+    return storable(str(said))

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from backhaul.core import signature
 from backhaul.core.clock import to_text
+from backhaul.core.printable import storable
 from backhaul.errors import Busy
 from backhaul.ingest.refusals import Refusals
 from backhaul.store.contract import Arrival
@@ -108,7 +109,7 @@ def _topic(request: web.Request) -> str:
     """Return the topic told outside the body: by header, else by the path."""
     path = request.match_info
     named = f"{path['resource']}/{path['event']}" if "resource" in path else ""
-    return _readable(request.headers.get("X-Service-Topic") or named)
+    return storable(request.headers.get("X-Service-Topic") or named)
 
 
 def _kept(headers: CIMultiDictProxy[str]) -> bytes:
@@ -116,7 +117,7 @@ def _kept(headers: CIMultiDictProxy[str]) -> bytes:
     try:
         return _encode(kept)
     except UnicodeEncodeError:
-        readable = {name: _readable(value) for name, value in kept.items()}
+        readable = {name: storable(value) for name, value in kept.items()}
         return _encode(readable)
 
 
@@ -124,11 +125,6 @@ def _kept(headers: CIMultiDictProxy[str]) -> bytes:
 def _is_kept(name: str) -> bool:
     """Tell for a header's name; a platform uses the same few again and again."""
     return name.lower().startswith(_KEPT_HEADERS)
-
-
-def _readable(text: str) -> str:
-    """Return the text with a mark for what is not UTF-8: no database holds that."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _answer(status: int, error: str) -> web.Response:
