@@ -6,12 +6,15 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
+from loguru import logger
 
 from backhaul.admin.sessions import IDLE_SECONDS, LONGEST_SECONDS
 from backhaul.store.users import Role
 from support.dashboard import COOKIE, PASSWORD, open_office
+from support.databases import locked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from aiohttp import ClientResponse
@@ -19,6 +22,14 @@ if TYPE_CHECKING:
     from support.dashboard import Browser, Office
 
 FIRST = {"name": "ann", "password": PASSWORD, "again": PASSWORD}
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    found: list[str] = []
+    sink = logger.add(found.append, level="INFO", format="{extra[action]} {message}")
+    yield found
+    logger.remove(sink)
 
 
 def cookie_line(answer: ClientResponse) -> str:
@@ -159,6 +170,43 @@ async def test_the_own_password_is_changed_by_who_knows_it(office: Office) -> No
     assert changed.status == 303
     assert not await is_in(elsewhere)
     assert (await browser.log_in("vera", PASSWORD * 2)).status == 303
+
+
+async def test_a_database_that_takes_no_writes_keeps_nobody_out(
+    office: Office, lines: list[str]
+) -> None:
+    """Whoever comes then comes to see why; the log has what the audit has not."""
+    browser = await office.browser("vera")
+    with locked(office.path):
+        assert (await browser.log_in("vera")).status == 303
+        assert await is_in(browser)
+        assert (await browser.log_in("vera", "a bad guess")).status == 401
+    assert [line.split()[0] for line in lines if " logged in " in line] == [
+        "dashboard.login",
+        "dashboard.unnoted",
+        "dashboard.login",
+    ]
+    logins = "SELECT count(*) FROM audit WHERE action = 'users login'"
+    assert office.rows(logins) == [(1,)]
+
+
+async def test_a_first_user_that_cannot_be_kept_is_told_so_and_leaves_the_token(
+    empty: Office,
+) -> None:
+    browser = await empty.browser()
+    file = empty.settings.state_dir / "first-login-token"
+    form = FIRST | {"token": file.read_text().strip()}
+    with locked(empty.path):
+        refused = await browser.post("/first", **form)
+        said = "does not take writes now" in await refused.text()
+    assert (refused.status, said, file.exists()) == (503, True, True)
+    assert (await browser.post("/first", **form)).status == 303
+
+
+async def test_a_new_password_that_is_not_sent_is_refused(office: Office) -> None:
+    browser = await office.browser("vera")
+    assert (await browser.post("/account/password", old=PASSWORD)).status == 422
+    assert await is_in(browser)
 
 
 async def test_who_guesses_is_slowed_down_and_a_wait_is_enough(office: Office) -> None:

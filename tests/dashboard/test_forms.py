@@ -98,6 +98,8 @@ URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-dat
 UNREADABLE = [
     (f"{URLENCODED}; charset=nonsense", b"name=vera"),
     (f"{URLENCODED}; charset=utf-16", b"name=vera"),
+    (f"{URLENCODED}; charset=unicode_escape", rb"name=\ud800&password=\ud800"),
+    (f"{URLENCODED}; charset=punycode", b"a" * 5_000 + b"-" + b"a" * 5_000),
     (URLENCODED, b"name=\xff&password=\xfe"),
     (URLENCODED, b"&".join([b"a=1"] * 5_000)),
     (MULTIPART, b"--x\r\n"),
@@ -119,6 +121,16 @@ UNREADABLE = [
         f"{MULTIPART}; boundary=x",
         b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n\xff\r\n--x--\r\n',
     ),
+    (
+        f"{MULTIPART}; boundary=x",
+        b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nvera\r\n--x--\r\n',
+    ),
+    (
+        f"{MULTIPART}; boundary=x",
+        b'--x\r\nContent-Disposition: form-data; name="name"\r\n'
+        b"Content-Type: text/plain; charset=unicode_escape\r\n\r\n"
+        rb"\ud800" + b"\r\n--x--\r\n",
+    ),
 ]
 
 
@@ -134,6 +146,13 @@ async def test_a_form_that_cannot_be_read_is_refused_and_breaks_nothing(
         )
         assert answer.status in {400, 413}, (path, await answer.text())
     assert (await browser.get("/")).status == 200
+
+
+async def test_a_form_that_cannot_be_unpacked_is_refused(office: Office) -> None:
+    browser = await office.browser()
+    headers = browser.own() | {"Content-Type": URLENCODED, "Content-Encoding": "gzip"}
+    answer = await browser.client.post("/login", data=b"no gzip", headers=headers)
+    assert answer.status == 400
 
 
 async def test_a_form_that_is_too_large_is_answered_in_words(office: Office) -> None:

@@ -15,7 +15,7 @@ from backhaul.admin.guard import (
     cookie_name,
     form_of,
 )
-from backhaul.errors import BackhaulError
+from backhaul.errors import BackhaulError, Busy
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ async def make_first(desk: Desk, request: web.Request) -> web.Response:
         return _page(desk, request, "first", 401, file=file, error=words)
     try:
         user = await _first_user(desk, form)
+    except Busy:
+        raise
     except BackhaulError as error:
         return _page(desk, request, "first", 422, file=file, error=str(error))
     return await _welcome(desk, request, user, "/")
@@ -132,10 +134,10 @@ async def _welcome(
     desk: Desk, request: web.Request, user: User, wanted: str
 ) -> web.Response:
     """Begin a session of a new token; one that the browser had before is over."""
+    await _note(desk, request, user)
     for secure in (False, True):
         if token := request.cookies.get(cookie_name(request, secure=secure)):
             desk.sessions.end(token)
-    await desk.given.users.came(user.name, f"from {desk.origin.address(request)}")
     logger.bind(action="dashboard.login", user=user.name).info(
         "{} logged in at the dashboard", user.name
     )
@@ -150,6 +152,22 @@ async def _welcome(
         samesite="Strict",
     )
     return answer
+
+
+async def _note(desk: Desk, request: web.Request, user: User) -> None:
+    """Write the login down, where that can be written.
+
+    It changes nothing, and whoever comes while the disk is full comes to see why: all
+    that could be changed then has its own line in the audit, and is refused without.
+    """
+    try:
+        await desk.given.users.came(user.name, f"from {desk.origin.address(request)}")
+    except Busy as error:
+        logger.bind(action="dashboard.unnoted", user=user.name).warning(
+            "{} logged in at the dashboard, and the audit has no line of it: {}",
+            user.name,
+            error,
+        )
 
 
 def _inside(wanted: str) -> str:

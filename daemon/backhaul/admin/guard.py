@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from backhaul.admin import origin, rendering
@@ -30,8 +29,10 @@ TOO_LARGE = (
     "What was sent is larger than 1 MiB, or has too many fields; nothing was changed. "
     "Go back to the form for what was typed."
 )
-_UNREADABLE = (ValueError, LookupError, RuntimeError, HttpProcessingError)
-"""What aiohttp raises for broken letters, charsets, parts and headers of parts."""
+OTHERWISE_WRITTEN = "a form is sent urlencoded, and in UTF-8"
+_UTF_8 = {"utf-8", "utf8"}
+_UNREADABLE = (ValueError, web.RequestPayloadError)
+"""What aiohttp raises for broken letters, and for what cannot be unpacked."""
 
 Page: TypeAlias = Callable[[Desk, Visit], Awaitable[web.StreamResponse]]
 Door: TypeAlias = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
@@ -94,7 +95,11 @@ class Guard:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self._require_own_page(request)
-            return await route.door(self._desk, request)
+            try:
+                return await route.door(self._desk, request)
+            except Busy as error:
+                status = HTTPStatus.SERVICE_UNAVAILABLE
+                return rendering.page_of_words(status, str(error))
 
         return handle
 
@@ -150,6 +155,11 @@ async def form_of(request: web.Request) -> Mapping[str, str]:
     """Return the texts of a form; none where nothing is sent. May answer 400 or 413."""
     if request.method in SAFE:
         return {}
+    # Of what Python can decode some takes a minute for 1 MiB, and some becomes no text.
+    # Each part of a multipart form may name its own; no page of ours sends one.
+    is_in_parts = request.content_type == "multipart/form-data"
+    if is_in_parts or (request.charset or "utf-8").lower() not in _UTF_8:
+        raise web.HTTPBadRequest(text=OTHERWISE_WRITTEN)
     try:
         sent = await request.post()
     except web.HTTPRequestEntityTooLarge as error:

@@ -62,9 +62,10 @@ async def set_own_password(desk: Desk, visit: Visit) -> web.Response:
     if not await desk.passwords.fits(user.secret, form.get("old", "")):
         raise BackhaulError("that is not your password")
     desk.throttle.succeeded(key, "")
-    if form.get("new", "") != form.get("again", ""):
+    new = form.get("new", "")
+    if new != form.get("again", ""):
         raise BackhaulError("the two new passwords differ")
-    await desk.change(visit, "users/password", name=user.name, password=form["new"])
+    await desk.change(visit, "users/password", name=user.name, password=new)
     return visit.back_to("/login")
 
 
