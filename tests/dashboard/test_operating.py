@@ -11,7 +11,9 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Unusable
+from backhaul.reconcile.kinds import KINDS
 from backhaul.shop import wire
+from backhaul.store.sqlite.board import SCANNED
 from support import payloads
 from support.databases import take
 from support.planned_jobs import settings_of
@@ -216,6 +218,36 @@ async def test_a_long_list_is_read_to_its_end_and_nothing_twice(
     assert len(mirrored) == 205
 
 
+FLOOD = """
+    WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT ?)
+    INSERT INTO changes (store, kind, object_id, change, at, event)
+    SELECT 'main', 'level', 'prod_1', 'updated', ?, 1 FROM n
+"""
+
+
+@pytest.mark.parametrize("more", [0, 1, 50])
+async def test_what_changes_all_the_time_hides_nothing_else(
+    office: Office, more: int
+) -> None:
+    bodies = [
+        payloads.envelope("orders/create", payloads.order(f"ord_{n}", number=n))
+        for n in range(1, 51)
+    ]
+    await take(office.store, *bodies)
+    flood = 2 * SCANNED - 50 + more
+    await office.write(FLOOD, flood, to_text(office.clock.now()))
+    browser = await office.browser("vera")
+    order = r'href="/mirror/order/main/([^"]+)"'
+    for path in ("/mirror", "/mirror?kind=order"):
+        found = [id_ for page in await pages(browser, path, order) for id_ in page]
+        assert found == [f"ord_{n}" for n in range(50, 0, -1)], path
+    page = await browser.read("/mirror?kind=order")
+    assert "Nothing of this kind is among the newest changes" in page
+    page = await browser.read("/mirror?kind=customer&before=1")
+    assert "Nothing more of this kind" in page
+    assert 'rel="next"' not in page
+
+
 async def test_parked_commands_come_first_on_every_page(office: Office) -> None:
     await _plan_many(office)
     await office.write("UPDATE commands SET state = 'parked' WHERE seq % 2 = 0")
@@ -277,3 +309,18 @@ async def test_every_other_long_list_is_read_to_its_end(
     first = await browser.read(f"{path}?before=0")
     assert ("First page" in first, "row-1-" in first) == (True, False)
     assert "row-229-" in await browser.read(f"{path}?before=nonsense")
+
+
+async def test_a_list_that_cannot_be_read_is_named_beside_the_time(
+    office: Office,
+) -> None:
+    for note in ("", "403 no"):
+        for kind in KINDS:
+            at = await office.store.sweeps.begin("main", "full", kind)
+            said = note if kind == "orders" else ""
+            await office.store.sweeps.end(at.sweep, 0, said)
+    browser = await office.browser("vera")
+    for path in ("/", "/drift"):
+        page = await browser.read(path)
+        assert "consistent as of" in page
+        assert "orders cannot be read" in page, path

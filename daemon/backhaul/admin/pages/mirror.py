@@ -26,13 +26,12 @@ async def search(desk: Desk, visit: Visit) -> web.Response:
     text, kind = visit.asked("q"), visit.asked("kind")
     kind = kind if kind in SEARCHED else None
     since = before(visit)
-    found = await desk.reading.ask(lambda board: _find(board, text, kind, since))
-    rows, links = found[:MOST], pager(visit, _older(found, text, since))
+    rows, older = await desk.reading.ask(lambda board: _find(board, text, kind, since))
     return desk.page(
         visit,
         "mirror",
         rows=rows,
-        pager=links,
+        pager=pager(visit, older),
         skipped=(since or 0) if text else 0,
         text=text or "",
         kind=kind,
@@ -42,19 +41,16 @@ async def search(desk: Desk, visit: Visit) -> web.Response:
 
 def _find(
     board: Board, text: str | None, kind: str | None, since: int | None
-) -> list[dict[str, Any]]:
-    if text is None:
-        return board.newest(kind, MOST + 1, since)
-    return board.search(text, kind, MOST + 1, since or 0)
-
-
-def _older(
-    found: list[dict[str, Any]], text: str | None, since: int | None
-) -> int | None:
-    """Return after what the next page begins: a change, or so many that were found."""
-    if len(found) <= MOST:
-        return None
-    return (since or 0) + MOST if text else int(found[MOST - 1]["change"])
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return a page, and after what the next begins: a change, or so many found."""
+    if text is not None:
+        found = board.search(text, kind, MOST + 1, since or 0)
+        older = (since or 0) + MOST if len(found) > MOST else None
+    else:
+        found = board.newest(kind, MOST + 1, since)
+        is_full = len(found) > MOST
+        older = int(found[MOST - 1]["change"]) if is_full else board.left_off(since)
+    return found[:MOST], older
 
 
 async def show(desk: Desk, visit: Visit) -> web.Response:

@@ -11,6 +11,9 @@ from backhaul.store.sqlite.variants import NEWEST
 if TYPE_CHECKING:
     from backhaul.store.sqlite.explaining import Row
 
+SCANNED = 5_000
+"""So many changes are looked through for a page: some milliseconds."""
+
 # All are answered by an index, whatever the number of orders.
 _SET_ASIDE = """
     SELECT q.*, r.payload FROM quarantine q
@@ -54,13 +57,19 @@ _LAST_RECORDS = """
     SELECT received_at, key, state, reason, command_id FROM records
     WHERE instance = ? ORDER BY id DESC LIMIT ?
 """
-_NEWEST_CHANGES = """
+# With an OR, all that is newer would be passed by on the way to an old one.
+_BEFORE = "id < coalesce(?1, 9223372036854775807)"
+_NEWEST_CHANGES = f"""
     SELECT max(id) AS change, kind, store, object_id AS id FROM (
         SELECT id, kind, store, object_id FROM changes
-        WHERE ?3 IS NULL OR id < ?3 ORDER BY id DESC LIMIT 300)
-    WHERE ?1 IS NULL OR kind = ?1
-    GROUP BY kind, store, object_id ORDER BY 1 DESC LIMIT ?2
-"""
+        WHERE {_BEFORE} ORDER BY id DESC LIMIT {SCANNED})
+    WHERE ?2 IS NULL OR kind = ?2
+    GROUP BY kind, store, object_id ORDER BY 1 DESC LIMIT ?3
+"""  # noqa: S608 - constants
+_NOT_SCANNED = f"""
+    SELECT id + 1 FROM changes
+    WHERE {_BEFORE} ORDER BY id DESC LIMIT 1 OFFSET {SCANNED}
+"""  # noqa: S608 - constants
 _PRODUCT_TITLE = "SELECT title FROM products WHERE store = ? AND id = ?"
 _TITLES = {
     "level": _PRODUCT_TITLE,  # a change of stock is told of its product
@@ -162,10 +171,16 @@ class Board(Explainer):
     ) -> list[Row]:
         """Return what changed last in the mirror, before the change with that number.
 
-        What changed again since stands on an earlier page too.
+        What changed again since stands on an earlier page too. Where that is less than
+        `limit`, there may be more among those that were not looked through.
         """
-        found = self._rows(_NEWEST_CHANGES, (kind, limit, before))
+        found = self._rows(_NEWEST_CHANGES, (before, kind, limit))
         return [row | {"title": self._title(row)} for row in found]
+
+    def left_off(self, before: int | None) -> int | None:
+        """Return before which change `newest` did not look, if there are any."""
+        found = self._connection.execute(_NOT_SCANNED, (before,)).fetchone()
+        return int(found[0]) if found else None
 
     def _title(self, row: Row) -> str:
         query = _TITLES.get(row["kind"])
