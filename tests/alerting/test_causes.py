@@ -54,6 +54,23 @@ def test_every_parked_command_is_a_cause_of_its_own() -> None:
     assert keys == [f"parked {command['id']}" for command in commands(50)]
 
 
+def test_a_command_that_is_sent_in_vain_is_told_once_however_often() -> None:
+    (command,) = commands(1)
+    told = [
+        causes(
+            WANTED,
+            WELL,
+            replace(NOTHING, in_vain=[{**command, "times": times}]),
+            {},
+            NOW,
+            in_time,
+        )
+        for times in (5, 6)
+    ]
+    assert told[0] == told[1]
+    assert list(told[0]) == [f"vain {command['id']}"]
+
+
 def test_a_closed_door_is_told_with_its_reason() -> None:
     stopped = WELL | {"stores": {"main": {"stopped": {"everything": "401"}}}}
     assert found(stopped) == ["stopped main everything"]

@@ -52,6 +52,28 @@ async def test_every_parked_command_is_found_the_oldest_first(
     assert parked[0]["reason"] == "why"
 
 
+@pytest.mark.parametrize(
+    ("lost", "throttled", "state", "told"),
+    [
+        (5, 0, "planned", [5]),
+        (7, 0, "uncertain", [7]),
+        (4, 9, "planned", []),
+        (5, 0, "applied", []),
+    ],
+)
+async def test_what_is_sent_again_and_again_in_vain_is_found(
+    lost: int, throttled: int, state: str, told: list[int], store: SqliteStore
+) -> None:
+    write(store.path, COMMAND, "c1", state, None)
+    write(store.path, "UPDATE commands SET attempts = ?", lost + throttled)
+    outcomes = [None, *["uncertain"] * (lost - 1), *["throttled"] * throttled]
+    for number, outcome in enumerate(outcomes):
+        query = "INSERT INTO attempts (command_id, number, started_at, outcome)"
+        write(store.path, f"{query} VALUES ('c1', ?, '', ?)", number, outcome)
+    in_vain = (await store.needs.read([])).in_vain
+    assert [command["times"] for command in in_vain] == told
+
+
 async def test_effects_too_many_are_found_by_command(store: SqliteStore) -> None:
     write(store.path, COMMAND, "c1", "applied", '{"doubled": ["adj_2", "adj_3"]}')
     write(store.path, COMMAND, "c2", "applied", '{"note": "\\"doubled\\""}')

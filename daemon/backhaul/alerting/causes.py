@@ -39,6 +39,7 @@ def causes(
     """
     found = [
         *_parked(needs.parked),
+        *_in_vain(needs.in_vain),
         *_stopped(status),
         *_unrepaired(needs.unrepaired, wanted.drift_rows),
         *_silent(needs.last_records, silence, now),
@@ -60,6 +61,17 @@ def _parked(parked: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
             f"{command['kind']} of {command['target']} ({command['store']}) is parked:"
             f" {command['reason']}",
             f"backhaul commands show {command['id'][:8]}",
+        )
+
+
+def _in_vain(sent: Sequence[Mapping[str, Any]]) -> Iterator[Alert]:
+    for command in sent:
+        yield Alert(
+            f"vain {command['id']}",
+            f"{command['kind']} of {command['target']} ({command['store']}) is sent"
+            " again and again, and never found there",
+            f"backhaul commands show {command['id'][:8]} has each answer; park it if it"
+            " must not be tried any more: what comes behind it waits",
         )
 
 

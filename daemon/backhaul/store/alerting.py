@@ -76,7 +76,9 @@ class Needs(Struct, frozen=True):
     `open_stores` are those for which a command is open, configured or not;
     `news_parked` the deliveries that wait for a person (seq, instance, store, topic,
     object_id, reason), the oldest first; `news_since` of when the oldest is that an
-    instance was not told of yet, but for those behind a parked one of their object.
+    instance was not told of yet, but for those behind a parked one of their object;
+    `in_vain` the open commands that were sent several `times`, each time without an
+    answer that tells, and found nowhere (id, store, kind, target, reason, times).
     """
 
     parked: Sequence[Mapping[str, str]]
@@ -88,6 +90,7 @@ class Needs(Struct, frozen=True):
     open_stores: Collection[str] = ()
     news_parked: Sequence[Mapping[str, Any]] = ()
     news_since: Mapping[str, str] = field(default_factory=dict)
+    in_vain: Sequence[Mapping[str, Any]] = ()
 
 
 class News(Struct, frozen=True):

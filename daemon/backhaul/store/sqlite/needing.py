@@ -22,6 +22,17 @@ _PARKED = """
     SELECT id, store, kind, target, reason FROM commands WHERE state = 'parked'
     ORDER BY seq
 """
+# Sent so often, and found nowhere each time: that looks like a fault of this object.
+SENT_IN_VAIN = 5
+_IN_VAIN = f"""
+    SELECT id, store, kind, target, reason, (
+        SELECT count(*) FROM attempts a WHERE a.command_id = c.id
+        AND (a.outcome IS NULL OR a.outcome = 'uncertain')) AS times
+    FROM commands c INDEXED BY commands_lane
+    WHERE state IN ('planned', 'sending', 'uncertain') AND attempts >= {SENT_IN_VAIN}
+    AND times >= {SENT_IN_VAIN}
+    ORDER BY seq
+"""  # noqa: S608 - constants
 # What is no JSON is damaged, and parked for that.
 _DOUBLED = """
     SELECT id, store, kind, target, (
@@ -108,6 +119,7 @@ def _found(connection: sqlite3.Connection, instances: tuple[str, ...]) -> Needs:
         stranded.names(connection),
         [dict(row) for row in connection.execute(_NEWS_PARKED)],
         _news_since(connection),
+        [dict(row) for row in connection.execute(_IN_VAIN)],
     )
 
 
