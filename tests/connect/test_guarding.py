@@ -40,6 +40,19 @@ async def test_what_it_says_can_be_kept_whatever_characters_it_has(
     assert str(caught.value).encode()
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise KeyError("message")
+
+
+async def test_what_cannot_even_be_shown_is_a_failure_like_any_other() -> None:
+    async def work() -> None:
+        raise Wordless
+
+    with pytest.raises(ConnectorFailed, match=r"Wordless: .* shown: KeyError"):
+        await guarded(work())
+
+
 async def test_a_stop_is_heard_whatever_the_connector_raises_then() -> None:
     task = asyncio.ensure_future(guarded(breaking()))
     await asyncio.sleep(0)

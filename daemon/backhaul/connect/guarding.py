@@ -63,6 +63,10 @@ def _hear(task: asyncio.Task[T]) -> None:
 
 def words(error: BaseException) -> str:
     """Return what to tell and keep: a sentence of its own needs no name of a class."""
+    try:
+        said = str(error)
+    except Exception as unsaid:  # noqa: BLE001 - what a connector raises is its own
+        said = f"(it cannot be shown: {type(unsaid).__name__})"
     if isinstance(error, CheckFailed | ConnectorFailed):
-        return storable(str(error))
-    return storable(f"{type(error).__name__}: {error}")
+        return storable(said)
+    return storable(f"{type(error).__name__}: {said}")
