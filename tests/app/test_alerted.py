@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from backhaul.core.clock import to_text
+from support import payloads
 from support.clock import START
 from support.daemon import connected
 from support.databases import rows, write
@@ -79,6 +81,26 @@ async def test_backups_that_fail_are_told_until_one_is_made(
             write(office.database, old, to_text(START))
             await until(lambda: "backup late" in told(heard, "begun"), "it is late")
     assert told(heard, "begun").count("backup failed") == 1
+
+
+async def test_webhooks_of_another_store_are_told_once(
+    shop: Shop, tmp_path: Path
+) -> None:
+    async with person() as (url, heard):
+        more = ALERTED.format(folder=tmp_path, url=url)
+        async with connected(shop, more) as (office, daemon):
+            for total in ("1.00", "2.00"):
+                order = payloads.order(total=total)
+                news = payloads.envelope("orders/create", order, storeId="sto_other")
+                headers = payloads.signed(news, office.webhook_secret.encode())
+                url = f"{daemon.public_url}/webhooks/main"
+                async with httpx.AsyncClient() as platform:
+                    answer = await platform.post(url, content=news, headers=headers)
+                assert answer.status_code == 200
+            await until(lambda: "stranger main" in told(heard, "begun"), "told")
+            query = "SELECT count(*) FROM events WHERE state = 'unhandled'"
+            await until(lambda: rows(office.database, query) == [(2,)], "both")
+    assert told(heard, "begun").count("stranger main") == 1
 
 
 async def test_counts_that_are_stopped_are_told_until_a_person_resumes(

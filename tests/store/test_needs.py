@@ -9,8 +9,10 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.store.alerting import Backup
 from backhaul.store.job_runs import JobRun, Trigger
+from support import payloads
 from support.clock import START, VirtualClock
-from support.databases import started_store, write
+from support.databases import started_store, take, write
+from support.payloads import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -93,6 +95,18 @@ async def test_counts_are_stopped_until_they_are_resumed(store: SqliteStore) -> 
     assert stopped == {"main": "var_2 moved too"}
     await store.targets.stop("main", None)
     assert (await store.needs.read([])).counts_stopped == {}
+
+
+async def test_when_news_of_another_store_came_last_is_found(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await take(store, envelope("orders/create", payloads.order()))
+    assert (await store.needs.read([])).strangers == {}
+    for other in ("sto_2", "sto_3"):
+        await clock.advance(60)
+        await take(store, envelope("orders/create", payloads.order(), storeId=other))
+    strangers = (await store.needs.read([])).strangers
+    assert strangers == {"main": f"{to_text(clock.now())} sto_3"}
 
 
 NEWS = """

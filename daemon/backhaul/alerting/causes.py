@@ -20,6 +20,8 @@ BACKUP_SECONDS = 3_600.0
 """A backup that has been made for longer hangs."""
 UNTOLD_SECONDS = 3_600.0
 """News that wait for longer are told of: a back office may be away for a while."""
+STRANGE_SECONDS = 86_400.0
+"""After a day without any, news of another store are no longer told of."""
 EVERYTHING = "everything"
 """What a door says that is closed to commands of all kinds."""
 
@@ -49,6 +51,7 @@ def causes(
         *_doubled(needs.doubled),
         *_counts_stopped(status, needs.counts_stopped),
         *_stranded(status, needs.open_stores),
+        *_strangers(status, needs.strangers, now),
         *_backup(status, needs.backup, now, backups_missed),
     ]
     return {alert.key: alert for alert in found}
@@ -181,6 +184,22 @@ def _stranded(status: Mapping[str, Any], stores: Collection[str]) -> Iterator[Al
                 f"Commands of the store {store} are open, and the configuration names"
                 " no such store: nobody works on them",
                 "backhaul doctor says how many there are, and what to do",
+            )
+
+
+def _strangers(
+    status: Mapping[str, Any], strangers: Mapping[str, str], now: float
+) -> Iterator[Alert]:
+    for store, last in strangers.items():
+        at, _, other = last.partition(" ")
+        recent = now - from_text(at).timestamp() < STRANGE_SECONDS
+        if recent and store in status["stores"]:
+            yield Alert(
+                f"stranger {store}",
+                f"Webhooks of another store, {other}, come to the address of {store}:"
+                " they are kept, and nothing else is done with them",
+                "backhaul events list --state unhandled shows them; give that store an"
+                " address of its own, or take its webhooks away",
             )
 
 

@@ -81,7 +81,8 @@ def fold_one(
         if handler is None:
             return _unhandled(envelope, f"unknown topic {envelope.topic!r}")
         if store_id and envelope.store_id and envelope.store_id != store_id:
-            return _unhandled(envelope, f"belongs to another store {envelope.store_id}")
+            detail = f"belongs to another store {envelope.store_id}"
+            return _unhandled(envelope, detail, envelope.store_id)
         if event.kind == "delivery" and not mirror.first_sight(
             _digest(event), event.id
         ):
@@ -91,8 +92,14 @@ def fold_one(
         return Folded("quarantined", event.topic, detail=str(error))
 
 
-def _unhandled(envelope: Envelope, detail: str) -> Folded:
-    return Folded("unhandled", envelope.topic, envelope.event_id, detail=detail)
+def _unhandled(envelope: Envelope, detail: str, stranger: str | None = None) -> Folded:
+    return Folded(
+        "unhandled",
+        envelope.topic,
+        envelope.event_id,
+        detail=detail,
+        stranger=stranger,
+    )
 
 
 def _digest(event: StoredEvent) -> bytes:

@@ -78,7 +78,8 @@ class Needs(Struct, frozen=True):
     object_id, reason), the oldest first; `news_since` of when the oldest is that an
     instance was not told of yet, but for those behind a parked one of their object;
     `in_vain` the open commands that were sent several `times`, each time without an
-    answer that tells, and found nowhere (id, store, kind, target, reason, times).
+    answer that tells, and found nowhere (id, store, kind, target, reason, times);
+    `strangers` of each store when news came in that belong to another one, and its id.
     """
 
     parked: Sequence[Mapping[str, str]]
@@ -91,6 +92,7 @@ class Needs(Struct, frozen=True):
     news_parked: Sequence[Mapping[str, Any]] = ()
     news_since: Mapping[str, str] = field(default_factory=dict)
     in_vain: Sequence[Mapping[str, Any]] = ()
+    strangers: Mapping[str, str] = field(default_factory=dict)
 
 
 class News(Struct, frozen=True):

@@ -54,7 +54,8 @@ class StoredEvent(Struct, frozen=True):
 class Folded(Struct, frozen=True):
     """What became of an event.
 
-    `state` is `folded`, `duplicate`, `stale`, `unhandled` or `quarantined`.
+    `state` is `folded`, `duplicate`, `stale`, `unhandled` or `quarantined`; `stranger`
+    is the platform's id of the store it belongs to where that is another one.
     """
 
     state: str
@@ -63,6 +64,7 @@ class Folded(Struct, frozen=True):
     kind: str | None = None
     object_id: str | None = None
     detail: str | None = None
+    stranger: str | None = None
 
 
 class FoldReport(Struct, frozen=True):

@@ -27,6 +27,8 @@ CHUNK_BYTES = 256 << 10
 FOLD_BATCH = 256
 """Rows that one slice of folding takes at most."""
 CURSOR = "fold_cursor"
+STRANGERS = "strangers:"
+"""Under this and its name: when news of another store came last, and that one's id."""
 
 
 def append_batch(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
@@ -208,6 +210,11 @@ def _record(
         SELECT 'event', store, id, body, ?, 'event ' || id, ? FROM inbox WHERE id = ?
         """,
         [(o.detail, now, id_) for id_, o in outcomes if o.state == "quarantined"],
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO marks (name, value)"
+        " SELECT ? || store, ? FROM inbox WHERE id = ?",
+        [(STRANGERS, f"{now} {o.stranger}", id_) for id_, o in outcomes if o.stranger],
     )
     connection.execute(
         "INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)",

@@ -11,6 +11,7 @@ from backhaul.store.alerting import Backup, Needs
 from backhaul.store.sqlite import stranded
 from backhaul.store.sqlite.connections import Readers
 from backhaul.store.sqlite.corrections import STOPPED
+from backhaul.store.sqlite.inbox import STRANGERS
 from backhaul.store.sqlite.job_runs import FAILED
 from backhaul.store.sqlite.numbers import last_records, unrepaired
 
@@ -69,8 +70,7 @@ _NEWS_SINCE = """
     FROM subscribers s
 """
 _NEVER = "9999"
-_AT_STOPPED = (len(STOPPED) + 1, f"{STOPPED}*")
-_COUNTS_STOPPED = "SELECT substr(name, ?), value FROM marks WHERE name GLOB ?"
+_MARKED = "SELECT substr(name, ?), value FROM marks WHERE name GLOB ?"
 # By their id: a clock may have been ahead. The + keeps SQLite from all other jobs.
 _BACKUP = """
     SELECT outcome, detail FROM job_runs
@@ -114,13 +114,20 @@ def _found(connection: sqlite3.Connection, instances: tuple[str, ...]) -> Needs:
         unrepaired(connection),
         last_records(connection, instances),
         [dict(row) for query in _TWICE for row in connection.execute(query)],
-        dict(connection.execute(_COUNTS_STOPPED, _AT_STOPPED).fetchall()),
+        _marked(connection, STOPPED),
         _backup(connection),
         stranded.names(connection),
         [dict(row) for row in connection.execute(_NEWS_PARKED)],
         _news_since(connection),
         [dict(row) for row in connection.execute(_IN_VAIN)],
+        _marked(connection, STRANGERS),
     )
+
+
+def _marked(connection: sqlite3.Connection, prefix: str) -> dict[str, str]:
+    """Return what is marked of each store."""
+    found = connection.execute(_MARKED, (len(prefix) + 1, f"{prefix}*"))
+    return dict(found.fetchall())
 
 
 def _news_since(connection: sqlite3.Connection) -> dict[str, str]:
