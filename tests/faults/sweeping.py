@@ -251,7 +251,7 @@ class Program:
         while (self.on.open() or wire.on_its_way) and not self.mortality.dead.is_set():
             assert not self.living.done(), self.living
             assert clock.monotonic() < end, f"still open: {self.on.open()}"
-            await clock.advance(step)
+            await clock.advance(max(step, clock.until_next()))
             await self.calm()
 
     async def _live(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.demo.findings import Kind
-from faults.fates import KEYLESS, Case
+from faults.fates import CASES, KEYLESS, Case
 from faults.sweeping import PLANS, TOO_LATE, program, stage
 from faults.trials import LONG
 from support.reference_shop import open_shop
@@ -21,23 +21,6 @@ if TYPE_CHECKING:
     from faults.sweeping import Stage
 
 pytestmark = pytest.mark.faults
-
-READINGS = (
-    (),
-    ("no-history",),
-    ("no-note",),
-    ("strict-body",),
-    ("ignore-variant",),
-    ("strict-repeat",),
-    ("pooled-stock",),
-    ("bare-v1",),
-    ("no-store-endpoint",),
-    ("coarse-time", "plain-errors", "ack-202", "manual-reason"),
-    ("coarse-time", "plain-errors", "refuse-fulfill-cancelled", "no-note"),
-)
-KEYED = (0, 1, 2, 3, 5, 8)
-"""Which of them are tried with keys too: there a key makes a difference."""
-CASES = [(*reading, KEYLESS) for reading in READINGS] + [READINGS[n] for n in KEYED]
 
 
 def case_of(on: Stage, command: str, quirks: tuple[str, ...]) -> Case:
@@ -74,7 +57,25 @@ async def test_every_command_takes_effect_once(
             if (states[id_], effects[id_]) != (case.state, case.effects)
         ]
         assert wrong == []
+        assert left_to_people(cases) == undecidable(on, cases)
         await check_ledger(on, cases)
+
+
+def left_to_people(cases: dict[str, Case]) -> set[str]:
+    return {
+        id_
+        for id_, case in cases.items()
+        if case.state == "parked" and not case.refused
+    }
+
+
+def undecidable(on: Stage, cases: dict[str, Case]) -> set[str]:
+    """Return what could not be decided, by the log of the way to the platform."""
+    return {
+        id_
+        for id_, case in cases.items()
+        if case.hidden and not case.refused and not on.wire.decided(id_)
+    }
 
 
 async def check_ledger(on: Stage, cases: dict[str, Case]) -> None:

@@ -58,6 +58,10 @@ class VirtualClock:
         left = [due - self._seconds for due, _, _ in self._sleepers]
         return bool(left) if seconds is None else seconds in left
 
+    def until_next(self) -> float:
+        """Return the seconds until the next sleeper wakes, 0 where nobody sleeps."""
+        return self._sleepers[0][0] - self._seconds if self._waiting(None) else 0.0
+
     async def advance(self, seconds: float) -> None:
         """Let time pass, waking each sleeper at its moment and in its order."""
         end = self._seconds + seconds

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import httpx
-
-from backhaul.core.clock import to_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -44,15 +44,11 @@ LATE_SECONDS = {
 }
 """When it arrives after all, in parts of the time from the first look to the last."""
 PROXY_STATUS = {Fate.PROXY_502: 502, Fate.PROXY_403: 403}
+FIRST_IN_DOUBT = 500
+"""From this status on, what answers may be before the platform, or broken."""
 
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A command's request that the platform has had, and what it answered."""
-
-    command: str
-    at: str
-    status: int
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Else every wire would load the authorities of the machine, which takes longest."""
 
 
 @dataclass(slots=True)
@@ -60,16 +56,21 @@ class Wire(httpx.AsyncBaseTransport):
     """Forwards reads; does to each command's first request what its fate says.
 
     It belongs to the world, not to the program: what is on its way arrives, whether or
-    not the program that sent it still lives.
+    not the program that sent it still lives. `answers` is its log: each status that
+    went back to whoever sent a command, or None where no answer did.
     """
 
     clock: VirtualClock
     patience_seconds: float
     fates: dict[str, Fate] = field(default_factory=dict)
-    passed: list[Passed] = field(default_factory=list)
+    answers: defaultdict[str, list[int | None]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     busy: int = 0
     on_its_way: set[asyncio.Task[httpx.Response]] = field(default_factory=set)
-    _inner: httpx.AsyncHTTPTransport = field(default_factory=httpx.AsyncHTTPTransport)
+    _inner: httpx.AsyncHTTPTransport = field(
+        default_factory=lambda: httpx.AsyncHTTPTransport(verify=_NO_TLS)
+    )
 
     async def cut(self) -> None:
         """Close it for good; `aclose` is but one program hanging up."""
@@ -80,22 +81,34 @@ class Wire(httpx.AsyncBaseTransport):
         try:
             command = request.headers.get(KEY, "").removeprefix(KEY_PREFIX)
             fate = self.fates.pop(command, Fate.THROUGH)
-            return await self._meet(fate, command, request)
+            answered = None
+            try:
+                answer = await self._meet(fate, request)
+                answered = answer.status_code
+            finally:
+                if request.method == "POST":
+                    self.answers[command].append(answered)
+            return answer
         finally:
             self.busy -= 1
 
-    async def _meet(
-        self, fate: Fate, command: str, request: httpx.Request
-    ) -> httpx.Response:
+    def decided(self, command: str) -> bool:
+        """Tell whether an answer went back that says what became of the command."""
+        statuses = self.answers[command]
+        return any(
+            status is not None and status < FIRST_IN_DOUBT for status in statuses
+        )
+
+    async def _meet(self, fate: Fate, request: httpx.Request) -> httpx.Response:
         if fate in PROXY_STATUS:
             html = {"Content-Type": "text/html"}
             return httpx.Response(PROXY_STATUS[fate], headers=html, content=PROXY_PAGE)
         if fate in LATE_SECONDS:
-            self._send_late(LATE_SECONDS[fate], command, request)
+            self._send_late(LATE_SECONDS[fate], request)
         if fate is Fate.NEVER_ARRIVES or fate in LATE_SECONDS:
             raise httpx.ReadTimeout("the answer does not come")
         # Its own task: what has left arrives, though the program may die meanwhile.
-        answer = await asyncio.shield(self._keep(self._forward(command, request)))
+        answer = await asyncio.shield(self._keep(self._forward(request)))
         if fate is Fate.REPLY_LOST:
             raise httpx.ReadTimeout("the answer does not come")
         if fate is Fate.RESET:
@@ -104,10 +117,10 @@ class Wire(httpx.AsyncBaseTransport):
             return httpx.Response(500, content=b"")
         return answer
 
-    def _send_late(self, share: float, command: str, request: httpx.Request) -> None:
+    def _send_late(self, share: float, request: httpx.Request) -> None:
         async def arrive() -> httpx.Response:
             await self.clock.sleep(share * self.patience_seconds)
-            return await self._forward(command, request)
+            return await self._forward(request)
 
         self._keep(arrive())
 
@@ -119,7 +132,7 @@ class Wire(httpx.AsyncBaseTransport):
         task.add_done_callback(self.on_its_way.discard)
         return task
 
-    async def _forward(self, command: str, request: httpx.Request) -> httpx.Response:
+    async def _forward(self, request: httpx.Request) -> httpx.Response:
         self.busy += 1
         try:
             answer = await self._inner.handle_async_request(request)
@@ -127,9 +140,6 @@ class Wire(httpx.AsyncBaseTransport):
             await answer.aclose()
         finally:
             self.busy -= 1
-        if command:
-            at = to_text(self.clock.now())
-            self.passed.append(Passed(command, at, answer.status_code))
         return httpx.Response(
             answer.status_code, headers=answer.headers, content=body, request=request
         )
