@@ -27,6 +27,10 @@ RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
 Where three such plays shared two cores, 18 tries of 5 s apart met nobody: the platform
 gave up, and what only a later reconciliation would find was called lost.
 """
+READINGS = ((), ("no-idempotency",))
+"""Platforms in turn: one takes keys, on the other what is in doubt is read back."""
+LOOKS = '[push]\nlooks = ["0s", "2s", "6s"]'
+"""Not ten minutes: on one machine nothing is on its way for longer."""
 CLOCK = SystemClock()
 WEBHOOKS = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"
 
@@ -66,6 +70,7 @@ class Outcome:
 
     folder: Path
     seed: int
+    quirks: tuple[str, ...]
     kills: int
     result: Result
     damaged: tuple[str, ...]
@@ -86,16 +91,28 @@ class Outcome:
             *self.damaged,
             *map(str, self.result.ledger.findings),
         ]
-        head = f"seed {self.seed}, {self.kills} kills, everything is in {self.folder}"
+        head = (
+            f"seed {self.seed} {' '.join(self.quirks)}, {self.kills} kills,"
+            f" everything is in {self.folder}"
+        )
         return "\n".join([head, *told])
 
 
 async def play_with_kills(
-    folder: Path, victim: str, kills: int, seed: int, siege: Siege = BURST
+    folder: Path,
+    victim: str,
+    kills: int,
+    seed: int,
+    siege: Siege = BURST,
+    quirks: tuple[str, ...] = (),
 ) -> Outcome:
     """Kill `daemon` or `reference` at random moments of one busy run."""
     lives = Lives()
-    async with open_pair(folder, CLOCK, retry_schedule=RETRIES) as pair:
+    async with open_pair(folder, CLOCK, retry_schedule=RETRIES, quirks=quirks) as pair:
+        # Read with the first start after a kill: before, nothing is in doubt.
+        text = pair.home.config.read_text()
+        assert "[push]" in text
+        pair.home.config.write_text(text.replace("[push]", LOOKS))
         floor = floor_for(pair, siege.pace(kills), seed, CLOCK)
         program = {"daemon": pair.daemon, "reference": pair.reference}[victim]
         async with beside(pair.daemon.watch(), pair.reference.watch()):
@@ -108,7 +125,7 @@ async def play_with_kills(
         database = pair.home.database
         webhooks = int(rows(database, WEBHOOKS)[0][0])
         damaged = tuple(damage(database))
-    return Outcome(folder, seed, kills, result, damaged, lives, webhooks)
+    return Outcome(folder, seed, quirks, kills, result, damaged, lives, webhooks)
 
 
 async def kill_often(

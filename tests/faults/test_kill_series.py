@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.killing import DENSE, STEADY, Outcome, play_with_kills
+from faults.killing import DENSE, READINGS, STEADY, Outcome, play_with_kills
 from faults.trials import SEED, tell
 
 if TYPE_CHECKING:
@@ -59,9 +59,10 @@ async def play(
 
     async def one(number: int) -> None:
         few, seed = min(KILLS_A_ROUND, kills - number), SEED + number
+        quirks = READINGS[number // KILLS_A_ROUND % len(READINGS)]
         async with room:
             outcome = await play_with_kills(
-                folder / str(seed), "daemon", few, seed, siege
+                folder / str(seed), "daemon", few, seed, siege, quirks
             )
         outcomes.append(outcome)
         if is_sound(outcome):

@@ -99,13 +99,15 @@ async def open_pair(
     *,
     limits: bool = False,
     retry_schedule: str = RETRY_SCHEDULE,
+    quirks: Sequence[str] = (),
     ports: Ports | None = None,
     with_erp: bool = False,
     tryton_database: Path | None = None,
 ) -> AsyncIterator[Pair]:
     """Run both in a new folder; at the end stop the daemon first.
 
-    `tryton_database` is the folder of a database to run a Tryton server on, too.
+    `quirks` are other readings of the platform; `tryton_database` is the folder of a
+    database to run a Tryton server on, too.
 
     Raises ProgramFailed with the last words of the one that does not start.
     """
@@ -114,7 +116,7 @@ async def open_pair(
     erp = Erp(home.erp, clock) if with_erp else None
     if erp is not None:
         erp.set_up()
-    reference = _reference(home, ports, clock, limits, retry_schedule)
+    reference = _reference(home, ports, clock, limits, retry_schedule, quirks)
     daemon = _daemon(home, ports, clock)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reference.stop)
@@ -134,7 +136,12 @@ async def open_pair(
 
 
 def _reference(
-    home: Home, ports: Ports, clock: Clock, limits: bool, retry_schedule: str
+    home: Home,
+    ports: Ports,
+    clock: Clock,
+    limits: bool,
+    retry_schedule: str,
+    quirks: Sequence[str],
 ) -> Program:
     options = {
         "--data": home.reference_data,
@@ -147,6 +154,7 @@ def _reference(
         "--log-level": "warning",
     }
     words = [str(word) for option in options.items() for word in option]
+    words += [word for quirk in quirks for word in ("--quirk", quirk)]
     return Program(
         "the reference server",
         ["backhaul_reference", *words],
