@@ -192,7 +192,8 @@ def _strangers(
 ) -> Iterator[Alert]:
     for store, last in strangers.items():
         at, _, other = last.partition(" ")
-        recent = now - from_text(at).timestamp() < STRANGE_SECONDS
+        # Where the clock was ahead then, it would be recent until that time comes.
+        recent = abs(now - from_text(at).timestamp()) < STRANGE_SECONDS
         if recent and store in status["stores"]:
             yield Alert(
                 f"stranger {store}",
