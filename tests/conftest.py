@@ -204,6 +204,15 @@ def _log_is_kept() -> Iterator[None]:
 
 
 @pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """What a person reads: the action of each line of the log, and its message."""
+    found: list[str] = []
+    sink = logger.add(found.append, level="INFO", format="{extra[action]} {message}")
+    yield found
+    logger.remove(sink)
+
+
+@pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
     """Search what a test leaves behind, a pair's books and logs too, before it goes."""
     yield tmp_path

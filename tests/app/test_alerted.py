@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from backhaul.app import Daemon
+    from support.daemon import Office
+
 ALERTED = """
 [jobs.backup]
 every = "1d"
@@ -48,6 +51,17 @@ async def person() -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
         yield str(server.make_url("/")), heard
 
 
+@asynccontextmanager
+async def alerted(
+    shop: Shop, folder: Path
+) -> AsyncIterator[tuple[Office, Daemon, list[dict[str, Any]]]]:
+    """Run a daemon that tells a person; yield what that one heard, too."""
+    async with person() as (url, heard):
+        more = ALERTED.format(folder=folder, url=url)
+        async with connected(shop, more) as (office, daemon):
+            yield office, daemon, heard
+
+
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with open_shop(tmp_path / "shop") as opened:
@@ -64,54 +78,48 @@ async def test_backups_that_fail_are_told_until_one_is_made(
     """A file stands where their folder should be."""
     blocked = tmp_path / "backups"
     blocked.touch()
-    async with person() as (url, heard):
-        more = ALERTED.format(folder=tmp_path, url=url)
-        async with connected(shop, more) as (office, daemon):
-            await daemon._jobs.run("backup", None, "otto")
-            await until(lambda: "backup failed" in told(heard, "begun"), "told")
-            query = "SELECT outcome FROM job_state WHERE job = 'backup'"
-            assert rows(office.database, query) == [("failed",)]
-            blocked.unlink()
-            await daemon._jobs.run("backup", None, "otto")
-            await until(lambda: "backup failed" in told(heard, "over"), "over")
-            assert [path.suffix for path in blocked.iterdir()] == [".db"]
-            old = "UPDATE job_state SET since = ?1 WHERE job = 'backup'"
-            write(office.database, old, to_text(START))
-            old = "UPDATE job_runs SET started_at = ?1 WHERE job = 'backup'"
-            write(office.database, old, to_text(START))
-            await until(lambda: "backup late" in told(heard, "begun"), "it is late")
+    async with alerted(shop, tmp_path) as (office, daemon, heard):
+        await daemon._jobs.run("backup", None, "otto")
+        await until(lambda: "backup failed" in told(heard, "begun"), "told")
+        query = "SELECT outcome FROM job_state WHERE job = 'backup'"
+        assert rows(office.database, query) == [("failed",)]
+        blocked.unlink()
+        await daemon._jobs.run("backup", None, "otto")
+        await until(lambda: "backup failed" in told(heard, "over"), "over")
+        assert [path.suffix for path in blocked.iterdir()] == [".db"]
+        old = "UPDATE job_state SET since = ?1 WHERE job = 'backup'"
+        write(office.database, old, to_text(START))
+        old = "UPDATE job_runs SET started_at = ?1 WHERE job = 'backup'"
+        write(office.database, old, to_text(START))
+        await until(lambda: "backup late" in told(heard, "begun"), "it is late")
     assert told(heard, "begun").count("backup failed") == 1
 
 
 async def test_webhooks_of_another_store_are_told_once(
     shop: Shop, tmp_path: Path
 ) -> None:
-    async with person() as (url, heard):
-        more = ALERTED.format(folder=tmp_path, url=url)
-        async with connected(shop, more) as (office, daemon):
-            for total in ("1.00", "2.00"):
-                order = payloads.order(total=total)
-                news = payloads.envelope("orders/create", order, storeId="sto_other")
-                headers = payloads.signed(news, office.webhook_secret.encode())
-                url = f"{daemon.public_url}/webhooks/main"
-                async with httpx.AsyncClient() as platform:
-                    answer = await platform.post(url, content=news, headers=headers)
-                assert answer.status_code == 200
-            await until(lambda: "stranger main" in told(heard, "begun"), "told")
-            query = "SELECT count(*) FROM events WHERE state = 'unhandled'"
-            await until(lambda: rows(office.database, query) == [(2,)], "both")
+    async with alerted(shop, tmp_path) as (office, daemon, heard):
+        for total in ("1.00", "2.00"):
+            order = payloads.order(total=total)
+            news = payloads.envelope("orders/create", order, storeId="sto_other")
+            headers = payloads.signed(news, office.webhook_secret.encode())
+            url = f"{daemon.public_url}/webhooks/main"
+            async with httpx.AsyncClient() as platform:
+                answer = await platform.post(url, content=news, headers=headers)
+            assert answer.status_code == 200
+        await until(lambda: "stranger main" in told(heard, "begun"), "told")
+        query = "SELECT count(*) FROM events WHERE state = 'unhandled'"
+        await until(lambda: rows(office.database, query) == [(2,)], "both")
     assert told(heard, "begun").count("stranger main") == 1
 
 
 async def test_counts_that_are_stopped_are_told_until_a_person_resumes(
     shop: Shop, tmp_path: Path
 ) -> None:
-    async with person() as (url, heard):
-        more = ALERTED.format(folder=tmp_path, url=url)
-        async with connected(shop, more) as (office, _):
-            mark = "INSERT INTO marks VALUES ('targets:stopped:main', 'two moved')"
-            write(office.database, mark)
-            await until(lambda: "counts main" in told(heard, "begun"), "told")
-            write(office.database, "DELETE FROM marks WHERE name LIKE 'targets:%'")
-            await until(lambda: "counts main" in told(heard, "over"), "over")
+    async with alerted(shop, tmp_path) as (office, _, heard):
+        mark = "INSERT INTO marks VALUES ('targets:stopped:main', 'two moved')"
+        write(office.database, mark)
+        await until(lambda: "counts main" in told(heard, "begun"), "told")
+        write(office.database, "DELETE FROM marks WHERE name LIKE 'targets:%'")
+        await until(lambda: "counts main" in told(heard, "over"), "over")
     assert told(heard, "begun").count("counts main") == 1

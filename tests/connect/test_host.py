@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from loguru import logger
 
 from backhaul.connect.host import REPORTED_AT_ONCE
 from backhaul.core.clock import to_text
@@ -26,7 +25,7 @@ from support.databases import count, locked, rows, started_store
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from backhaul.connect.host import Host
@@ -34,15 +33,6 @@ if TYPE_CHECKING:
     from backhaul_sdk import Emit, Record, Rejection
 
 RECORDS = "SELECT key, state FROM records ORDER BY id"
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    """What a person reads about connectors."""
-    found: list[str] = []
-    sink = logger.add(found.append, level="INFO", format="{extra[action]} {message}")
-    yield found
-    logger.remove(sink)
 
 
 def about_connectors(lines: list[str]) -> list[str]:

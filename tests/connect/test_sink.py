@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from loguru import logger
 
 from backhaul.errors import BackhaulError
 from backhaul_sdk import (
@@ -26,22 +25,12 @@ from support.payloads import envelope, instant
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from backhaul.connect.sink import Sink
     from backhaul.store.sqlite.database import SqliteStore
     from support.clock import VirtualClock
 
 ORDERS = frozenset({"order.placed", "order.updated"})
 PLACED = ("order.placed", "ord_9")
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    found: list[str] = []
-    sink = logger.add(found.append, level="INFO", format="{extra[action]} {message}")
-    yield found
-    logger.remove(sink)
 
 
 def order(at: int, id_: str = "ord_9", number: int = 9) -> bytes:

@@ -6,7 +6,6 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from loguru import logger
 
 from backhaul.admin.sessions import IDLE_SECONDS, LONGEST_SECONDS
 from backhaul.store.users import Role
@@ -14,7 +13,6 @@ from support.dashboard import COOKIE, PASSWORD, open_office
 from support.databases import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from aiohttp import ClientResponse
@@ -22,14 +20,6 @@ if TYPE_CHECKING:
     from support.dashboard import Browser, Office
 
 FIRST = {"name": "ann", "password": PASSWORD, "again": PASSWORD}
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    found: list[str] = []
-    sink = logger.add(found.append, level="INFO", format="{extra[action]} {message}")
-    yield found
-    logger.remove(sink)
 
 
 def cookie_line(answer: ClientResponse) -> str:
