@@ -106,6 +106,35 @@ async def test_what_is_paused_while_it_waits_for_room_is_not_sent_again(
     assert keyed.state(command) == "uncertain"
 
 
+def renew_the_key(stage: Scene) -> None:
+    stage.settler._replay.transport.use_key("svc_live_replaced_0123456789")
+
+
+def throttle_for_a_day(stage: Scene) -> None:
+    budget = stage.settler._replay.transport.budget
+    budget.throttled(stage.clock.monotonic(), timedelta(days=1).total_seconds())
+
+
+@pytest.mark.parametrize("happen", [renew_the_key, throttle_for_a_day])
+async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
+    happen: Callable[[Scene], None], keyed: Scene
+) -> None:
+    """The platform would take it for a new one, and apply the same once more."""
+    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
+    command = await doubt(keyed)
+    keyed.platform.says(ADJUST, message(500, b"", **room), apply)
+    async with working(keyed):
+        await keyed.reaches(command, "uncertain")
+        await keyed.pass_time(59)
+        happen(keyed)
+        await keyed.clock.advance(timedelta(days=1, minutes=2).total_seconds())
+        for _ in range(UNTIL_THE_LAST_LOOK):
+            await keyed.pass_time(60)
+            await keyed.quiet()
+    assert len(keyed.server.commands) == 1
+    assert keyed.state(command) == "parked"
+
+
 async def test_room_is_given_back_where_a_busy_database_ends_a_look(
     keyed: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,14 @@ BUGS = (
         "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
+        "a key is used again that has lost its worth",
+        "daemon/backhaul/push/settler.py",
+        "may_send=lambda: self._lets_out(doubt) and self._may_replay(doubt),",
+        "may_send=lambda: self._lets_out(doubt),",
+        "tests/push/test_keys.py::"
+        "test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again",
+    ),
+    Bug(
         "a lane is not held while its command is in doubt",
         "daemon/backhaul/store/sqlite/commands.py",
         # All of it: what passes over those who wait, and what makes sure of them.

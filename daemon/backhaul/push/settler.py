@@ -217,7 +217,8 @@ class Settler:
             doubt.request,
             idempotency_key(command.id),
             room_taken=True,
-            may_send=lambda: self._lets_out(doubt),
+            # Once more: the wait may have outlived the key, or a new one come.
+            may_send=lambda: self._lets_out(doubt) and self._may_replay(doubt),
         )
         judged = await judge(command, answer, self._replay.client, self._doubts)
         self._replay.door.heed(command.kind, judged.verdict)
