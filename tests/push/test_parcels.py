@@ -105,6 +105,30 @@ async def test_a_parcel_that_a_conflict_proved_proves_no_other(stage: Scene) -> 
     assert effects(stage) == [("shp_1",), (None,)]
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [message(500), problem(409, "QUANTITY_NOT_FULFILLABLE")],
+    ids=["unknown", "conflict"],
+)
+async def test_a_part_that_somebody_sent_is_no_proof_of_the_whole(
+    refused: bytes, stage: Scene
+) -> None:
+    """What takes all there is leaves nothing: the rest would never be sent."""
+    part = payloads.shipment("shp_9", trackingCompany=None, trackingNumber=None)
+    status = "PARTIALLY_FULFILLED"
+    shown = payloads.order(at=50, shipments=[part], fulfillmentStatus=status)
+    await stage.fold(payloads.order("ord_1", at=1))
+    stage.platform.says(FULFILL, refused)
+    stage.platform.says(ORDER, document({"data": shown}))
+    command = await stage.plan("fulfill", "ord_1", **NAMELESS)
+    async with working(stage):
+        while stage.state(command) in {"planned", "sending", "uncertain"}:
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert stage.state(command) == "parked"
+    assert len(stage.server.commands) == 1
+
+
 BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
 REST: dict[str, Any] = {"lines": []}
 

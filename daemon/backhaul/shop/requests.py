@@ -78,6 +78,7 @@ def _adjust(command: Command, _: Dialect) -> dict[str, Any]:
     }
 
 
+_IN_PART = "PARTIALLY_FULFILLED"
 _BODIES = {"fulfill": _fulfill, "cancel": _cancel, "adjust": _adjust}
 
 
@@ -190,6 +191,9 @@ def parcels_of(
     with a number: it is what both ask for, if it left nothing more to be sent.
     """
     wanted = (command.payload["tracking_company"], command.payload["tracking_number"])
+    takes_all = not command.payload["lines"]
+    if takes_all and wanted[1] is None and order.fulfillment_status == _IN_PART:
+        return []  # somebody else sent a part: what takes all leaves nothing
     fitting = [
         parcel.id
         for parcel, raw in zip(order.shipments, data.get("shipments", ()), strict=True)
