@@ -61,6 +61,7 @@ async def test_an_order_and_its_parcel_are_counted(shop: Shop) -> None:
     assert found["backhaul_connector_up courier"] == 1
     assert found["backhaul_records_waiting courier"] == 1
     assert found["backhaul_last_record_timestamp_seconds courier"] > 0
+    assert found["backhaul_first_read_timestamp_seconds main"] > 0
     assert found["backhaul_heartbeat_timestamp_seconds"] > 0
     assert found["backhaul_database_bytes database"] > 0
     assert not [name for name in found if name.startswith("backhaul_sending_stopped")]

@@ -231,7 +231,7 @@ def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
     ((total,),) = rows(case.office.database, "SELECT count(*) FROM commands")
     told = in_process(*words, config=case.office.config)
     assert f"and {total - 1} more; see --limit" in told.err
-    none = in_process("commands", "list", "--store", "other", config=case.office.config)
+    none = in_process("commands", "list", "--kind", "target", config=case.office.config)
     assert "no commands" in none.out
 
 

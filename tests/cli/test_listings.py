@@ -92,6 +92,29 @@ def test_the_commands_are_those_of_the_database(office: Office) -> None:
     assert found["state"] == "applied"
     assert listed(office, "commands", "list", "--state", "parked") == []
     assert listed(office, "commands", "list", "--kind", "cancel") == []
+    assert listed(office, "connectors", "deliveries", "courier") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        (("commands", "list", "--state", "park"), "'planned', 'sending', 'applied'"),
+        (("commands", "list", "--kind", "fulfil"), "'fulfill', 'cancel', 'adjust'"),
+        (("commands", "list", "--store", "nope"), "there are: main"),
+        (("commands", "list", "--plan", "--store", "nope"), "there are: main"),
+        (("events", "list", "--state", "quarantine"), "'unhandled', 'quarantined'"),
+        (("events", "refold", "--state", "quarantine"), "'unhandled', 'quarantined'"),
+        (("connectors", "deliveries", "--state", "park"), "'planned', 'sending'"),
+        (("connectors", "deliveries", "curier"), "there are: bench, courier"),
+    ],
+)
+def test_a_filter_that_is_mistyped_does_not_say_that_all_is_well(
+    arguments: tuple[str, ...], known: str, office: Office
+) -> None:
+    for form in ((), ("--json",)):
+        said = in_process(*arguments, *form, config=office.config)
+        assert (said.code, said.out) == (2, "")
+        assert known in " ".join(said.err.replace("│", " ").split())
 
 
 def test_one_command_is_shown_with_its_attempts(office: Office) -> None:

@@ -78,6 +78,20 @@ def test_check_config_tells_what_is_left_behind(office: Office) -> None:
     assert told in lines(office, "check-config")
 
 
+def test_what_a_store_left_behind_can_be_listed_by_its_old_name(
+    office: Office,
+) -> None:
+    rename(office)
+    listing = ("commands", "list", "--store", "main", "--json")
+    found = in_process(*listing, config=office.config).json()
+    assert len(found) == len(WORK)
+    none = in_process(*listing, "--state", "superseded", config=office.config)
+    assert none.json() == []
+    said = in_process("commands", "list", "--store", "mian", config=office.config)
+    assert said.code == 2
+    assert "there are: main, shop" in " ".join(said.err.replace("│", " ").split())
+
+
 def test_a_database_that_cannot_be_read_keeps_no_configuration_from_being_checked(
     office: Office,
 ) -> None:

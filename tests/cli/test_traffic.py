@@ -73,6 +73,22 @@ def test_a_capture_holds_deliveries_and_reads(office: Office, captured: Path) ->
     assert office.webhook_secret not in text
 
 
+def test_a_capture_into_a_file_is_told_as_json(office: Office) -> None:
+    out = office.folder / "told.jsonl"
+    told = in_process("capture", out, "--json", config=office.config).json()
+    events = len(lines(out)) - 1
+    assert told == {"file": str(out), "events": events, "left_out": 0}
+    said = in_process("capture", "-", "--json", config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert "--json does nothing beside -" in " ".join(said.err.split())
+
+
+def test_a_kind_of_event_that_is_none_is_refused(office: Office) -> None:
+    said = in_process("capture", "-", "--kind", "webhook", config=office.config)
+    assert (said.code, said.out) == (2, "")
+    assert "'delivery', 'read'" in " ".join(said.err.replace("│", " ").split())
+
+
 def test_a_capture_into_no_folder_says_how_to_mend_it(office: Office) -> None:
     out = office.folder / "none" / "day.jsonl"
     said = in_process("capture", out, config=office.config)
@@ -218,6 +234,27 @@ def test_a_sample_of_each_topic_is_taken_and_folded(office: Office, topic: str) 
     assert said.code == 0, said.err
     state = "SELECT state FROM events WHERE topic = ? ORDER BY id DESC LIMIT 1"
     await_true(lambda: rows(office.database, state, topic) == [("folded",)], "folded")
+
+
+def test_a_trigger_says_that_the_daemon_takes_it_for_real(office: Office) -> None:
+    said = in_process("trigger", "products/create", config=office.config)
+    told = " ".join(said.err.split())
+    assert "the daemon takes it for real" in told
+    assert "backhaul doctor" in told
+    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    named = in_process("trigger", "products/create", "--to", url, config=office.config)
+    assert (named.code, named.err) == (0, ""), "whose receiver it is, one knows oneself"
+
+
+def test_a_trigger_is_told_as_json(office: Office) -> None:
+    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    trigger = ("trigger", "products/create", "--json")
+    taken = in_process(*trigger, config=office.config)
+    assert taken.json() == {"topic": "products/create", "to": url, "status": 200}
+    wrong = office.folder / "wrong"
+    wrong.write_text("whsec_wrong")
+    refused = in_process(*trigger, "--secret-file", wrong, config=office.config)
+    assert (refused.code, json.loads(refused.out)["status"]) == (1, 401)
 
 
 def test_a_topic_without_a_sample_is_told(office: Office) -> None:

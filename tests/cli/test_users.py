@@ -57,6 +57,39 @@ def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) ->
     assert rows(office.database, query) == [("users add", "ann as admin")]
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("add", "bob", "--role", "operator", "--stdin"), {"role": "operator"}),
+        (("role", "bob", "viewer"), {"role": "viewer"}),
+        (("password", "bob", "--stdin"), {}),
+        (("remove", "bob"), {}),
+    ],
+)
+def test_each_change_is_told_as_json(
+    office: Office,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    told: dict[str, str],
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n" * 2))
+    if words[0] != "add":
+        assert say(office, "add", "bob", "--role", "admin", "--stdin").code == 0
+        if words[0] != "password":
+            assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
+    assert say(office, *words, "--json").json() == {"name": "bob", **told}
+
+
+def test_a_password_is_asked_for_beside_what_is_told(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program reads is JSON and nothing else."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n" * 2))
+    monkeypatch.setattr("getpass.getpass", lambda _, stream=None: PASSWORD)
+    said = say(office, "add", "ann", "--json")
+    assert said.json() == {"name": "ann", "role": "viewer"}
+
+
 @pytest.mark.usefixtures("typed")
 @pytest.mark.parametrize(
     ("words", "why"),

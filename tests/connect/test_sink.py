@@ -300,6 +300,40 @@ async def test_unplugged_fifty_times_it_is_down_once_and_up_once(
     assert told == ["connector.down", "connector.up"]
 
 
+async def test_once_it_opens_it_is_down_no_more_though_there_is_nothing_to_tell(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    class Unmounted(Books):
+        there = False
+
+        async def open(self) -> None:
+            if not self.there:
+                raise CheckFailed("its folder is not there; create it")
+
+    books = Unmounted()
+    sink = sink_of(books, store, clock, topics=ORDERS)
+    await sink.subscribe()
+    await deliver(sink)
+    down = {"up": False, "reason": "its folder is not there; create it"}
+    assert sink.state() == down
+    books.there = True
+    await clock.advance(60)
+    await deliver(sink)
+    assert sink.state() == {"up": True, "reason": None}
+
+
+async def test_that_it_is_open_does_not_prove_that_it_takes_anything(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [NotSent("it is closed", 30.0)]
+    await deliver(sink)
+    await clock.advance(29)
+    await deliver(sink)
+    assert sink.state() == {"up": False, "reason": "it is closed"}
+
+
 async def test_a_dry_run_tells_nothing(store: SqliteStore, clock: VirtualClock) -> None:
     books = Books()
     sink = sink_of(books, store, clock, topics=ORDERS, dry_run=True)

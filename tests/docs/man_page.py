@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from enum import EnumType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from typer.main import get_command
@@ -103,8 +104,16 @@ def _argument(each: Parameter) -> str:
 def _parameter(each: Parameter) -> str:
     names = [*each.opts, *each.secondary_opts]
     told = str(getattr(each, "help", None) or "")
+    if words := _words(each):
+        told = f"{told} One of {', '.join(words)}."
     takes = "" if getattr(each, "is_flag", False) else f" {_metavar(each)}"
     return _entry(f"{', '.join(names)}{takes}", told)
+
+
+def _words(each: Parameter) -> list[str]:
+    """Return the words that an option takes, where it takes no others."""
+    takes = getattr(getattr(each, "type_descriptor", None), "annotation", None)
+    return list(takes) if isinstance(takes, EnumType) else []
 
 
 def _metavar(each: Parameter) -> str:

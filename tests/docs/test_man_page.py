@@ -19,12 +19,6 @@ NO_JSON = {
     "demo": "plays on a screen",
     "run": "is the daemon",
     "reference": "is a server",
-    "capture": "writes JSON lines already",
-    "trigger": "says one line, and ends with its answer",
-    "users add": "asks for a password",
-    "users password": "asks for a password",
-    "users role": "says one line",
-    "users remove": "says one line",
 }
 
 

@@ -51,6 +51,29 @@ async def test_a_walk_that_a_clock_ahead_has_dated_gives_way_to_the_next(
         assert equal_since(store.path) == "2026-03-01T12:01:00.000Z"
 
 
+async def test_when_a_store_was_first_read_is_told_before_anything_is_proved(
+    tmp_path: Path,
+) -> None:
+    """Or nobody would be alerted to a store whose lists never read through."""
+    clock = VirtualClock(START)
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        assert await first_read(store) == {}
+        begun = clock.now().timestamp()
+        await store.sweeps.begin("main", "backfill", "orders")
+        await clock.advance(3600)
+        await walk(store)
+        await store.sweeps.begin("other", "incremental", "orders")
+        assert await first_read(store) == {"main": begun}
+
+
+async def first_read(store: SqliteStore) -> dict[str, float]:
+    return {
+        labels[0]: round(value, 2)
+        for name, value, labels in await store.numbers.read([])
+        if name == "first_read_timestamp_seconds"
+    }
+
+
 REFUSED = "GET /orders was answered 403 no"
 
 

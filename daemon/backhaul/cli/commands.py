@@ -1,12 +1,13 @@
 """`backhaul commands list` and `show`: what is asked of the platform."""
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from backhaul.cli import context, evidence, showing
 from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
-from backhaul.cli.listings import StateOption, print_list
+from backhaul.cli.listings import StateOption, print_list, require_known
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.shop import requests
@@ -16,6 +17,16 @@ from backhaul.store.sqlite.outbox_reading import Wanted
 
 commands = typer.Typer(no_args_is_help=True, help="What is asked of the platform.")
 
+
+class Kind(StrEnum):
+    """What a command asks for."""
+
+    FULFILL = "fulfill"
+    CANCEL = "cancel"
+    ADJUST = "adjust"
+    TARGET = "target"
+
+
 CommandArgument = Annotated[str, typer.Argument(help="The id, or how it begins.")]
 
 
@@ -24,9 +35,7 @@ def list_commands(
     config: ConfigOption = None,
     state: StateOption = None,
     store: Annotated[str | None, typer.Option(help="Only this store.")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Only fulfill, cancel, adjust or target.")
-    ] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only this kind.")] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="What is planned, as it would be sent.")
     ] = False,
@@ -37,6 +46,9 @@ def list_commands(
     wanted = Wanted("planned" if plan else state, store, kind)
     with explainer(config) as known:
         total = known.count_commands(wanted)
+        if store is not None and not total:
+            configured = context.settings(config).stores
+            require_known(store, [*configured, *known.stores()], "--store")
         if plan:
             shown = _list_plan(known, context.settings(config), wanted, limit, as_json)
         else:

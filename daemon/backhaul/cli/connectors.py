@@ -10,7 +10,7 @@ from backhaul.cli import context, showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
 from backhaul.cli.deciding import ReasonOption
-from backhaul.cli.listings import print_list
+from backhaul.cli.listings import StateOption, print_list, require_known
 from backhaul.connect import registry
 from backhaul.connect.guarding import ConnectorFailed, guarded
 from backhaul.control import Control, NoDaemon
@@ -112,13 +112,16 @@ def run(
 def deliveries(
     name: Annotated[str | None, typer.Argument(help="Only this instance.")] = None,
     config: ConfigOption = None,
-    state: Annotated[str | None, typer.Option(help="Only this state.")] = None,
+    state: StateOption = None,
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
     """List what instances are told, the newest first."""
     with explainer(config) as known:
         rows = known.deliveries(name, state, limit)
+        if name is not None and not rows:
+            configured = context.settings(config).connectors
+            require_known(name, [*configured, *known.instances()], "NAME")
     columns = ("seq", "at", "instance", "topic", "about", "state", "reason")
     print_list(rows, columns, "nothing was told", as_json)
 

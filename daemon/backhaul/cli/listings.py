@@ -1,23 +1,29 @@
 """`backhaul events` and `quarantine`: lists, and one row whole."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from backhaul.cli import showing
 from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
+from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
+from backhaul.store.refolds import EventState
 
 events = typer.Typer(no_args_is_help=True, help="What arrived and what became of it.")
 quarantine = typer.Typer(no_args_is_help=True, help="What could not be used.")
 
-StateOption = Annotated[str | None, typer.Option("--state", help="Only this state.")]
+StateOption = Annotated[State | None, typer.Option("--state", help="Only this state.")]
+EventStateOption = Annotated[
+    EventState | None, typer.Option("--state", help="Only this state.")
+]
 
 
 @events.command("list")
 def list_events(
     config: ConfigOption = None,
-    state: StateOption = None,
+    state: EventStateOption = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     limit: LimitOption = 20,
     as_json: JsonOption = False,
@@ -66,6 +72,16 @@ def show_quarantined(
     if found is None:
         raise BackhaulError(f"there is no row {row}; see: backhaul quarantine list")
     _show(found, as_json)
+
+
+def require_known(name: str, known: Iterable[str], hint: str) -> None:
+    """Refuse a name that nobody has: that nothing is listed would say all is well."""
+    names = sorted(set(known))
+    if name not in names:
+        there = ", ".join(names) or "none"
+        raise typer.BadParameter(
+            f"{name!r} is none; there are: {there}", param_hint=hint
+        )
 
 
 def print_list(

@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     from backhaul.traffic.disorder import Disorder
 
 MOST_DIFFERENCES = 200
+TAKEN = (
+    "the daemon takes it for real: it goes into the mirror, and to connectors that"
+    " are told such news; whether webhooks come through, backhaul doctor tells without"
+)
 
 
-def capture(out: Path, settings: Settings, wanted: Wanted) -> None:
+def capture(out: Path, settings: Settings, wanted: Wanted, *, as_json: bool) -> None:
     """Write what came in to a file, or to standard output where that is `-`."""
     with closing(History(settings.database_file)) as history:
         facts = {
@@ -48,7 +52,9 @@ def capture(out: Path, settings: Settings, wanted: Wanted) -> None:
     if pruned:
         words = "left out: their bytes went after database.retention_days"
         typer.echo(f"{pruned} events {words}", err=True)
-    if str(out) != "-":
+    if as_json:
+        showing.json({"file": str(out), "events": count, "left_out": pruned})
+    elif str(out) != "-":
         typer.echo(f"{count} events in {out}")
 
 
@@ -143,6 +149,8 @@ def trigger(
     to: str | None,
     secret_file: Path | None,
     data: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Sign a sample event, or `data`, and send it. Raises BackhaulError."""
     if data is None and topic not in samples.SAMPLES:
@@ -157,9 +165,14 @@ def trigger(
     receiving = Receiving(address, secret)
     arrival = Arrival(store or "", "delivery", topic, to_text(now), b"{}", body)
     (status,) = asyncio.run(replaying.replay_to(receiving, [arrival], SystemClock()))
-    typer.echo(f"{topic} to {address}: {status}")
+    if as_json:
+        showing.json({"topic": topic, "to": address, "status": status})
+    else:
+        typer.echo(f"{topic} to {address}: {status}")
     if status != 200:
         raise BackhaulError(f"the receiver answered {status}")
+    if to is None:
+        showing.note(TAKEN)
 
 
 def _daemons(settings: Settings, store: str | None) -> str:

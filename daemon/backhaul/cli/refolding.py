@@ -8,6 +8,7 @@ import typer
 from backhaul.cli import showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption, TimeOption
+from backhaul.cli.listings import EventStateOption
 from backhaul.store.refolds import Selection
 
 
@@ -16,9 +17,7 @@ def refold(
         list[int] | None, typer.Argument(help="Numbers of events.", show_default=False)
     ] = None,
     config: ConfigOption = None,
-    state: Annotated[
-        str | None, typer.Option("--state", help="Only this state: quarantined, …")
-    ] = None,
+    state: EventStateOption = None,
     since: TimeOption = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every event that is kept.")

@@ -1,5 +1,6 @@
 """`backhaul capture`, `replay` and `trigger`: traffic as files, and sent again."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,15 @@ from backhaul.traffic.disorder import Disorder
 # client: no other command should wait for these.
 
 StoreOption = Annotated[str | None, typer.Option(help="Only this store.")]
+
+
+class Kind(StrEnum):
+    """How an event came in."""
+
+    DELIVERY = "delivery"
+    READ = "read"
+
+
 Chance = Annotated[float, typer.Option(min=0, max=1)]
 
 
@@ -25,7 +35,7 @@ def capture(
     store: StoreOption = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Only delivery (webhooks) or read (by us).")
+        Kind | None, typer.Option(help="Only delivery (webhooks) or read (by us).")
     ] = None,
     about: Annotated[
         str | None,
@@ -36,6 +46,7 @@ def capture(
     ] = None,
     since: TimeOption = None,
     until: TimeOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write what came in to a file, byte for byte, beside a running daemon.
 
@@ -44,8 +55,10 @@ def capture(
     """
     from backhaul.cli import playing  # see above
 
+    if as_json and str(out) == "-":
+        raise BackhaulError("--json does nothing beside -: a capture is JSON lines")
     wanted = Wanted(store, kind, topic, since, until, about)
-    playing.capture(out, context.settings(config), wanted)
+    playing.capture(out, context.settings(config), wanted, as_json=as_json)
 
 
 def replay(
@@ -111,11 +124,13 @@ def trigger(
     data: Annotated[
         Path | None, typer.Option(help="File with the body to send as it is.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Sign a sample event and send it to a receiver, as the platform would.
 
-    The daemon takes it for real: its mirror then has a sample order, say.
+    A daemon takes it for real: its mirror then has a sample order, say, and hands it
+    to connectors. Whether webhooks come through is told by `backhaul doctor`.
     """
     from backhaul.cli import playing  # see above
 
-    playing.trigger(topic, config, store, to, secret_file, data)
+    playing.trigger(topic, config, store, to, secret_file, data, as_json=as_json)

@@ -42,10 +42,11 @@ def add_user(
     role: Annotated[str, typer.Option(help=ROLE_HELP)] = "viewer",
     stdin: StdinOption = False,
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Add somebody; asks for the password."""
-    _change("add", name, config, role=role, password=_password(stdin))
-    typer.echo(f"{name} may log in as {role}")
+    asked = {"role": role, "password": _password(stdin)}
+    _change("add", name, config, f"{name} may log in as {role}", as_json, asked)
 
 
 @users.command("role")
@@ -53,34 +54,53 @@ def set_role(
     name: NameArgument,
     role: Annotated[str, typer.Argument(help=ROLE_HELP)],
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Change what somebody may do, from the next click on."""
-    _change("role", name, config, role=role)
-    typer.echo(f"{name} is {role} now")
+    asked = {"role": role}
+    _change("role", name, config, f"{name} is {role} now", as_json, asked)
 
 
 @users.command("password")
 def set_password(
-    name: NameArgument, stdin: StdinOption = False, config: ConfigOption = None
+    name: NameArgument,
+    stdin: StdinOption = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Give somebody a new password, and end every session begun with the old one."""
-    _change("password", name, config, password=_password(stdin))
-    typer.echo(f"{name} has a new password")
+    asked = {"password": _password(stdin)}
+    _change("password", name, config, f"{name} has a new password", as_json, asked)
 
 
 @users.command("remove")
-def remove_user(name: NameArgument, config: ConfigOption = None) -> None:
+def remove_user(
+    name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
     """Take somebody away; sessions end at once."""
-    _change("remove", name, config)
-    typer.echo(f"{name} may log in no more")
+    _change("remove", name, config, f"{name} may log in no more", as_json, {})
 
 
 def _password(stdin: bool) -> str:
     """Never an argument: the list of processes shows those to everybody."""
     if stdin:
         return sys.stdin.readline().rstrip("\n")
-    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    asked = typer.prompt(
+        "Password", hide_input=True, confirmation_prompt=True, err=True
+    )
+    return str(asked)
 
 
-def _change(verb: str, name: str, config: Path | None, **asked: Any) -> None:
-    change(config, f"users/{verb}", {"name": name, "who": who(), **asked})
+def _change(
+    verb: str,
+    name: str,
+    config: Path | None,
+    told: str,
+    as_json: bool,
+    asked: dict[str, Any],
+) -> None:
+    done = change(config, f"users/{verb}", {"name": name, "who": who(), **asked})
+    if as_json:
+        showing.json(done)
+    else:
+        typer.echo(told)

@@ -72,6 +72,7 @@ class Sink:
         self._wake = asyncio.Event()
         self._stopping = False
         self._rests_until = 0.0
+        self._shut = False
         self._log = logger.bind(instance=subscriber.instance)
 
     @property
@@ -148,11 +149,23 @@ class Sink:
     async def _ready(self) -> bool:
         """Open the connector; nothing is claimed for one that is not open."""
         try:
-            await guarded(self._opened())
+            await self._open()
         except ConnectorFailed as error:
             self._leave_alone(str(error))
             return False
         return True
+
+    async def _open(self) -> None:
+        """Open it unless it is open. Raises ConnectorFailed, and Busy."""
+        try:
+            await guarded(self._opened())
+        except ConnectorFailed:
+            self._shut = True
+            raise
+        # There may be no news for days that would tell that it can be reached.
+        if self._shut:
+            self._shut = False
+            self.health.rose()
 
     async def _push(self, delivery: Outgoing) -> None:
         said: object
@@ -212,7 +225,7 @@ class Sink:
 
     async def _look_up(self, delivery: Outgoing) -> None:
         try:
-            await guarded(self._opened())
+            await self._open()
             async with asyncio.timeout(LOOKUP_SECONDS):
                 said: object = await guarded(self._connector.lookup(_change(delivery)))
         except (ConnectorFailed, TimeoutError, Busy) as error:

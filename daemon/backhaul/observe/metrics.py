@@ -114,6 +114,11 @@ NAMES: dict[str, Meaning] = {
         "When an instance last brought a record, in seconds since 1970.",
         ("instance",),
     ),
+    "first_read_timestamp_seconds": Meaning(
+        "gauge",
+        "When the first reading of a store's lists was begun, in seconds since 1970.",
+        ("store",),
+    ),
     "consistent_as_of_timestamp_seconds": Meaning(
         "gauge",
         "Since when the mirror is known to be as the platform; none before proof.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -12,6 +13,17 @@ if TYPE_CHECKING:
 
 CONFIRMING = ("/reread", "/gone")
 """How the topics of reads end that were made to settle a doubt."""
+
+
+class EventState(StrEnum):
+    """What became of an event; `received` until it is folded."""
+
+    RECEIVED = "received"
+    FOLDED = "folded"
+    DUPLICATE = "duplicate"
+    STALE = "stale"
+    UNHANDLED = "unhandled"
+    QUARANTINED = "quarantined"
 
 
 class Selection(Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from backhaul.admin.guard import Missing, Route
 from backhaul.admin.paging import before, turned
-from backhaul.store.refolds import Selection
+from backhaul.store.refolds import EventState, Selection
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backhaul.admin.desk import Desk, Visit
 
 MOST = 100
-STATES = ("received", "folded", "duplicate", "stale", "unhandled", "quarantined")
+STATES = [state.value for state in EventState]
 
 
 async def show_list(desk: Desk, visit: Visit) -> web.Response:

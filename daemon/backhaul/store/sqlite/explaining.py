@@ -46,6 +46,10 @@ _DELIVERIES = f"""
     FROM deliveries d WHERE (?1 IS NULL OR instance = ?1) AND (?2 IS NULL OR state = ?2)
     ORDER BY seq DESC LIMIT ?3
 """  # noqa: S608 - constants
+_STORES = """
+    SELECT store FROM commands
+    UNION SELECT substr(name, 7) FROM marks WHERE substr(name, 1, 6) = 'facts:'
+"""
 _WEBHOOK_SECRETS = """
     SELECT store, fingerprint, iif(dropped_at IS NULL, 'accepted', 'dropped') AS state,
            last_used_at, known_since, dropped_at, source
@@ -132,6 +136,15 @@ class Explainer:
     ) -> list[Row]:
         """Return what instances are told, the newest first."""
         return self._rows(_DELIVERIES, (instance, state, limit))
+
+    def stores(self) -> list[str]:
+        """Return the stores that were met, or that something was asked of."""
+        return [row["store"] for row in self._rows(_STORES, ())]
+
+    def instances(self) -> list[str]:
+        """Return the instances that were told something."""
+        query = "SELECT DISTINCT instance FROM deliveries"
+        return [row["instance"] for row in self._rows(query, ())]
 
     def jobs(self) -> dict[tuple[str, str], Row]:
         """Return where each scheduled job stands, by its name and store."""

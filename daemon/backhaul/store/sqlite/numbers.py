@@ -54,6 +54,11 @@ _QUERIES = {
     "quarantine_rows": """
         SELECT name, count(*) FROM quarantine WHERE state = 'open' GROUP BY 1
     """,
+    "first_read_timestamp_seconds": """
+        SELECT store, (julianday(began_at) - 2440587.5) * 86400 FROM sweeps
+        WHERE id IN (SELECT min(id) FROM sweeps
+            WHERE job IN ('backfill', 'full') GROUP BY store)
+    """,
     "drift_rows": """
         SELECT store, 'missed', sum(missed) FROM sweeps GROUP BY 1
         UNION ALL SELECT store, 'stale', sum(stale) FROM sweeps GROUP BY 1
@@ -67,7 +72,9 @@ _QUERIES = {
         GROUP BY 1
     """,
 }
-_OVER_ALL_WALKS = frozenset({"drift_rows", "unrepaired_rows"})
+_OVER_ALL_WALKS = frozenset(
+    {"first_read_timestamp_seconds", "drift_rows", "unrepaired_rows"}
+)
 _LAST_RECORD = """
     SELECT (julianday(received_at) - 2440587.5) * 86400 FROM records
     WHERE instance = ? ORDER BY id DESC LIMIT 1
