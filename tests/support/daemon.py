@@ -105,7 +105,7 @@ class Office:
         """Take it away, once its files are known to hold no tracking token."""
         with on_purpose():
             tracking.check_daemon(self.folder)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 CONFIGURATION = """\
