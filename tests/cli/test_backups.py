@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import shlex
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -9,13 +12,18 @@ import pytest
 from sqlite_utils import Database
 
 from backhaul.core.clock import SystemClock
+from backhaul.store.deciding import Decision
+from backhaul.store.deeds import Deed
 from backhaul.store.opening import open_store, sole_writer
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import connections, copies
 from backhaul.store.sqlite.migrations import migrations
 from support.daemon import NOBODY, Office, in_process
+from support.databases import rows, started_store
+from support.push_records import plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 STEPS = [step.name for step in migrations.pending(Database(memory=True))]
 
@@ -46,6 +54,30 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
         connection.execute(erased)
     over = in_process("restore", out, config=office.config)
     assert "a person who was erased is back: backhaul forget customer cus_1" in over.out
+
+
+async def decide_since(office: Office, backup: Path) -> None:
+    """Drop a command and pause a job after the backup."""
+    async with started_store(office.database) as store:
+        command = await plan(store, "adjust", "prod_1")
+        copies.copy(office.database, backup)
+        for verb in ("park", "drop"):
+            await store.decisions.decide(Decision(command, verb, "ann", "seen"))
+        deed = Deed("ann", "jobs pause", "push_adjustments:main")
+        await store.job_runs.pause([("push_adjustments", "main")], deed)
+
+
+def test_what_people_decided_since_is_decided_again_as_it_says(office: Office) -> None:
+    backup = office.folder / "out.db"
+    asyncio.run(decide_since(office, backup))
+    done = in_process("restore", backup, config=office.config)
+    for line in re.findall(r": (backhaul .*)", done.out):
+        for said in line.split(" && "):
+            again = in_process(*shlex.split(said)[1:], config=office.config)
+            assert again.code == 0, again.err
+    assert rows(office.database, "SELECT state FROM commands") == [("rejected",)]
+    paused = "SELECT job FROM job_state WHERE paused_at IS NOT NULL"
+    assert rows(office.database, paused) == [("push_adjustments",)]
 
 
 def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:

@@ -28,6 +28,21 @@ def test_commands_exist(page: Path) -> None:
     assert set(named) - known == set()
 
 
+def test_what_litestream_restores_is_for_the_daemon_alone_and_goes_again() -> None:
+    """It writes what anybody may read, and all the persons of the mirror are in it."""
+    page = ROOT / "docs/how-to/back-up-and-restore.md"
+    lines = page.read_text("utf-8").splitlines()
+    found = [
+        re.fullmatch(r"(.*)litestream restore -o (\S+) .*", line) for line in lines
+    ]
+    made = [match.groups() for match in found if match]
+    assert len(made) == 2
+    for user, file in made:
+        assert user == "runuser -u backhaul -- "
+        assert file.startswith("/var/lib/backhaul/")
+        assert f"rm {file}*" in lines
+
+
 def test_every_command_is_in_the_readme_or_its_changelog() -> None:
     told = (ROOT / "README.md").read_text("utf-8")
     told += (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -25,6 +25,7 @@ from support.payloads import arrival
 from support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 EVENTS = 200
@@ -85,6 +86,14 @@ def test_a_damaged_database_is_not_copied(database: Path) -> None:
     assert files(database.parent) == ["backhaul.db"]
 
 
+def test_a_database_that_cannot_be_read_is_what_is_named(tmp_path: Path) -> None:
+    """Not the file to write, in which there is nothing to mend."""
+    unread = tmp_path / ("n" * 300) / "backhaul.db"
+    with pytest.raises(BackhaulError, match=r"backhaul\.db: cannot be read: file name"):
+        copies.copy(unread, tmp_path / "copy.db")
+    assert files(tmp_path) == []
+
+
 def test_a_copy_that_is_given_up_leaves_nothing(database: Path) -> None:
     with pytest.raises(copies.Ended):
         copies.copy(database, database.with_name("copy.db"), lambda: True)
@@ -97,6 +106,31 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
         drill(tmp_path / "notes.txt", CLOCK)
     with pytest.raises(BackhaulError, match="no such file"):
         drill(tmp_path / "absent.db", CLOCK)
+
+
+def empty(path: Path) -> None:
+    path.touch()
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE notes (text TEXT)")
+
+
+@pytest.mark.parametrize("make", [empty, foreign])
+def test_what_is_no_backup_of_ours_is_refused(
+    database: Path, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """Opening it would bring it to our schema, and make it an empty one of ours."""
+    theirs = tmp_path / "theirs.db"
+    make(theirs)
+    before = database.read_bytes()
+    with pytest.raises(CorruptData, match=r"theirs\.db: no backup of Backhaul"):
+        drill(theirs, CLOCK)
+    with pytest.raises(CorruptData, match=r"theirs\.db: no backup of Backhaul"):
+        restore(theirs, database, ["main"], CLOCK)
+    assert database.read_bytes() == before
+    assert files(tmp_path) == ["backhaul.db", "theirs.db"]
 
 
 def test_restored_it_holds_what_the_backup_did(database: Path) -> None:
@@ -128,6 +162,22 @@ def test_two_restores_within_one_second_keep_both_databases_of_before(
     assert first is not None
     assert second is not None
     assert (count(first, "inbox"), count(second, "inbox")) == (10, 20)
+
+
+def test_nothing_of_a_restore_that_was_killed_is_in_the_next(database: Path) -> None:
+    """SQLite would bring the log that the kill left into the other backup."""
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    killed = database.with_name(f".{database.name}.restoring")
+    log = database.with_name(f"{killed.name}-wal")
+    copies.copy(backup, killed)
+    with closing(connections.open_writer(killed)) as connection:
+        connection.execute("INSERT INTO marks VALUES ('of', 'another life')")
+        kept = log.read_bytes()
+    log.write_bytes(kept)
+    restore(backup, database, ["main"], CLOCK)
+    assert rows(database, "SELECT * FROM marks WHERE name = 'of'") == []
+    assert not [*database.parent.glob(f"{killed.name}*")]
 
 
 def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> None:
@@ -167,10 +217,28 @@ def test_a_damaged_backup_touches_nothing(database: Path) -> None:
     copies.copy(database, backup)
     damage(backup)
     before = database.read_bytes()
-    with pytest.raises(CorruptData, match=r"backup\.db: the database is damaged"):
+    with pytest.raises(
+        CorruptData, match=r"backup\.db: this backup is damaged \("
+    ) as it:
         restore(backup, database, ["main"], CLOCK)
+    assert str(it.value).endswith("; take an older one")
     assert database.read_bytes() == before
     assert files(database.parent) == ["backhaul.db", "backup.db"]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_backup_that_is_cut_off_is_what_is_damaged(
+    database: Path, share: float
+) -> None:
+    """Whoever tries it out must not think that the database is."""
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    with backup.open("r+b") as file:
+        file.truncate(int(backup.stat().st_size * share))
+    with pytest.raises(CorruptData, match=r"backup\.db: this backup is damaged"):
+        drill(backup, CLOCK)
+    with pytest.raises(CorruptData, match=r"backup\.db: this backup is damaged"):
+        restore(backup, database, ["main"], CLOCK)
 
 
 def test_it_takes_the_place_of_a_damaged_database(database: Path) -> None:
@@ -243,6 +311,22 @@ async def test_what_a_person_put_beside_the_backups_stays(
         await clock.advance(60)
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == sorted(["backhaul-20260301T120100Z.db", *theirs])
+
+
+async def test_what_a_kill_left_of_a_backup_goes_with_the_next(
+    database: Path, tmp_path: Path
+) -> None:
+    """Its name comes never again; a copy that a person is making has another."""
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    left = ".backhaul-20260228T120000Z.db.unfinished"
+    theirs = [".now.db.unfinished", ".now.db.unfinished-journal"]
+    for name in (left, f"{left}-journal", f"{left}-wal", f"{left}-shm", *theirs):
+        (folder / name).write_bytes(b"a" * 1_000)
+    _, failed = await Backer(Plan(database, folder, 1), VirtualClock())._back_up()
+    assert not failed
+    kept = sorted(path.name for path in folder.iterdir())
+    assert kept == [*theirs, "backhaul-20260301T120000Z.db"]
 
 
 IN_THE_WAY = {

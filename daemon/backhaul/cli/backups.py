@@ -65,8 +65,9 @@ def restore(
         typer.echo(each)
     if done.revived is None:
         typer.echo(
-            "users, dropped secrets and erased persons are as in the backup: see"
-            " backhaul users list, secrets list"
+            "users, dropped secrets, erased persons, open commands and paused jobs are"
+            " as in the backup: see backhaul users list, secrets list, commands list,"
+            " jobs list"
         )
     typer.echo("at the next start nothing is sent until the platform has been read")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 """What else lies there, as a backup that a person has named, is not ours to remove."""
+_LEFT = re.compile(rf"\.{_OURS.pattern}\.unfinished(-wal|-shm|-journal)?", re.ASCII)
+"""What a kill leaves of one, as large as the database and never of any use again."""
 MEND = "let the daemon write there, or let [jobs.backup] folder name another place"
 
 
@@ -84,6 +87,7 @@ def _make(plan: Plan, target: Path, ended: Callable[[], bool]) -> int:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BackhaulError(f"{plan.folder}: cannot be made: {_why(error)}") from None
+    _clear(plan.folder)
     size = copies.copy(plan.database, target, ended)
     try:
         for old in _from_the_oldest(plan.folder, target)[: -plan.keep]:
@@ -92,6 +96,13 @@ def _make(plan: Plan, target: Path, ended: Callable[[], bool]) -> int:
         why = f"an older backup cannot be removed: {_why(error)}"
         raise BackhaulError(f"{target} was made, but {why}") from None
     return size
+
+
+def _clear(folder: Path) -> None:
+    # What cannot be removed, as of another user, is no reason for not backing up.
+    with suppress(OSError):
+        for left in [each for each in folder.iterdir() if _LEFT.fullmatch(each.name)]:
+            left.unlink(missing_ok=True)
 
 
 def _from_the_oldest(folder: Path, newest: Path) -> list[Path]:

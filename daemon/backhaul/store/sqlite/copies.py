@@ -18,12 +18,23 @@ STEP_PAGES = 1_024
 CHECK_STEPS = 100_000
 FINDINGS_SHOWN = 3
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-SIDES = ("-wal", "-shm")
+SIDES = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database."""
 
 
 class Ended(BackhaulError):
     """The copy was given up because the program ends."""
+
+
+class Damaged(CorruptData):
+    """A database is not whole; `found` says in what, for another name of the file."""
+
+    def __init__(self, path: Path | str, found: str) -> None:
+        self.found = " ".join(found.split())
+        super().__init__(
+            f"{path}: the database is damaged ({self.found}); stop the daemon and put a"
+            " backup in its place: backhaul restore FILE"
+        )
 
 
 def never() -> bool:
@@ -54,11 +65,11 @@ def copy(
     The source may be in use: the copy is as it was at one moment. Until it is read the
     log beside it keeps what is written meanwhile; the copy is given up once that takes
     more than the disk has left, in bytes by `room`. Returns the bytes. Raises
-    CorruptData, BackhaulError where it cannot be written, and Ended.
+    CorruptData, BackhaulError where one of them cannot be read or written, and Ended.
     """
     unfinished = target.with_name(f".{target.name}.unfinished")
     try:
-        unfinished.unlink(missing_ok=True)
+        discard(unfinished)
         _require_room(source, target, room(target.parent))
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _fill(source, unfinished, ended, room)
@@ -68,14 +79,21 @@ def copy(
         _sync(target.parent)
         return target.stat().st_size
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise BackhaulError(f"{target}: cannot be written: {reason}") from None
+        raise BackhaulError(f"{target}: cannot be written: {_why(error)}") from None
     except sqlite3.Error as error:
         raise _failed(source, target, error) from None
     finally:
-        for side in ("", *SIDES):
-            with suppress(OSError):
-                unfinished.with_name(unfinished.name + side).unlink(missing_ok=True)
+        with suppress(OSError):
+            discard(unfinished)
+
+
+def discard(path: Path) -> None:
+    """Remove a database with what is beside it, which another would take for its own.
+
+    Raises OSError.
+    """
+    for side in (*SIDES, ""):
+        path.with_name(path.name + side).unlink(missing_ok=True)
 
 
 def check(
@@ -98,10 +116,7 @@ def check(
 
 def damaged(path: Path | str, what: str) -> CorruptData:
     """Return the error, with what to do."""
-    return CorruptData(
-        f"{path}: the database is damaged ({' '.join(what.split())}); stop the daemon"
-        " and put a backup in its place: backhaul restore FILE"
-    )
+    return Damaged(path, what)
 
 
 def unread(path: Path, error: sqlite3.Error) -> BackhaulError:
@@ -153,7 +168,17 @@ def _fill(
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+    """Return the bytes, 0 of what is not there. Raises BackhaulError."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise BackhaulError(f"{path}: cannot be read: {_why(error)}") from None
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def _require_room(source: Path, target: Path, free: int) -> None:

@@ -1,0 +1,118 @@
+"""What people had decided since a backup and a restore takes back is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.deciding import Decision
+from backhaul.store.deeds import Deed
+from backhaul.store.restoring import restore
+from backhaul.store.sqlite import copies
+from support.databases import started_store, write
+from support.push_records import plan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+CLOCK = SystemClock()
+PARK = "backhaul commands park {} --reason 'before the restore'"
+DROP = "backhaul commands drop {} --reason 'before the restore'"
+CONFIRM = "backhaul commands settle {} --applied --reason 'before the restore'"
+SINCE_OPEN = {
+    "parked": (["park"], f"parked is open again: {PARK}"),
+    "dropped": (["park", "drop"], f"dropped is open again: {PARK} && {DROP}"),
+    "confirmed": (
+        ["park", "settle --applied"],
+        f"settled as applied is open again: {PARK} && {CONFIRM}",
+    ),
+    "sent again": (["park", "resend"], None),
+}
+SINCE_PARKED = {
+    "dropped": (["drop"], f"dropped is parked again: {DROP}"),
+    "confirmed": (
+        ["settle --applied"],
+        f"settled as applied is parked again: {CONFIRM}",
+    ),
+    "sent again": (["resend"], None),
+    "sent again and parked": (["resend", "park"], None),
+}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db") as started:
+        yield started
+
+
+async def say(store: SqliteStore, command: str, *verbs: str) -> None:
+    for verb in verbs:
+        await store.decisions.decide(Decision(command, verb, "ann", "seen"))
+
+
+async def told(store: SqliteStore, backup: Path) -> tuple[str, ...] | None:
+    """Restore; return what is told of what came back."""
+    await store.stop()
+    return restore(backup, store.path, ["main"], CLOCK).revived
+
+
+def backed_up(store: SqliteStore) -> Path:
+    backup = store.path.with_name("backup.db")
+    copies.copy(store.path, backup)
+    return backup
+
+
+@pytest.mark.parametrize(("verbs", "says"), SINCE_OPEN.values(), ids=SINCE_OPEN)
+async def test_a_command_that_was_decided_since_is_told_when_it_is_open_again(
+    store: SqliteStore, verbs: list[str], says: str | None
+) -> None:
+    command = await plan(store, "adjust", "prod_1")
+    backup = backed_up(store)
+    await say(store, command, *verbs)
+    line = says and f"a command that was {says.replace('{}', command)}"
+    assert await told(store, backup) == ((line,) if line else ())
+
+
+@pytest.mark.parametrize(("verbs", "says"), SINCE_PARKED.values(), ids=SINCE_PARKED)
+async def test_and_when_it_waits_for_a_person_again(
+    store: SqliteStore, verbs: list[str], says: str | None
+) -> None:
+    command = await plan(store, "adjust", "prod_1")
+    await say(store, command, "park")
+    backup = backed_up(store)
+    await say(store, command, *verbs)
+    line = says and f"a command that was {says.replace('{}', command)}"
+    assert await told(store, backup) == ((line,) if line else ())
+
+
+async def test_what_moved_by_itself_or_is_not_in_the_backup_is_not(
+    store: SqliteStore,
+) -> None:
+    """It landed after all; or no record has asked for it yet."""
+    landed = await plan(store, "adjust", "prod_1")
+    backup = backed_up(store)
+    await say(store, landed, "park")
+    write(store.path, "UPDATE commands SET state = 'applied'")
+    await say(store, await plan(store, "adjust", "prod_2"), "park")
+    assert await told(store, backup) == ()
+
+
+async def test_a_job_that_was_paused_since_is_told_when_it_runs_again(
+    store: SqliteStore,
+) -> None:
+    jobs = [("prune", ""), ("push_fulfillments", "main")]
+    deed = Deed("ann", "jobs pause", "all")
+    rests = ("push_cancellations", "main")
+    await store.job_runs.pause([rests], deed)
+    backup = backed_up(store)
+    await store.job_runs.pause([*jobs, rests], deed)
+    assert await told(store, backup) == (
+        "job prune was paused and runs again: backhaul jobs pause prune",
+        "job push_fulfillments of main was paused and runs again:"
+        " backhaul jobs pause push_fulfillments --store main",
+    )
