@@ -57,7 +57,7 @@ async def _count(office: Office) -> None:
         await store.records.accept("erp", "main", [new], None, matcher)
         (target,) = await store.targets.due("main", 1)
         decide = partial(_correct, target)
-        await store.targets.decide(target, 9, COUNT.as_of, decide)
+        await store.targets.decide(target, 9, COUNT.as_of, None, decide)
         ((step,),) = rows(path, "SELECT correction FROM stock_targets")
         for verb in ("park", "settle --applied"):
             await store.decisions.decide(Decision(step, verb, "kim", "by hand"))

@@ -40,6 +40,15 @@ def test_a_probe_lets_one_command_try() -> None:
     assert standing(circuit) == (False, False)
 
 
+def test_a_probe_that_fails_after_one_that_was_answered_shuts_it_again() -> None:
+    """A probe asks for several lists, of which the first may be refused in words."""
+    circuit = failing()
+    circuit.probed(answered=True)
+    circuit.probed(answered=False)
+    assert standing(circuit) == (False, True)
+    assert circuit.reads_wait
+
+
 def test_a_probe_of_what_does_not_fail_changes_nothing() -> None:
     circuit = Circuit()
     circuit.failed()

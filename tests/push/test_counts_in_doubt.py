@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.core.clock import from_text, to_text
 from backhaul.push import targeting
+from backhaul.reconcile.stock_reading import StockReader
 from backhaul.shop.transport import InDoubt, Transport
 from backhaul_sdk import Cancellation
 from support.counting import SOON, House, house, now
@@ -19,9 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from backhaul.core.stock import Seen
+
 BLIND = ("no-history", "no-idempotency")
 """A platform where nothing proves whether an adjustment has landed."""
 
+ENDED = {"applied", "parked"}
 CAUTIOUS = SOON | {"on_absent": "park"}
 
 
@@ -51,6 +57,26 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     monkeypatch.setattr(Transport, "send", send)
     return partial(lost.__setitem__, 0)
+
+
+@pytest.fixture
+def cancel_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[House, Callable[[], object]], None]:
+    """Let a cancellation land after the first look at the stock, before that counts."""
+    real = StockReader.look
+    waiting: list[tuple[House, Callable[[], object]]] = []
+
+    async def look(self: StockReader, product_id: str) -> Seen:
+        seen = await real(self, product_id)
+        if waiting:
+            at, landed = waiting.pop()
+            at.sender.dispatcher.pause("cancel", None)
+            await until(landed, "it is cancelled")
+        return seen
+
+    monkeypatch.setattr(StockReader, "look", look)
+    return lambda at, landed: waiting.append((at, landed))
 
 
 async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
@@ -235,6 +261,71 @@ async def test_a_restock_that_was_asked_for_and_made_by_hand_is_not_goods(
         count = await at.count(lamp, 10, before)
         await at.reaches(count, "applied")
         assert await at.stock(lamp) == 10
+
+
+@pytest.mark.parametrize("quirks", [(), ("no-history",)], ids=["history", "none"])
+@pytest.mark.parametrize("news", ["late", "half lost"])
+async def test_a_restock_that_lands_while_its_level_is_read_is_waited_for(
+    news: str,
+    quirks: tuple[str, ...],
+    tmp_path: Path,
+    cancel_meanwhile: Callable[[House, Callable[[], object]], None],
+) -> None:
+    """A platform that compares no levels would take the step from the old one."""
+    async with house(tmp_path, ("no-store-endpoint", *quirks)) as at:
+        lamp = await at.lamp(10)
+        order = await sold(at, lamp)
+        at.sender.dispatcher.pause("cancel", now())
+        cancel = await asked_to_cancel(at, order)
+        if news == "late":
+            at.held = []
+        else:
+            at.deaf.add("inventory/level_update")
+        cancel_meanwhile(at, lambda: at.state(cancel) == "applied")
+        # Later than the sale's second; the clock of whoever counts is a bit ahead.
+        count = await at.count(lamp, 10, later(now(), seconds=2))
+        if quirks:
+            await until(lambda: at.state(count) in ENDED, "it does not wait for ever")
+        else:
+            await at.reaches(count, "applied")
+            assert "10 wanted; 10 there: nothing to do" in at.reason(count)
+        assert at.steps(count) == []
+        assert await at.stock(lamp) == 10
+
+
+async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cancel_meanwhile: Callable[[House, Callable[[], object]], None],
+) -> None:
+    real, may_answer = Transport.send, asyncio.Event()
+
+    async def send(self: Transport, path: str, *a: Any, **how: Any) -> Any:
+        answer = await real(self, path, *a, **how)
+        if path.endswith("/cancel"):
+            await may_answer.wait()
+        return answer
+
+    monkeypatch.setattr(Transport, "send", send)
+    async with house(tmp_path, ("no-store-endpoint",)) as at:
+        lamp = await at.lamp(10)
+        order = await sold(at, lamp)
+        at.sender.dispatcher.pause("cancel", now())
+        cancel = await asked_to_cancel(at, order)
+        at.deaf.add("inventory/level_update")
+        query = "SELECT 1 FROM orders WHERE cancelled_at IS NOT NULL"
+        cancel_meanwhile(at, lambda: rows(at.path, query))
+        count = await at.count(lamp, 10, later(now(), seconds=2))
+        await until(lambda: at.reason(count) or at.state(count) in ENDED, "decided")
+        assert at.reason(count) == f"cancel command {cancel[:8]} is under way"
+        may_answer.set()
+        await at.reaches(count, "applied")
+        assert at.steps(count) == []
+        assert await at.stock(lamp) == 10
+
+
+def later(moment: str, seconds: float) -> str:
+    return to_text(from_text(moment) + timedelta(seconds=seconds))
 
 
 async def lost_cancellation(

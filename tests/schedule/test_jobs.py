@@ -257,6 +257,23 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
             await stage.reaches(after, "applied")
 
 
+async def test_what_was_paused_again_is_not_let_out_by_a_restart(path: Path) -> None:
+    async with scene(path, STRICT) as stage:
+        jobs = await gated(stage)
+        await jobs.pause("push_cancellations", None, "otto")
+        backlog = await stage.plan("cancel", "ord_1")
+        await stage.pass_time(1)
+        await jobs.run("push_cancellations", None, "otto")
+        await stage.pass_time(1)
+        await jobs.pause("push_cancellations", None, "otto")
+        assert stage.dispatcher.gates.passable() == {}
+    async with scene(path, STRICT) as stage:
+        await stage.pass_time(10)
+        await gated(stage)
+        assert stage.dispatcher.gates.passable() == {}
+        assert stage.state(backlog) == "planned"
+
+
 async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
     async with scene(path) as stage:
         schedule = Schedule(stage.clock, lambda: 0.0)

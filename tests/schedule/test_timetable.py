@@ -82,7 +82,10 @@ QUIET = [
     ("22:00-06:00", "2026-03-28T23:00", "2026-03-29T06:00"),
     ("22:00-06:00", "2026-10-24T23:00", "2026-10-25T06:00"),
     # It ends at a time that the wall never shows: as soon as that hour is over.
-    ("01:00-02:30", "2026-03-29T01:30", "2026-03-29T03:30"),
+    ("01:00-02:30", "2026-03-29T01:30", "2026-03-29T03:00"),
+    ("22:00-02:30", "2026-03-29T01:59", "2026-03-29T03:00"),
+    ("22:00-02:30", "2026-03-29T03:00", "2026-03-29T03:00"),
+    ("22:00-02:00", "2026-03-29T01:59", "2026-03-29T03:00"),
 ]
 
 
@@ -91,6 +94,15 @@ def test_quiet_hours(quiet: object, moment: str, expected: str) -> None:
     hours = QuietHours(parse_quiet(quiet), BERLIN)
     assert hours.over(berlin(moment)) == berlin(expected).astimezone(UTC)
     assert hours.holds(berlin(moment)) is (moment != expected)
+
+
+def test_quiet_hours_that_end_where_midnight_is_left_out_end_with_that_hour() -> None:
+    """There the wall shows 01:00 after 23:59:59, and it is quiet again at 01:30."""
+    zone = ZoneInfo("America/Sao_Paulo")
+    hours = QuietHours(parse_quiet("01:30-00:30"), zone)
+    evening = datetime(2018, 11, 3, 20, tzinfo=zone)
+    assert hours.over(evening) == utc("2018-11-04T03:00")
+    assert not hours.holds(utc("2018-11-04T03:00"))
 
 
 def test_quiet_hours_hold_in_both_passes_of_an_hour() -> None:

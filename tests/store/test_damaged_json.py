@@ -61,6 +61,7 @@ VALUES = {
     "as_of": "9999",
     "since": "",
     "patience": "",
+    "studied_at": None,
 }
 
 

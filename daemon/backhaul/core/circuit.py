@@ -54,5 +54,4 @@ class Circuit:
     def probed(self, *, answered: bool) -> None:
         """Note how a probe ended: what commands meet is still to be seen."""
         self.read(answered=answered)
-        if answered:
-            self._half_open = self._failures >= FAILURES_TO_OPEN
+        self._half_open = answered and self._failures >= FAILURES_TO_OPEN

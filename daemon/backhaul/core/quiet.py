@@ -35,13 +35,23 @@ class QuietHours(Struct, frozen=True):
         return None
 
     def _coming(self, wall: time, moment: datetime) -> datetime:
-        """Return when the wall's clock next shows a time."""
+        """Return when the wall's clock next shows a time, or goes past it."""
         local = moment.astimezone(self.zone)
         day = local.date() + timedelta(days=local.time() >= wall)
         shown = datetime.combine(day, wall, self.zone)
-        # An hour that is passed twice shows each time twice.
-        times = [shown.replace(fold=fold).astimezone(UTC) for fold in (0, 1)]
-        return next(each for each in times if each > moment)
+        # An hour that is passed twice shows each time twice; one that is left out has
+        # the two the other way round, before it and after it.
+        first, second = (shown.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+        if second < first:
+            return self._set_forward(second, first)
+        return first if first > moment else second
+
+    def _set_forward(self, before: datetime, after: datetime) -> datetime:
+        """Return the minute between two moments at which the clock is set forward."""
+        offset = after.astimezone(self.zone).utcoffset()
+        while before.astimezone(self.zone).utcoffset() != offset:
+            before += timedelta(minutes=1)
+        return before
 
 
 def within(wall: time, span: Span) -> bool:

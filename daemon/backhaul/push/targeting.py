@@ -171,6 +171,7 @@ class Targeter:
     async def _work(self, target: Target) -> None:
         policy = self._policies.get(target.command.instance, Policy())
         since, product = reach_back(target.count, policy), target.command.target
+        began = to_text(self._clock.now())
         try:
             seen = await self._see(product, since, target.tries)
         except TROUBLE as error:
@@ -181,7 +182,8 @@ class Targeter:
             return  # the history may tell of steps that are not known here
         decide = partial(self._decide, target, policy, seen)
         level = seen.levels.get(target.variant_id, 0)
-        write = partial(self._targets.decide, target, level, since, decide)
+        studied_at = began if seen.is_studied else None
+        write = partial(self._targets.decide, target, level, since, studied_at, decide)
         state, reason = await insist(write, self._store, self._clock)
         self._tell(target, state, reason)
         self._planned()

@@ -83,7 +83,10 @@ class JobRuns(Protocol):
         ...
 
     async def pause(self, keys: Collection[JobKey], deed: Deed) -> str:
-        """Pause jobs; return since when. One that is paused stays so."""
+        """Pause jobs; return since when. One that is paused is so anew.
+
+        What a person let out meanwhile is not let out again after a restart.
+        """
         ...
 
     async def resume(self, keys: Collection[JobKey], deed: Deed) -> None:

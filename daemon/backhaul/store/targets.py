@@ -84,12 +84,18 @@ class Targets(Protocol):
         ...
 
     async def decide(
-        self, target: Target, level: int, since: str, decide: Decide
+        self,
+        target: Target,
+        level: int,
+        since: str,
+        studied_at: str | None,
+        decide: Decide,
     ) -> tuple[State, str]:
         """Gather what is known of the variant, and do what `decide` says, in one step.
 
-        `level` was read of the platform; movements from `since` on matter. Returns
-        where the target stands now, and why.
+        `level` was read of the platform, by a study that began at `studied_at` or, with
+        None, by a look; movements from `since` on matter. Returns where the target
+        stands now, and why.
         """
         ...
 

@@ -119,14 +119,17 @@ class SqliteJobRuns:
         await self._writer.background(unit)
 
     async def pause(self, keys: Collection[JobKey], deed: Deed) -> str:
-        """Pause jobs; return since when. One that is paused stays so."""
+        """Pause jobs; return since when. One that is paused is so anew.
+
+        What a person let out meanwhile is not let out again after a restart.
+        """
         now = to_text(self._clock.now())
 
         def unit(connection: sqlite3.Connection) -> None:
             connection.executemany(
                 "INSERT INTO job_state (job, store, plan, since, paused_at)"
                 " VALUES (?1, ?2, '', ?3, ?3)"
-                " ON CONFLICT DO UPDATE SET paused_at = coalesce(paused_at, ?3)",
+                " ON CONFLICT DO UPDATE SET paused_at = ?3",
                 [(*key, now) for key in keys],
             )
             write_down(connection, now, deed)

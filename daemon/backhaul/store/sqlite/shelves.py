@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from backhaul.store.targets import Target
 
 PATIENCE = timedelta(minutes=15)
-"""How long a count waits for the order of what was handed in before it."""
+"""How long a count waits for the order of what was handed in before it.
+
+So long a restock of ours, too, may be news that did not come yet.
+"""
 EARLY_SECONDS, LATE_SECONDS = 300, 3_600
 """How long before, as clocks differ, and after an attempt in doubt it may have landed.
 
@@ -80,6 +83,8 @@ _ADJUSTS = f"""
       AND {member("payload", "$.target")} IS NULL
       AND coalesce({member("payload", "$.variant_id")}, :variant) = :variant
 """  # noqa: S608 - constants
+# One that may have left is under way until its answer, whatever its order's news say:
+# the level may have been read before it landed.
 _CANCELS = f"""
     SELECT c.id, sum(i.quantity), coalesce(c.caused_at, c.created_at), c.state
     FROM order_items i
@@ -87,7 +92,8 @@ _CANCELS = f"""
     JOIN commands c ON c.store = i.store AND c.lane = 'order:' || i.order_id
       AND c.state IN ('planned', 'sending', 'uncertain') AND c.kind = 'cancel'
       AND coalesce({member("c.payload", "$.restock")}, c.state != 'planned')
-    WHERE i.variant_id = :variant AND i.store = :store AND o.cancelled_at IS NULL
+    WHERE i.variant_id = :variant AND i.store = :store
+      AND (o.cancelled_at IS NULL OR c.state != 'planned')
       AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l WHERE l.store = i.store AND l.cause = o.id
         AND l.variant_id = i.variant_id AND l.reason = 'ORDER_CANCELLED')
@@ -133,6 +139,20 @@ _UNHEARD = f"""
         SELECT 1 FROM json_each({whole("a.evidence")}, '$.moves') m
         WHERE m.value ->> 'product_id' = :product AND m.value ->> 'at' >= :since
           AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
+    LIMIT 1
+"""  # noqa: S608 - constants
+# The level may have been read before such a cancellation landed. One that was settled
+# before a study began is in its level, whether or not the platform tells of the cause.
+_UNHEARD_RESTOCK = f"""
+    SELECT 'nothing was heard yet of the restock of command ' || substr(c.id, 1, 8)
+    FROM order_items i JOIN commands c ON c.store = i.store AND c.target = i.order_id
+    WHERE i.variant_id = :variant AND i.store = :store
+      AND c.kind = 'cancel' AND c.state = 'applied' AND c.settled_at >= :patience
+      AND (:studied_at IS NULL OR c.settled_at >= :studied_at)
+      AND coalesce({member("c.payload", "$.restock")}, 1)
+      AND NOT EXISTS (
+        SELECT 1 FROM stock_ledger l WHERE l.store = i.store AND l.cause = i.order_id
+        AND l.variant_id = i.variant_id AND l.reason = 'ORDER_CANCELLED')
     LIMIT 1
 """  # noqa: S608 - constants
 _MAY_BE = """
@@ -220,7 +240,7 @@ def _earlier_steps(
 
 def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
     """Say which step of ours is not among the movements, or may be one of them."""
-    for query in (_UNHEARD, _IN_DOUBT, _RESTOCK_IN_DOUBT):
+    for query in (_UNHEARD, _UNHEARD_RESTOCK, _IN_DOUBT, _RESTOCK_IN_DOUBT):
         row = connection.execute(query, values).fetchone()
         if row is not None:
             return str(row[0])
@@ -231,7 +251,9 @@ def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> st
     )
 
 
-def values_of(target: Target, since: str, now: str) -> dict[str, object]:
+def values_of(
+    target: Target, since: str, studied_at: str | None, now: str
+) -> dict[str, object]:
     """Return what the queries ask for."""
     return {
         "patience": to_text(from_text(now) - PATIENCE),
@@ -240,6 +262,7 @@ def values_of(target: Target, since: str, now: str) -> dict[str, object]:
         "variant": target.variant_id,
         "as_of": target.count.as_of,
         "since": since,
+        "studied_at": studied_at,
     }
 
 

@@ -31,6 +31,7 @@ from backhaul.store.targets import Correct, Reading, Rest, Surroundings, Target
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.store.contract import Command
@@ -148,17 +149,24 @@ class SqliteTargets:
         return await self._writer.urgent(unit)
 
     async def decide(
-        self, target: Target, level: int, since: str, decide: Decide
+        self,
+        target: Target,
+        level: int,
+        since: str,
+        studied_at: str | None,
+        decide: Decide,
     ) -> tuple[State, str]:
         """Gather what is known of the variant, and do what `decide` says, in one step.
 
-        `level` was read of the platform; movements from `since` on matter. Returns
-        where the target stands now, and why.
+        `level` was read of the platform, by a study that began at `studied_at` or, with
+        None, by a look; movements from `since` on matter. Returns where the target
+        stands now, and why.
         """
 
         def unit(connection: sqlite3.Connection) -> tuple[State, str]:
             if _is_waiting(connection, target.command.id):
-                _decide(connection, target, level, since, decide, self._now())
+                values = shelves.values_of(target, since, studied_at, self._now())
+                _decide(connection, target, level, values, decide, self._now())
             return _stands(connection, target.command.id)
 
         return await self._writer.urgent(unit)
@@ -263,14 +271,13 @@ def _decide(
     connection: sqlite3.Connection,
     target: Target,
     level: int,
-    since: str,
+    values: Mapping[str, object],
     decide: Decide,
     now: str,
 ) -> None:
     if _is_outdated(connection, target.command.id):
         corrections.supersede(connection, target.command.id, NEWER, now)
         return
-    values = shelves.values_of(target, since, now)
     busy = shelves.under_way(connection, values)
     if busy:
         soon = to_text(from_text(now) + BUSY)
