@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlite_utils import Database
 
+from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.deciding import Decision
 from backhaul.store.deeds import Deed
@@ -99,3 +101,39 @@ def test_the_steps_ahead_are_named_and_then_done(office: Office) -> None:
     assert in_process("migrate", config=office.config).out == "2 steps done\n"
     plan = in_process("migrate", "--plan", config=office.config)
     assert plan.out == "nothing to do\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["jobs", "list"],
+        ["users", "list"],
+        ["export", "echoes"],
+    ],
+    ids=" ".join,
+)
+def test_a_database_of_before_the_upgrade_is_told_as_one(
+    command: list[str], office: Office
+) -> None:
+    """It is read so from the new version's installation until its first start."""
+    office.database.parent.mkdir(0o700)
+    with closing(connections.open_writer(office.database)) as connection:
+        migrations.apply(Database(connection), stop_before=STEPS[2])
+    said = in_process(*command, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        f"{office.database}: its schema is {len(STEPS) - 2} steps behind this"
+        " version, named by: backhaul migrate --plan; restart the daemon, or without"
+        " one: backhaul migrate\n"
+    )
+
+
+def test_a_table_that_no_step_brings_stays_a_bug(office: Office) -> None:
+    open_store(office.database, SystemClock())
+    with (
+        pytest.raises(sqlite3.OperationalError, match="no such table: elsewhere"),
+        context.reading(office.database),
+        closing(connections.open_reader(office.database)) as connection,
+    ):
+        connection.execute("SELECT 1 FROM elsewhere")

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from backhaul.doctor.result import Result, State
 from support import misconfigured as planted
 from support.daemon import NOBODY, Office, daemon_process, in_process, office_of
 from support.mirrored import fill, lone_office, orders
+from support.requirements import not_almighty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +39,8 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
     (planted.open_secret_file, "fail config", "is open to group", "chmod 600"),
     (planted.open_config, "warn secret files", "holds secrets", "chmod 600"),
     (planted.open_folder, "warn state_dir", "open to everybody", "chmod 700"),
+    (planted.state_in_a_file, "fail state_dir", "plain is no folder", "move it away"),
+    (planted.state_in_proc, "fail state_dir", "holds no files (proc)", "state_dir"),
     (planted.no_wal, "warn database", "in mode delete", "start the daemon"),
     (planted.newer_schema, "fail database", "newer version", "install that version"),
     (planted.damaged, "fail integrity", "backhaul.db", "backhaul restore"),
@@ -157,6 +162,24 @@ def test_a_secret_in_the_environment_is_told(
     assert office.api_key not in json.dumps(found)
 
 
+def test_a_database_that_may_not_be_seen_is_told(tmp_path: Path) -> None:
+    """Elsewhere than in `state_dir`, whose own line says nothing of it."""
+    (tmp_path / "closed").mkdir(0)
+    script = "import sys; from pathlib import Path\n"
+    script += "from backhaul.doctor import database\n"
+    script += "print(*database.look(Path(sys.argv[1])))"
+    file = tmp_path / "closed" / "backhaul.db"
+    said = subprocess.run(
+        [*not_almighty(), sys.executable, "-c", script, str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "State.FAIL" in said.stdout
+    assert "cannot be seen" in said.stdout
+    assert "ask as the daemon's user" in said.stdout
+
+
 def examined(office: Office, clock: SystemClock, machine: Machine) -> list[Result]:
     async def every() -> list[Result]:
         settings = context.settings(office.config)
@@ -166,11 +189,12 @@ def examined(office: Office, clock: SystemClock, machine: Machine) -> list[Resul
     return asyncio.run(every())
 
 
-@pytest.mark.parametrize("wrong", ["clock", "file system", "free space"])
+@pytest.mark.parametrize("wrong", ["clock", "file system", "free space", "state_dir"])
 def test_what_is_wrong_with_the_machine_is_found(office: Office, wrong: str) -> None:
     machines = {
         "file system": planted.on_network(office.folder),
         "free space": planted.Full(),
+        "state_dir": planted.ReadOnly(),
     }
     clock = planted.Ahead() if wrong == "clock" else SystemClock()
     found = examined(office, clock, machines.get(wrong, Machine()))

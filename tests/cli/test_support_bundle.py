@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import stat
+import subprocess
+import sys
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,7 @@ import pytest
 from support import payloads, session
 from support.daemon import Office, in_process
 from support.mirrored import fill, lone_office
+from support.requirements import not_almighty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,6 +107,43 @@ def test_a_log_that_cannot_be_read_is_no_hindrance(office: Office) -> None:
     found = bundle(office)
     assert b"File name too long" in found["help/log.jsonl"]
     assert json.loads(found["help/counts.json"])["orders"] == 1
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("closed", ["state", "."])
+def test_a_folder_that_nobody_lets_in_is_no_hindrance(
+    office: Office, closed: str, tmp_path: Path
+) -> None:
+    """It is told by both commands, with its fix, and what lies in it is left out."""
+    config, out = tmp_path / "backhaul.toml", tmp_path / "help.tar.gz"
+    config.write_text(office.config.read_text())
+    program = [*not_almighty(), sys.executable, "-m", "backhaul"]
+    shut = office.folder / closed
+    shut.chmod(0)
+    try:
+        doctor, bundled = (
+            subprocess.run(
+                [*program, *command, "--config", str(config)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            for command in (["doctor"], ["support-bundle", str(out)])
+        )
+    finally:
+        shut.chmod(0o700)
+    assert (doctor.returncode, doctor.stderr) == (1, "")
+    said = " ".join(doctor.stdout.split())
+    assert f"state_dir: {office.folder}/state is not writable for" in said
+    assert "chown, chmod 700; or ask as the daemon's user" in said
+    assert "database: " not in said
+    assert "connection main: " in said
+    assert re.search(r" \d+ fail, \d+ warn, \d+ ok$", said)
+    assert (bundled.returncode, bundled.stderr) == (0, "")
+    found = contents(out)
+    assert b"ermission denied" in found["help/schema.sql"]
+    assert b"ermission denied" in found["help/metrics.txt"]
+    assert "state_dir" in {e["check"] for e in json.loads(found["help/doctor.json"])}
 
 
 def test_no_secret_and_nobody_is_in_it(office: Office) -> None:

@@ -103,6 +103,14 @@ def test_wrong_settings_are_told_each_by_its_name(packages: Path) -> None:
     }
 
 
+def test_what_a_text_must_look_like_is_told_by_its_own_pattern() -> None:
+    """The words for the name of a store or connector would be wrong of a header."""
+    asked = {"base_url": "https://erp.example", "header": "X API Key"}
+    (finding,) = registry.check("http_json", asked)
+    assert finding.key == "header"
+    assert finding.problem == "must match the pattern ^[A-Za-z0-9-]+$"
+
+
 def test_a_wrong_secret_is_not_shown(packages: Path) -> None:
     install(packages, "office", desk=DESK)
     findings = registry.check("desk", {"password": ["canary"]})

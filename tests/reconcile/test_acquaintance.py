@@ -117,6 +117,7 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
     await transport.close()
     said = str(failure.value)
     assert said.startswith(f"stores.main.base_url: {url}: ConnectError")
+    assert said.endswith("; where the way to it ends is told by: backhaul doctor")
     assert "\n" not in said
     assert "svc_live" not in said
 

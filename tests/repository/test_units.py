@@ -100,6 +100,35 @@ def test_the_command_knows_its_instance_and_who_typed(
     } <= set(said)
 
 
+@pytest.mark.parametrize(
+    ("typed", "more"),
+    [
+        ([], {"_BACKHAUL_COMPLETE": "complete_bash", "COMP_WORDS": "backhaul st"}),
+        (["--install-completion"], {}),
+        (["--show-completion", "bash"], {}),
+    ],
+)
+def test_completion_starts_no_unit(
+    typed: list[str], more: dict[str, str], tmp_path: Path
+) -> None:
+    """What the shell asks by does not reach a unit, which has a home of its own."""
+    program, script = tmp_path / "program", tmp_path / "backhaul.sh"
+    program.write_text('#!/bin/sh\nprintf "%s\n" "ours" "$COMP_WORDS" "$@"')
+    (tmp_path / "systemd-run").write_text("#!/bin/sh\necho a unit")
+    text = (UNITS / "backhaul.sh").read_text("utf-8")
+    script.write_text(text.replace(PROGRAM, str(program)))
+    for each in (program, tmp_path / "systemd-run"):
+        each.chmod(0o755)
+    said = subprocess.run(
+        ["sh", script, *typed],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", **more},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert said == ["ours", more.get("COMP_WORDS", ""), *typed]
+
+
 def test_every_folder_of_secrets_is_made_and_handed_over() -> None:
     """systemd starts nothing where one of the folders is missing."""
     made = (UNITS / "backhaul.tmpfiles.conf").read_text("utf-8")

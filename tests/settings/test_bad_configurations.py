@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from settings.configurations import STORE, complaints
+from backhaul.settings import load_settings
+from settings.configurations import STORE, complaints, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 DURATION = 'must be a duration such as "250ms", "5s", "2m", "1h" or "1d"'
 NO_NAME = "is not a name: lower-case letters, digits and _ only"
+NO_ADDRESS = 'is not an address of mail such as "ops@shop.example"'
 TABLES = (
     "admin, alerts, connect, connectors, database, jobs, log, public, push, "
     "reconcile, state_dir, stores"
@@ -25,6 +27,10 @@ AFTER_A_STORE = {
     "[zzz]": f"5: zzz: unknown setting (known: {TABLES})",
     "[public]\nport = true": "6: public.port: must be a number, not true or false",
     "[public]\nport = 65536": "6: public.port: must be at most 65535",
+    "[public]\nport = 9000\n[admin]\nport = 9000": (
+        "8: admin.port: 9000 is public.port as well, on the same host"
+        " (give each listener a port of its own)"
+    ),
     "[public]\nport = -1": "6: public.port: must be at least 0",
     '[public]\nport = "web"': "6: public.port: must be a whole number",
     "[public]\nport = 80.5": "6: public.port: must be a whole number",
@@ -53,6 +59,10 @@ AFTER_A_STORE = {
     ),
     '[log]\nformat = "xml"': '6: log.format: must be "auto", "text" or "json"',
     "[log]\nfile = 1": "6: log.file: must be a path in quotes",
+    '[alerts]\nmail_to = ["Ops <ops@x.example>"]': (
+        f"6: alerts.mail_to: entry 1 {NO_ADDRESS}"
+    ),
+    '[alerts]\nmail_from = "ops"': f"6: alerts.mail_from: {NO_ADDRESS}",
     '[database]\nurl = "postgresql://x"': (
         '6: database.url: must begin with "sqlite:///" and name a file'
     ),
@@ -242,3 +252,32 @@ def test_everything_is_found_at_once_and_no_value_is_quoted(tmp_path: Path) -> N
         "(known: main, other)",
     ]
     assert "canary" not in "".join(found)
+
+
+@pytest.mark.parametrize(
+    ("public", "admin", "environ"),
+    [
+        ('host = "192.0.2.1"', 'host = "192.0.2.2"', {}),
+        ('host = "0.0.0.0"', 'host = "::1"', {}),
+        ('host = "0.0.0.0"', 'host = "shop.internal"', {}),
+        ('host = "0.0.0.0"', 'host = "127.0.0.1"', {"LISTEN_FDS": "1"}),
+    ],
+    ids=["two hosts", "two families", "a name", "handed over"],
+)
+def test_two_listeners_may_have_one_port_where_they_do_not_meet(
+    public: str, admin: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Where systemd hands a socket over, its setting is not what is listened on."""
+    text = f"{STORE}[public]\nport = 9000\n{public}\n[admin]\nport = 9000\n{admin}\n"
+    settings = load_settings(written(tmp_path, text), environ)
+    assert settings.public.port == settings.admin.port
+
+
+def test_any_free_port_is_no_port_of_both(tmp_path: Path) -> None:
+    text = f"{STORE}[public]\nport = 0\n[admin]\nport = 0\n"
+    assert load_settings(written(tmp_path, text), {}).admin.port == 0
+
+
+def test_a_port_that_the_other_listener_has_unless_set_is_told(tmp_path: Path) -> None:
+    (said,) = complaints(tmp_path, f"{STORE}[public]\nport = 8751\n")
+    assert said.startswith("backhaul.toml: admin.port: 8751 is public.port as well")

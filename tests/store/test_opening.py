@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -15,8 +16,13 @@ from sqlite_utils.plugins import pm
 
 from backhaul.core.clock import SystemClock
 from backhaul.doctor.database import look
-from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
-from backhaul.store.opening import open_store, pending, sole_writer
+from backhaul.errors import (
+    AlreadyRunning,
+    BackhaulError,
+    ConfigurationError,
+    CorruptData,
+)
+from backhaul.store.opening import open_store, pending, sole_writer, told_by
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.connections import open_reader, open_writer
 from support.databases import count, rows, started_store, take
@@ -209,8 +215,68 @@ def test_a_folder_that_is_made_is_for_its_owner_only(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
 
 
+def test_a_new_database_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Whoever may enter its folder finds the addresses of people in it."""
+    tmp_path.chmod(0o755)
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    with closing(open_writer(path)) as connection:
+        connection.execute("DELETE FROM marks")
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    assert modes == {
+        path.name: 0o600,
+        f"{path.name}-wal": 0o600,
+        f"{path.name}-shm": 0o600,
+    }
+
+
+def test_a_database_keeps_the_mode_that_somebody_gave_it(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    open_store(path, SystemClock())
+    path.chmod(0o640)
+    open_store(path, SystemClock())
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
 def test_the_lock_is_private_and_given_back(tmp_path: Path) -> None:
     for _ in range(2):
         with sole_writer(tmp_path / "state"):
             mode = (tmp_path / "state" / "backhaul.lock").stat().st_mode
             assert mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("file", "no folder"),
+        ("file/deep/state", "no folder"),
+        ("/proc/backhaul", "no such file or directory"),
+        ("locked", "is a directory"),
+    ],
+)
+def test_a_state_folder_that_cannot_be_used_is_told(
+    place: str, reason: str, tmp_path: Path
+) -> None:
+    """None of these is a bug, and none mends itself: the exit code is 78."""
+    (tmp_path / "file").touch()
+    (tmp_path / "locked" / "backhaul.lock").mkdir(parents=True)
+    with (
+        pytest.raises(ConfigurationError, match=reason) as told,
+        sole_writer(tmp_path / place),
+    ):
+        pass
+    (found,) = told.value.findings
+    assert (found.key, str(tmp_path / place) in found.source) == ("state_dir", True)
+    assert "set it to a folder" in found.hint
+
+
+def test_a_folder_of_the_database_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"file: database\.url: .*no folder"):
+        open_store(tmp_path / "file" / "backhaul.db", SystemClock())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_what_is_told_alike_of_every_file_is_left_to_that(number: int) -> None:
+    with pytest.raises(OSError, match="as it was"), told_by("state_dir"):
+        raise OSError(number, "as it was")

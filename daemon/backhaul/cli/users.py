@@ -24,9 +24,11 @@ StdinOption = Annotated[
 @users.command("list")
 def list_users(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List everybody who may log in."""
-    board = Board(context.settings(config).database_file)
+    file = context.settings(config).database_file
+    board = Board(file)
     try:
-        rows = board.users()
+        with context.reading(file):
+            rows = board.users()
     finally:
         board.close()
     if as_json:

@@ -109,7 +109,7 @@ def schema(database: Path) -> bytes:
     """Return the statements that made the tables."""
     try:
         return "".join(f"{each};\n" for each in examining.schema(database)).encode()
-    except (BackhaulError, sqlite3.Error) as error:
+    except (BackhaulError, sqlite3.Error, OSError) as error:
         return f"-- {error}\n".encode()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul.doctor.machine import is_closed
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store import opening
@@ -19,6 +20,9 @@ READ = "ask as the daemon's user, while no other program locks the file"
 
 def look(path: Path) -> Iterator[Result]:
     """Look at a database, which may be in use."""
+    if is_closed(path.parent):
+        yield fail("database", f"{path} cannot be seen by this user", READ)
+        return
     if not path.exists():
         yield ok("database", f"{path} is made at the first start")
         return

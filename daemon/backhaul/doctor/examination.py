@@ -30,16 +30,18 @@ async def examine(
     """Yield what each look found; nothing is changed, and no command is sent."""
     for found in configured.look(settings, config, environ):
         yield found
-    file, sound = settings.database_file, True
+    file, live = settings.database_file, None
     for found in machine.look(settings.state_dir, file, asked or Machine()):
         yield found
-    for found in database.look(file):
-        sound = sound and found.state is State.OK
-        yield found
-    for found in database.left_behind(file, settings.stores):
-        yield found
-    live, told = daemon.ask(settings)
-    yield told
+    sound = not machine.is_closed(settings.state_dir)
+    if sound:
+        for found in database.look(file):
+            sound = sound and found.state is State.OK
+            yield found
+        for found in database.left_behind(file, settings.stores):
+            yield found
+        live, told = daemon.ask(settings)
+        yield told
     for name in settings.stores:
         async for found in _store(settings, name, clock, live, sound=sound):
             yield found

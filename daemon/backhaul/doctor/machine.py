@@ -24,6 +24,7 @@ NETWORK = re.compile(
     r"|fuse\.(sshfs|s3fs|glusterfs|rclone|davfs\w*|ceph\w*|gcsfuse)"
 )
 FLEETING = {"tmpfs", "ramfs"}
+FILELESS = {"proc", "sysfs", "cgroup", "cgroup2", "devpts"}
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -39,6 +40,9 @@ class Machine(Struct, frozen=True):
     def free_bytes(self, folder: Path) -> int:
         return _free_bytes(folder)
 
+    def is_read_only(self, folder: Path) -> bool:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
     def file_system(self, folder: Path) -> str:
         """Return the type of the file system that a folder is on, such as ext4."""
         best, found = "", "unknown"
@@ -50,10 +54,21 @@ class Machine(Struct, frozen=True):
         return found
 
 
+def is_closed(folder: Path) -> bool:
+    """Tell whether this user may not even see what lies in a folder."""
+    try:
+        (folder / "anything").lstat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def look(state_dir: Path, database: Path, machine: Machine) -> Iterator[Result]:
     """Look at the folder, or where it would be made."""
-    yield _folder(state_dir)
     there = _nearest(state_dir)
+    yield _folder(state_dir, there, machine)
     for place in dict.fromkeys((there, _nearest(database.parent))):
         yield _file_system(place, machine.file_system(place))
         yield _room(place, machine.free_bytes(place), _size(database))
@@ -62,27 +77,44 @@ def look(state_dir: Path, database: Path, machine: Machine) -> Iterator[Result]:
 def _nearest(folder: Path) -> Path:
     resolved = folder.resolve()
     every = (resolved, *resolved.parents)
-    return next(each for each in every if each.is_dir())
+    return next(each for each in every if not is_closed(each.parent) and each.is_dir())
 
 
-def _folder(state_dir: Path) -> Result:
-    if not state_dir.exists():
-        above = _nearest(state_dir)
-        if os.access(above, os.W_OK | os.X_OK):
-            return ok("state_dir", f"{state_dir} is made at the first start")
-        said = f"{state_dir} is not there, and cannot be made in {above}"
-        return fail("state_dir", said, f"make it and give it to {_user()}")
+def _folder(state_dir: Path, there: Path, machine: Machine) -> Result:
+    if is_closed(state_dir):
+        return _not_writable(state_dir)
+    if (kind := machine.file_system(there)) in FILELESS:
+        said = f"{state_dir} is where the system holds no files ({kind})"
+        return fail("state_dir", said, "set state_dir to a folder on a local disk")
+    if machine.is_read_only(there):
+        said = f"{state_dir} is on a file system that is mounted read-only"
+        return fail("state_dir", said, "mount it writable, or set another state_dir")
     if not state_dir.is_dir():
-        said = f"{state_dir} is no folder"
-        return fail("state_dir", said, "move it away, or set another state_dir")
+        return _unmade(state_dir)
     if not os.access(state_dir, os.R_OK | os.W_OK | os.X_OK):
-        said = f"{state_dir} is not writable for {_user()}"
-        return fail("state_dir", said, f"give it to {_user()}: chown, chmod 700")
+        return _not_writable(state_dir)
     mode = stat.S_IMODE(state_dir.stat().st_mode)
     if mode & stat.S_IRWXO:
         said = f"{state_dir} is open to everybody (mode {mode:04o}): it holds addresses"
         return warn("state_dir", said, f"chmod 700 {state_dir}")
     return ok("state_dir", f"{state_dir} (mode {mode:04o})")
+
+
+def _not_writable(state_dir: Path) -> Result:
+    said = f"{state_dir} is not writable for {_user()}"
+    fix = f"give it to {_user()}: chown, chmod 700; or ask as the daemon's user"
+    return fail("state_dir", said, fix)
+
+
+def _unmade(state_dir: Path) -> Result:
+    above = next(e for e in (state_dir, *state_dir.absolute().parents) if e.exists())
+    if not above.is_dir():
+        said = f"{above} is no folder"
+        return fail("state_dir", said, "move it away, or set another state_dir")
+    if os.access(above, os.W_OK | os.X_OK):
+        return ok("state_dir", f"{state_dir} is made at the first start")
+    said = f"{state_dir} is not there, and cannot be made in {above}"
+    return fail("state_dir", said, f"make it and give it to {_user()}")
 
 
 def _user() -> str:
@@ -115,4 +147,6 @@ def _room(place: Path, free: int, used: int) -> Result:
 
 
 def _size(database: Path) -> int:
-    return database.stat().st_size if database.is_file() else 0
+    if is_closed(database.parent) or not database.is_file():
+        return 0
+    return database.stat().st_size

@@ -190,4 +190,7 @@ def _fatal(
 ) -> PlatformUnavailable | ConfigurationError:
     if isinstance(error, PlatformUnavailable | ConfigurationError):
         return error
-    return PlatformUnavailable(f"stores.{name}.base_url: {base_url}: {error}")
+    return PlatformUnavailable(
+        f"stores.{name}.base_url: {base_url}: {error}; where the way to it ends is told"
+        " by: backhaul doctor"
+    )

@@ -1,5 +1,6 @@
 """`[alerts]`: who is told when something needs a person, and by which way."""
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -15,23 +16,26 @@ from backhaul.settings.values import (
     parse_duration,
 )
 
+_ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
+
 
 def check_address(value: str) -> str:
     """Refuse what no letter can be written to: each look would end in a bug."""
     from email.message import EmailMessage  # who wants no mail does without
 
+    problem = 'is not an address of mail such as "ops@shop.example"'
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError(problem)
     letter = EmailMessage()
     try:
         letter["To"] = value
         letter.as_bytes()
     except (AttributeError, LookupError, TypeError, ValueError):
-        raise ValueError("is not an address of mail") from None
+        raise ValueError(problem) from None
     return value
 
 
-Address = Annotated[
-    str, Field(pattern=r"^[^@\s,<>]+@[^@\s,<>]+$"), AfterValidator(check_address)
-]
+Address = Annotated[str, AfterValidator(check_address)]
 
 
 class Alerts(Section):

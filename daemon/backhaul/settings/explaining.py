@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import Finding
 from backhaul.settings.fields import is_secret, leaf_at, secret_names, section_at
+from backhaul.settings.values import NAME_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,9 +47,10 @@ TEMPLATES = {
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
     "literal_error": "must be {expected}",
-    "string_pattern_mismatch": "is not a name: lower-case letters, digits and _ only",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
     "value_error": "{error}",
 }
+NO_NAME = "is not a name: lower-case letters, digits and _ only"
 
 
 def explain(
@@ -84,6 +86,8 @@ def _split(location: tuple[int | str, ...]) -> tuple[Path, int | None]:
 
 def _problem(details: ErrorDetails) -> str:
     kind, context = details["type"], details.get("ctx", {})
+    if context.get("pattern") == NAME_PATTERN:
+        return NO_NAME
     if kind in EXPECTED:
         return f"must be {EXPECTED[kind]}"
     if kind in TEMPLATES:

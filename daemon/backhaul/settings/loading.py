@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -59,6 +60,9 @@ def load_settings(
     values = _merged(layers)
     settings, findings = _validated(values)
     findings += _connector_findings(values, validate_connector)
+    # What systemd hands over is listened on, whatever the settings name.
+    if settings is not None and "LISTEN_FDS" not in environ:
+        findings += _port_findings(settings)
     read_errors = [finding for layer in layers for finding in layer.findings]
     found = [*read_errors, *(_located(finding, layers) for finding in findings)]
     if found or settings is None:
@@ -129,6 +133,27 @@ def _validated(values: dict[str, Any]) -> tuple[Settings | None, list[Finding]]:
         return Settings(**public), findings
     except ValidationError as error:
         return None, findings + explain(error, Settings)
+
+
+def _port_findings(settings: Settings) -> list[Finding]:
+    public, admin = settings.public, settings.admin
+    if public.port != admin.port or not public.port:
+        return []
+    if not _meet(public.host, admin.host):
+        return []
+    problem = f"{admin.port} is public.port as well, on the same host"
+    return [Finding("", "admin.port", problem, "give each listener a port of its own")]
+
+
+def _meet(one: str, other: str) -> bool:
+    """Tell whether two hosts are one for sure; of names only the start can tell."""
+    try:
+        here, there = ip_address(one), ip_address(other)
+    except ValueError:
+        return one == other
+    if here.version != there.version:
+        return False
+    return here == there or here.is_unspecified or there.is_unspecified
 
 
 def _key_files(settings: Settings, layers: Sequence[Layer]) -> dict[str, Path]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from loguru import logger
 from sqlite_utils import Database
 
-from backhaul.errors import AlreadyRunning, CorruptData
+from backhaul.errors import AlreadyRunning, ConfigurationError, CorruptData, Finding
 from backhaul.store.sqlite import connections, copies
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations import migrations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 OWNER_ONLY = 0o700
 BEFORE = ".before-"
 """Between the name of the database and the first step of an upgrade, in its copy."""
+_TOLD_OF_ANY_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
+"""A full disk and a missing right, which are no matter of the setting alone."""
 
 
 def open_store(
@@ -39,9 +42,14 @@ def open_store(
 
     A database with something in it is backed up before its schema changes. `tell` is
     told of what may take long. Raises CorruptData when the file is no database of ours,
-    is damaged, or was made by a newer version.
+    is damaged, or was made by a newer version, and ConfigurationError when it or
+    its folder cannot be made.
     """
-    path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
+    with told_by("database.url"):
+        path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
+        # SQLite would let others read it; what lies beside it takes the mode over.
+        with suppress(FileExistsError):
+            path.touch(0o600, exist_ok=False)
     try:
         connection = connections.open_writer(path)
         try:
@@ -124,14 +132,32 @@ def _ours() -> list[str]:
 
 
 @contextmanager
+def told_by(setting: str) -> Iterator[None]:
+    """Blame a folder that cannot be used on its setting. Raises ConfigurationError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _TOLD_OF_ANY_FILE:
+            raise
+        reason = (error.strerror or str(error)).lower()
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            reason = "it, or what it lies in, is no folder"
+        problem = f"cannot be used: {reason}"
+        hint = "mend that, or set it to a folder that can be written to"
+        finding = Finding(str(error.filename), setting, problem, hint)
+        raise ConfigurationError([finding]) from None
+
+
+@contextmanager
 def sole_writer(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of the state directory. Raises AlreadyRunning.
+    """Hold the lock of the state directory. Raises AlreadyRunning, ConfigurationError.
 
     The lock is a file of its own: closing a second handle on the database file would
     drop SQLite's own locks on it.
     """
-    state_dir.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
-    lock = os.open(state_dir / "backhaul.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    with told_by("state_dir"):
+        state_dir.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
+        lock = os.open(state_dir / "backhaul.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -58,7 +58,8 @@ def restore(
     The backup is checked, and brought to this version's schema, before anything is
     touched. Raises CorruptData, BackhaulError.
     """
-    database.parent.mkdir(parents=True, exist_ok=True)
+    with opening.told_by("database.url"):
+        database.parent.mkdir(opening.OWNER_ONLY, parents=True, exist_ok=True)
     now = to_text(clock.now())
     fresh = database.with_name(f".{database.name}.restoring")
     aside = _free(f"{database}.before-restore-{in_a_name(clock.now())}")
