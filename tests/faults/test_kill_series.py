@@ -13,6 +13,7 @@ import pytest
 
 from faults.killing import DENSE, READINGS, STEADY, Outcome, play_with_kills
 from faults.trials import SEED, tell
+from support.loop_guard import on_purpose
 
 if TYPE_CHECKING:
     from faults.killing import Siege
@@ -66,13 +67,15 @@ async def play(
             )
         outcomes.append(outcome)
         if is_sound(outcome):
-            shutil.rmtree(outcome.folder)
+            with on_purpose():
+                shutil.rmtree(outcome.folder)
 
     async with asyncio.TaskGroup() as group:
         for number in range(0, kills, KILLS_A_ROUND):
             group.create_task(one(number))
     if all(map(is_sound, outcomes)):
-        shutil.rmtree(folder)
+        with on_purpose():
+            shutil.rmtree(folder)
     return outcomes
 
 
