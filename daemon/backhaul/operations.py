@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from backhaul.store.alerting import Alert
     from backhaul.store.sqlite.database import SqliteStore
 
+OF_READING = frozenset(
+    {
+        "first_read_timestamp_seconds",
+        "consistent_as_of_timestamp_seconds",
+        "unrepaired_rows",
+    }
+)
+"""What is known of a store by reading it, and raises an alarm where that ends."""
+
 
 class Operations:
     """Puts together what is counted, what the database says and what the parts say."""
@@ -97,7 +106,12 @@ class Operations:
 
     async def told(self) -> bytes:
         """Return the metrics as Prometheus reads them."""
-        numbers = await self._numbers.read(self._instances())
+        numbers = [
+            number
+            for number in await self._numbers.read(self._instances())
+            # One that was taken out of the settings is proved equal no more.
+            if number[0] not in OF_READING or number[2][0] in self._settings.stores
+        ]
         live = readings(await self._status(), self._pulse.last_beat)
         return self._metrics.told([*(Reading(*each) for each in numbers), *live])
 

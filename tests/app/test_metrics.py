@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
@@ -75,6 +77,22 @@ async def test_what_waits_for_a_person_is_told(shop: Shop) -> None:
         found = await told(daemon)
     assert found["backhaul_quarantine_rows courier"] == 1
     assert [found[n] for n in found if n.startswith("backhaul_sending_stopped")] == [1]
+
+
+async def test_a_store_that_was_taken_out_raises_no_alarm_by_its_last_reading(
+    shop: Shop,
+) -> None:
+    async with connected(shop) as (office, daemon):
+        with closing(sqlite3.connect(office.database)) as connection, connection:
+            for kind in ("orders", "products"):
+                connection.execute(
+                    "INSERT INTO sweeps (store, job, kind, began_at, ended_at,"
+                    " unrepaired) VALUES ('gone', 'full', ?, ?, ?, 1)",
+                    (kind, "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:01.000Z"),
+                )
+        found = await told(daemon)
+    assert [name for name in found if " gone" in name and "drift" not in name] == []
+    assert found["backhaul_first_read_timestamp_seconds main"] > 0
 
 
 def applied(office: Office) -> int:

@@ -35,6 +35,8 @@ def test_without_a_daemon_the_index_is_made_at_once(office: Office) -> None:
     assert said.out == "nothing has 'asha'\n"
     assert "1 changes are not indexed yet" in said.err
     assert in_process("search", "--rebuild", config=office.config).code == 0
+    made = in_process("search", "--rebuild", "--json", config=office.config)
+    assert made.json() == {}
     (found,) = in_process("search", "asha", "--json", config=office.config).json()
     assert (found["kind"], found["id"], found["title"]) == ("order", "ord_1", "#1001")
     told = in_process("search", "asha", config=office.config)

@@ -199,6 +199,9 @@ WHOLE_FILES = {
     f"_env_file = 'x'\n{STORE}": ["backhaul.toml:1: _env_file: unknown setting"],
     f"state_dir = 3\n{STORE}": ["backhaul.toml:1: state_dir: must be a path in quotes"],
     f"state_dir = ''\n{STORE}": ["backhaul.toml:1: state_dir: must not be empty"],
+    f'state_dir = "/var/\\u0000lib"\n{STORE}': [
+        "backhaul.toml:1: state_dir: must hold no zero byte, which no path can have"
+    ],
     f"log = {{ levl = 'INFO' }}\n{STORE}": [
         "backhaul.toml:1: log.levl: unknown setting (did you mean level?)"
     ],

@@ -226,6 +226,20 @@ def test_a_damaged_backup_touches_nothing(database: Path) -> None:
     assert files(database.parent) == ["backhaul.db", "backup.db"]
 
 
+def test_a_backup_of_a_newer_version_is_what_is_named(database: Path) -> None:
+    backup = database.with_name("backup.db")
+    copies.copy(database, backup)
+    with closing(sqlite3.connect(backup)) as connection, connection:
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+            " VALUES ('backhaul', 'm999_future', '2030-01-01')"
+        )
+    with pytest.raises(CorruptData, match=r"^\S+backup\.db: made by a newer version"):
+        drill(backup, CLOCK)
+    with pytest.raises(CorruptData, match=r"^\S+backup\.db: made by a newer version"):
+        restore(backup, database, ["main"], CLOCK)
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_a_backup_that_is_cut_off_is_what_is_damaged(
     database: Path, share: float

@@ -34,8 +34,11 @@ def search(
 ) -> None:
     """Find orders, products and customers that have all these words."""
     if rebuild:
-        change(config, "search/rebuild", {})
-        typer.echo("the search index is made anew; search says what is still to come")
+        done = change(config, "search/rebuild", {})
+        if as_json:
+            showing.json(done)
+        else:
+            typer.echo("the index is made anew; search says what is still to come")
         return
     text = " ".join(words or ())
     if not text.strip():

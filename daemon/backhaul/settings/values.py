@@ -144,10 +144,12 @@ def check_some(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     return values
 
 
-def refuse_empty(value: object) -> object:
+def check_path(value: object) -> object:
     """Pass paths on; an empty one would mean the working directory."""
     if value == "":
         raise ValueError("must not be empty")
+    if "\0" in str(value):
+        raise ValueError("must hold no zero byte, which no path can have")
     return value
 
 
@@ -179,4 +181,4 @@ DatabaseUrl: TypeAlias = Annotated[str, AfterValidator(check_database_url)]
 Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]
 Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_some)]
 Networks: TypeAlias = tuple[Annotated[str, AfterValidator(check_network)], ...]
-FilePath: TypeAlias = Annotated[Path, BeforeValidator(refuse_empty)]
+FilePath: TypeAlias = Annotated[Path, BeforeValidator(check_path)]

@@ -95,6 +95,8 @@ def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
         raise CorruptData(
             f"{backup}: this backup is damaged ({error.found}); take an older one"
         ) from None
+    except CorruptData as error:  # of a newer version: the copy's name tells nobody
+        raise CorruptData(str(error).replace(str(target), str(backup))) from None
 
 
 def _require_ours(copied: Path, backup: Path) -> None:
