@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from support import session
+from support.loop_guard import on_purpose
 from support.requirements import require
 from support.waiting import await_true
 
@@ -31,6 +32,7 @@ class Litestream:
         """Put the newest copy together at `out`, from the replica alone."""
         self._say("restore", "-o", str(out), f"file://{self.replica}")
 
+    @on_purpose()
     def _say(self, *arguments: str) -> None:
         done = subprocess.run(
             [self.program, *arguments],
@@ -56,8 +58,10 @@ def replicating(recipe: str, database: Path, folder: Path) -> Iterator[Litestrea
             stderr=said,
         )
     try:
-        await_true(found.replica.exists, "the first copy", STOP_SECONDS)
+        with on_purpose():
+            await_true(found.replica.exists, "the first copy", STOP_SECONDS)
         yield found
     finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)
+        with on_purpose():
+            process.terminate()
+            process.wait(STOP_SECONDS)
