@@ -115,3 +115,8 @@ class Busy(BackhaulError):
 
 class Unusable(BackhaulError):
     """A body or row that cannot be understood; kept in quarantine with this text."""
+
+
+def why(error: OSError) -> str:
+    """Return what the system says of it, to end a sentence with."""
+    return (error.strerror or str(error)).lower()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from backhaul.store.outbox import Doubt
 
 ADJUST = "/inventory/adjust"
+NO_ROOM = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
+"""For a minute nothing more may be sent."""
 UNTIL_THE_LAST_LOOK = 20
 """After so many minutes the last look was taken, if each counted."""
 
@@ -63,9 +65,8 @@ async def test_of_what_was_answered_under_its_key_no_person_is_kept(
 
 
 async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
-    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
     command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", message(500, b"", **room), apply)
+    keyed.platform.says("/inventory/adjust", message(500, b"", **NO_ROOM), apply)
     async with working(keyed):
         await keyed.reaches(command, "uncertain")
         await keyed.pass_time(59)
@@ -78,9 +79,8 @@ async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
 async def test_what_a_person_parks_while_it_waits_for_room_is_not_sent_again(
     keyed: Scene,
 ) -> None:
-    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
     command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", message(500, b"", **room), apply)
+    keyed.platform.says("/inventory/adjust", message(500, b"", **NO_ROOM), apply)
     async with working(keyed):
         await keyed.reaches(command, "uncertain")
         await keyed.pass_time(59)
@@ -94,9 +94,8 @@ async def test_what_a_person_parks_while_it_waits_for_room_is_not_sent_again(
 async def test_what_is_paused_while_it_waits_for_room_is_not_sent_again(
     keyed: Scene,
 ) -> None:
-    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
     command = await doubt(keyed)
-    keyed.platform.says(ADJUST, message(500, b"", **room), apply)
+    keyed.platform.says(ADJUST, message(500, b"", **NO_ROOM), apply)
     async with working(keyed):
         await keyed.reaches(command, "uncertain")
         await keyed.pass_time(59)
@@ -120,9 +119,8 @@ async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
     happen: Callable[[Scene], None], keyed: Scene
 ) -> None:
     """The platform would take it for a new one, and apply the same once more."""
-    room = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
     command = await doubt(keyed)
-    keyed.platform.says(ADJUST, message(500, b"", **room), apply)
+    keyed.platform.says(ADJUST, message(500, b"", **NO_ROOM), apply)
     async with working(keyed):
         await keyed.reaches(command, "uncertain")
         await keyed.pass_time(59)

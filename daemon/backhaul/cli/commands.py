@@ -1,6 +1,5 @@
 """`backhaul commands list` and `show`: what is asked of the platform."""
 
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from backhaul.cli import context, evidence, showing
 from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
 from backhaul.cli.listings import StateOption, print_list, require_known
+from backhaul.core.lifecycle import Kind
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.shop import requests
@@ -16,16 +16,6 @@ from backhaul.store.sqlite.explaining import Explainer
 from backhaul.store.sqlite.outbox_reading import Wanted
 
 commands = typer.Typer(no_args_is_help=True, help="What is asked of the platform.")
-
-
-class Kind(StrEnum):
-    """What a command asks for."""
-
-    FULFILL = "fulfill"
-    CANCEL = "cancel"
-    ADJUST = "adjust"
-    TARGET = "target"
-
 
 CommandArgument = Annotated[str, typer.Argument(help="The id, or how it begins.")]
 

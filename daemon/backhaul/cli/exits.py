@@ -15,7 +15,7 @@ from loguru import logger
 from backhaul.core.printable import printable
 from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
 from backhaul.observe.redaction import Redactor
-from backhaul.store.sqlite.copies import damaged, is_damage
+from backhaul.store.sqlite.copies import Damaged, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ def _in_words(error: Exception) -> Exception:
         _silence()
         where = error.filename or "what was to be written"
         return Busy(f"{where}: {(error.strerror or 'no room').lower()}")
-    return damaged("SQLite", str(error)) if is_damage(error) else error
+    return Damaged("SQLite", str(error)) if is_damage(error) else error
 
 
 def _say(error: Exception, redact: Redactor, debug: bool) -> None:

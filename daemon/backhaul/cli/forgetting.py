@@ -14,7 +14,7 @@ from backhaul.cli import context, showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.core.printable import printable
-from backhaul.errors import BackhaulError
+from backhaul.errors import BackhaulError, why
 from backhaul.settings import Settings
 from backhaul.store.sqlite.forgetting import find_person, holds, needles_of
 from backhaul.store.sqlite.nearest import nearest
@@ -154,7 +154,7 @@ def _told_in(path: Path, texts: list[str]) -> list[str]:
     try:
         found = {_kind(text) for text in texts if holds(path, needles_of([text]))}
     except OSError as error:
-        return [f"nobody knows: {(error.strerror or str(error)).lower()}"]
+        return [f"nobody knows: {why(error)}"]
     return sorted(found)
 
 

@@ -8,6 +8,15 @@ KINDS = ("cancel", "fulfill", "adjust")
 """Kinds of command that are sent, the most urgent first."""
 
 
+class Kind(StrEnum):
+    """What a command asks for; a target, a count, is sent as adjustments."""
+
+    FULFILL = "fulfill"
+    CANCEL = "cancel"
+    ADJUST = "adjust"
+    TARGET = "target"
+
+
 class State(StrEnum):
     """Where a command stands."""
 

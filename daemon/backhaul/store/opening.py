@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from loguru import logger
 from sqlite_utils import Database
 
-from backhaul.errors import AlreadyRunning, ConfigurationError, CorruptData, Finding
+from backhaul.errors import (
+    AlreadyRunning,
+    ConfigurationError,
+    CorruptData,
+    Finding,
+    why,
+)
 from backhaul.store.sqlite import connections, copies
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations import migrations
@@ -59,7 +65,7 @@ def open_store(
     except sqlite3.OperationalError as error:
         raise AlreadyRunning(f"{path}: cannot be opened: {error}") from None
     except sqlite3.DatabaseError as error:
-        raise copies.damaged(path, str(error)) from None
+        raise copies.Damaged(path, str(error)) from None
     return SqliteStore(path, clock, writer=writer)
 
 
@@ -139,7 +145,7 @@ def told_by(setting: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _TOLD_OF_ANY_FILE:
             raise
-        reason = (error.strerror or str(error)).lower()
+        reason = why(error)
         if isinstance(error, FileExistsError | NotADirectoryError):
             reason = "it, or what it lies in, is no folder"
         problem = f"cannot be used: {reason}"

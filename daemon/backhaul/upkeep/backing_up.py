@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul.core.clock import in_a_name, to_text
-from backhaul.errors import BackhaulError, CorruptData
+from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.store.sqlite import copies
 
 if TYPE_CHECKING:
@@ -86,15 +86,15 @@ def _make(plan: Plan, target: Path, ended: Callable[[], bool]) -> int:
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BackhaulError(f"{plan.folder}: cannot be made: {_why(error)}") from None
+        raise BackhaulError(f"{plan.folder}: cannot be made: {why(error)}") from None
     _clear(plan.folder)
     size = copies.copy(plan.database, target, ended)
     try:
         for old in _from_the_oldest(plan.folder, target)[: -plan.keep]:
             old.unlink(missing_ok=True)
     except OSError as error:
-        why = f"an older backup cannot be removed: {_why(error)}"
-        raise BackhaulError(f"{target} was made, but {why}") from None
+        told = f"an older backup cannot be removed: {why(error)}"
+        raise BackhaulError(f"{target} was made, but {told}") from None
     return size
 
 
@@ -109,7 +109,3 @@ def _from_the_oldest(folder: Path, newest: Path) -> list[Path]:
     """Return the backups; what has a later date than the newest is of a clock ahead."""
     made = sorted(each for each in folder.iterdir() if _OURS.fullmatch(each.name))
     return sorted(made, key=lambda backup: backup.name <= newest.name)
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

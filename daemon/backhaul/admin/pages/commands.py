@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.guard import Missing, Route
 from backhaul.admin.paging import BEFORE, turned
-from backhaul.core.lifecycle import State
+from backhaul.core.lifecycle import Kind, State
 from backhaul.store.deciding import possible
 from backhaul.store.sqlite.outbox_reading import Wanted
 from backhaul.store.users import Role
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backhaul.admin.desk import Desk, Visit
 
 MOST = 100
-KINDS = ("fulfill", "cancel", "adjust", "target")
+KINDS = [kind.value for kind in Kind]
 VERBS = {
     "settle": ("Look again", "Read the platform for its effect, now and later."),
     "settle --applied": ("It took effect", "You know that it did: nothing is sent."),

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from backhaul.errors import BackhaulError, CorruptData
+from backhaul.errors import BackhaulError, CorruptData, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +79,7 @@ def copy(
         _sync(target.parent)
         return target.stat().st_size
     except OSError as error:
-        raise BackhaulError(f"{target}: cannot be written: {_why(error)}") from None
+        raise BackhaulError(f"{target}: cannot be written: {why(error)}") from None
     except sqlite3.Error as error:
         raise _failed(source, target, error) from None
     finally:
@@ -109,21 +109,16 @@ def check(
         except sqlite3.DatabaseError as error:
             if ended():
                 raise Ended(f"{path}: the check was given up") from None
-            raise damaged(named or path, str(error)) from None
+            raise Damaged(named or path, str(error)) from None
     if found != [("ok",)]:
-        raise damaged(named or path, "; ".join(row[0].strip() for row in found))
-
-
-def damaged(path: Path | str, what: str) -> CorruptData:
-    """Return the error, with what to do."""
-    return Damaged(path, what)
+        raise Damaged(named or path, "; ".join(row[0].strip() for row in found))
 
 
 def unread(path: Path, error: sqlite3.Error) -> BackhaulError:
     """Return the error of who could not read it: what is whole needs no backup."""
     if isinstance(error, sqlite3.OperationalError):
         return BackhaulError(f"{path}: cannot be read: {error}")
-    return damaged(path, str(error))
+    return Damaged(path, str(error))
 
 
 @contextmanager
@@ -174,11 +169,7 @@ def _size(path: Path) -> int:
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise BackhaulError(f"{path}: cannot be read: {_why(error)}") from None
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+        raise BackhaulError(f"{path}: cannot be read: {why(error)}") from None
 
 
 def _require_room(source: Path, target: Path, free: int) -> None:
@@ -192,7 +183,7 @@ def _require_room(source: Path, target: Path, free: int) -> None:
 
 def _failed(source: Path, target: Path, error: sqlite3.Error) -> BackhaulError:
     if is_damage(error):
-        return damaged(source, str(error))
+        return Damaged(source, str(error))
     return BackhaulError(f"{source} cannot be copied to {target}: {error}")
 
 

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from backhaul.errors import Busy, CorruptData, WriterFailed
 from backhaul.store.sqlite import connections
-from backhaul.store.sqlite.copies import damaged, is_damage
+from backhaul.store.sqlite.copies import Damaged, is_damage
 from backhaul.store.sqlite.log_size import LogSize
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class Writer:
         except Exception as error:
             _roll_back(connection)
             if is_damage(error):
-                raise damaged(self._path, str(error)) from error
+                raise Damaged(self._path, str(error)) from error
             told = error
             if isinstance(error, sqlite3.Error):
                 told = Busy(f"the database does not take writes now: {error}")
