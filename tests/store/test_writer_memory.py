@@ -93,6 +93,8 @@ async def test_rows_of_all_sizes_get_ids_in_their_order(tmp_path: Path) -> None:
 async def test_counting_a_larger_mirror_takes_no_more_memory(tmp_path: Path) -> None:
     """Each count goes through a whole index, of 16 bytes an order and more."""
     async with started_store(tmp_path / "backhaul.db") as store:
+        # The writer opens in a thread of its own, and then reads the whole schema.
+        await store.inbox.append(arrival(b"x"))
         assert await store.samples.mirrored() == {**NOTHING, "customers": 0}
         before = sqlite_bytes()
         write(store.path, CUSTOMERS, MANY)
