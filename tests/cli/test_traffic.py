@@ -89,6 +89,15 @@ def test_a_kind_of_event_that_is_none_is_refused(office: Office) -> None:
     assert "'delivery', 'read'" in " ".join(said.err.replace("│", " ").split())
 
 
+def test_a_store_that_nobody_knows_is_refused(office: Office) -> None:
+    out = office.folder / "nothing.jsonl"
+    said = in_process("capture", out, "--store", "shop", config=office.config)
+    assert (said.code, out.exists()) == (2, False)
+    assert "'shop' is none; there are: main" in said.err
+    quiet = ("--store", "main", "--topic", "products/delete")
+    assert in_process("capture", out, *quiet, config=office.config).code == 0
+
+
 def test_a_capture_into_no_folder_says_how_to_mend_it(office: Office) -> None:
     out = office.folder / "none" / "day.jsonl"
     said = in_process("capture", out, config=office.config)

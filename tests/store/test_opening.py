@@ -23,7 +23,7 @@ from backhaul.errors import (
     CorruptData,
 )
 from backhaul.store.opening import open_store, pending, sole_writer, told_by
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import connections, copies
 from backhaul.store.sqlite.connections import open_reader, open_writer
 from support.databases import count, rows, started_store, take
 from support.payloads import envelope, order
@@ -81,12 +81,27 @@ def test_a_file_that_nobody_may_read_now_is_not_called_damaged(tmp_path: Path) -
     with pytest.raises(BackhaulError, match="cannot be read: unable to open") as told:
         pending(path)
     assert not isinstance(told.value, CorruptData)
+    with pytest.raises(BackhaulError, match="cannot be read: unable to open") as told:
+        copies.open_beside(path)
+    assert not isinstance(told.value, CorruptData)
     (found,) = look(path)
     assert (found.check, found.state, "restore" in found.fix) == (
         "database",
         "fail",
         False,
     )
+
+
+def test_what_is_damaged_or_none_of_ours_is_told_as_that(tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    path.write_text("hello")
+    with pytest.raises(CorruptData, match=r"is damaged .*: backhaul restore FILE"):
+        copies.open_beside(path)
+    path.unlink()
+    with closing(sqlite3.connect(path)) as foreign:
+        foreign.execute("CREATE TABLE diary (day)")
+    with pytest.raises(BackhaulError, match="cannot be read: no such table: inbox"):
+        copies.open_beside(path)
 
 
 def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import typer
 from msgspec.structs import asdict
 
 from backhaul.cli import context, showing, signing, writing_out
+from backhaul.cli.listings import require_known
 from backhaul.control import Control, NoDaemon
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import BackhaulError
@@ -48,6 +49,8 @@ def capture(out: Path, settings: Settings, wanted: Wanted, *, as_json: bool) -> 
         head = captures.Head(captures.FORMAT, now, facts)
         with writing_out.output(None if str(out) == "-" else out) as stream:
             count = captures.write(head, history.arrivals(wanted), stream)
+            if wanted.store is not None and not count:
+                require_known(wanted.store, [*settings.stores, *facts], "--store")
         pruned = history.pruned
     if pruned:
         words = "left out: their bytes went after database.retention_days"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backhaul.errors import BackhaulError, CorruptData, Unusable
-from backhaul.store.sqlite import connections
+from backhaul.errors import BackhaulError
+from backhaul.store.sqlite import copies
 from backhaul.store.sqlite.published import INTERNAL, PUBLISHED
 
 if TYPE_CHECKING:
@@ -38,20 +38,14 @@ class Answer(Struct, frozen=True):
 class Asker:
     """Reads on a connection of its own, beside a running daemon.
 
-    Raises CorruptData when the file is no database of ours.
+    Raises CorruptData where the file is damaged.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        if not path.exists():
-            raise Unusable(f"{path}: no database yet; start the daemon once")
         self._clock = clock
-        try:
-            self._connection = connections.open_reader(path)
-            self._connection.row_factory = None
-            self._connection.execute("PRAGMA query_only=ON")
-            self._connection.execute("SELECT 1 FROM inbox LIMIT 1")
-        except sqlite3.DatabaseError as error:
-            raise CorruptData(f"{path}: cannot be read: {error}") from None
+        self._connection = copies.open_beside(path)
+        self._connection.row_factory = None
+        self._connection.execute("PRAGMA query_only=ON")
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,7 +7,8 @@ import sqlite3
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from backhaul.errors import BackhaulError, CorruptData, why
+from backhaul.errors import BackhaulError, CorruptData, Unusable, why
+from backhaul.store.sqlite import connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,6 +120,22 @@ def unread(path: Path, error: sqlite3.Error) -> BackhaulError:
     if isinstance(error, sqlite3.OperationalError):
         return BackhaulError(f"{path}: cannot be read: {error}")
     return Damaged(path, str(error))
+
+
+def open_beside(path: Path) -> sqlite3.Connection:
+    """Open for reading what a daemon may be writing.
+
+    Raises CorruptData where it is damaged, and BackhaulError where there is none yet or
+    it cannot be read.
+    """
+    if not path.exists():
+        raise Unusable(f"{path}: no database yet; start the daemon once")
+    try:
+        connection = connections.open_reader(path)
+        connection.execute("SELECT 1 FROM inbox LIMIT 1")
+    except sqlite3.Error as error:
+        raise unread(path, error) from None
+    return connection
 
 
 @contextmanager

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from backhaul.errors import CorruptData, Unusable
 from backhaul.store.sqlite import (
-    connections,
+    copies,
     corrections,
     finding,
     glancing,
@@ -19,6 +17,7 @@ from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
 from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
@@ -60,18 +59,12 @@ _WEBHOOK_SECRETS = """
 class Explainer:
     """Answers questions on a read-only connection; the daemon may run beside it.
 
-    Raises CorruptData when the file is no database of ours.
+    Raises CorruptData where the file is damaged.
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.exists():
-            raise Unusable(f"{path}: no database yet; start the daemon once")
-        try:
-            self._connection = connections.open_reader(path)
-            self._connection.text_factory = _readable
-            self._connection.execute("SELECT 1 FROM inbox LIMIT 1")
-        except sqlite3.DatabaseError as error:
-            raise CorruptData(f"{path}: cannot be read: {error}") from None
+        self._connection = copies.open_beside(path)
+        self._connection.text_factory = _readable
 
     def close(self) -> None:
         """Close the connection."""

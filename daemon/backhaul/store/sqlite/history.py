@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from backhaul.errors import Unusable
 from backhaul.store.contract import Arrival
-from backhaul.store.sqlite import connections
+from backhaul.store.sqlite import copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +63,7 @@ class History:
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.exists():
-            raise Unusable(f"{path}: no database yet; start the daemon once")
-        self._connection = connections.open_reader(path)
+        self._connection = copies.open_beside(path)
         self.pruned = 0
 
     def close(self) -> None:
