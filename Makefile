@@ -29,8 +29,8 @@ SCRATCH = $(shell [ 0$(ROOM_MB) -gt 2000 ] && echo /dev/shm || echo $${TMPDIR:-/
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test machine programs check bench simulate faults-short faults \
-	sbom lock clean
+.PHONY: help venv demo test machine programs check bench simulate faults-short again \
+	faults sbom lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -67,8 +67,12 @@ simulate: $(READY) ## whole daemons in simulated worlds, planted bugs (SEED=n sh
 	PYTHONPATH=tests $(BIN)/python -m simulation
 
 faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form (its seconds)
-	FAULTS=short $(BIN)/pytest -n $(WORKERS) -m "faults and not timed" $(DURATIONS)
-	FAULTS=short $(BIN)/pytest -m "faults and timed" $(DURATIONS)
+	FAULTS=short $(BIN)/pytest -n $(WORKERS) -m "faults and not timed" $(DURATIONS); \
+	beside=$$?; FAULTS=short $(BIN)/pytest -m "faults and timed" $(DURATIONS) && \
+	exit $$beside
+
+again: $(READY) ## run what failed last once more, with nothing beside it
+	FAULTS=short $(BIN)/pytest --last-failed --last-failed-no-failures=none
 
 faults: $(READY) ## the same in the long form
 	FAULTS=long $(BIN)/pytest -m faults $(DURATIONS)

@@ -73,7 +73,6 @@ SELDOM = (
     "test_tryton_erp.py::test_an_order_is_one_sale_though_both_are_killed",
 )
 """Long, and much like others that run each time: only `make faults` has them."""
-NONE_RAN = pytest.ExitCode.NO_TESTS_COLLECTED
 PART = os.environ.get("PROGRAMS_PART", "")
 # A machine that stands still for a moment says nothing of a test.
 settings.register_profile(
@@ -147,9 +146,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     session.config.stash[LEAKS] = found
     if found and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    # Of what is tried once more, one of a target's two runs may have had no failure.
-    if session.exitstatus == NONE_RAN and session.config.getoption("lf"):
-        session.exitstatus = pytest.ExitCode.OK
+    if found and (kept := getattr(session.config, "cache", None)) is not None:
+        # It would not leak when it runs once more, alone: that must not excuse it.
+        kept.set("cache/lastfailed", {})
 
 
 def pytest_unconfigure() -> None:
