@@ -41,6 +41,14 @@ class NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
+class OwnedFuture(asyncio.Future[Any]):
+    """Knows whose it is, even before anybody waits for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.life = LIFE.get()
+
+
 class Served:
     """What listens on a socket, in the context of the program that serves it.
 
@@ -174,6 +182,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         served = Served(accept, sock)
         self.served[str(sock.getsockname())] = served
         return served
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return OwnedFuture(self)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Tell of an error, but for one that the dead would have asked for later."""
+        if not self.is_dead(getattr(context.get("future"), "life", 0)):
+            super().call_exception_handler(context)
 
     def _gone(self, handle: asyncio.Handle) -> bool:
         context: contextvars.Context = handle._context  # type: ignore[attr-defined]

@@ -14,16 +14,16 @@ from simulation import loop as loops
 from simulation.loop import LIFE, VirtualLoop
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["one", "gathered"])
+@pytest.mark.parametrize("way", ["one", "gathered", "one by one"])
 def test_an_error_that_the_dead_were_about_to_hear_is_told_nobody(
-    together: bool, monkeypatch: pytest.MonkeyPatch
+    way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database refused in the very moment in which the program was killed."""
     graveyard: list[asyncio.Task[Any]] = []
     monkeypatch.setattr(loops, "GRAVEYARD", graveyard)
     loop, told = VirtualLoop(), list[dict[str, Any]]()
     loop.set_exception_handler(lambda _, context: told.append(context))
-    loop.run_until_complete(killed_while_it_was_refused(loop, together))
+    loop.run_until_complete(killed_while_it_was_refused(loop, way))
     heard = [task.get_coro() for task in graveyard]
     assert len(heard) == 1
     graveyard.clear()
@@ -33,17 +33,19 @@ def test_an_error_that_the_dead_were_about_to_hear_is_told_nobody(
     assert told == []
 
 
-async def killed_while_it_was_refused(loop: VirtualLoop, together: bool) -> None:
-    answers = [loop.create_future() for _ in range(2 if together else 1)]
-
-    async def work() -> None:
-        await (asyncio.gather(*answers) if together else answers[0])
-
+async def killed_while_it_was_refused(loop: VirtualLoop, way: str) -> None:
     life = contextvars.copy_context()
     life.run(LIFE.set, 1)
+    answers = [life.run(loop.create_future) for _ in range(1 if way == "one" else 2)]
+
+    async def work() -> None:
+        await (asyncio.gather(*answers) if way == "gathered" else answers[0])
+        await answers[-1]
+
     life.run(loop.create_task, work())
     await asyncio.sleep(0)
-    for answer in answers:
+    # Of what is waited for one by one the later is refused first.
+    for answer in reversed(answers):
         life.run(answer.set_exception, Busy("the database is locked"))
     loop.end(1)
     await asyncio.sleep(0)
