@@ -324,6 +324,36 @@ async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for
         assert await at.stock(lamp) == 10
 
 
+@pytest.mark.parametrize("restock", [True, False])
+async def test_an_order_cancelled_by_hand_while_its_level_is_read_is_waited_for(
+    restock: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours still waits: it puts nothing back any more, and the level is the old one."""
+    async with house(tmp_path, ("no-store-endpoint",)) as at:
+        lamp = await at.lamp(10)
+        order = await sold(at, lamp)
+        at.sender.dispatcher.pause("cancel", now())
+        await asked_to_cancel(at, order)
+        at.deaf.add("inventory/level_update")
+        real, todo = StockReader.look, [restock]
+
+        async def look(self: StockReader, product_id: str) -> Seen:
+            seen = await real(self, product_id)
+            if todo:
+                body = {"restock": todo.pop()}
+                reply = await at.shop.v1("POST", f"/orders/{order}/cancel", body)
+                assert reply.status == 200, reply.body
+                query = "SELECT 1 FROM orders WHERE cancelled_at IS NOT NULL"
+                await until(lambda: rows(at.path, query), "the order's news came")
+            return seen
+
+        monkeypatch.setattr(StockReader, "look", look)
+        count = await at.count(lamp, 10, later(now(), seconds=2))
+        await at.reaches(count, "applied")
+        assert at.steps(count) == ([] if restock else [("applied", 3)])
+        assert await at.stock(lamp) == 10
+
+
 def later(moment: str, seconds: float) -> str:
     return to_text(from_text(moment) + timedelta(seconds=seconds))
 

@@ -141,14 +141,17 @@ _UNHEARD = f"""
           AND coalesce(m.value ->> 'variant_id', :variant) = :variant)
     LIMIT 1
 """  # noqa: S608 - constants
-# The level may have been read before such a cancellation landed. One that was settled
+# The level may have been read before such a cancellation landed, or before somebody
+# cancelled an order by hand that one of ours waits for. What was settled, or heard of,
 # before a study began is in its level, whether or not the platform tells of the cause.
 _UNHEARD_RESTOCK = f"""
     SELECT 'nothing was heard yet of the restock of command ' || substr(c.id, 1, 8)
-    FROM order_items i JOIN commands c ON c.store = i.store AND c.target = i.order_id
-    WHERE i.variant_id = :variant AND i.store = :store
-      AND c.kind = 'cancel' AND c.state = 'applied' AND c.settled_at >= :patience
-      AND (:studied_at IS NULL OR c.settled_at >= :studied_at)
+    FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
+    JOIN commands c ON c.store = i.store AND c.target = i.order_id
+    WHERE i.variant_id = :variant AND i.store = :store AND c.kind = 'cancel'
+      AND (c.state = 'applied' OR c.state = 'planned' AND o.cancelled_at IS NOT NULL)
+      AND iif(c.state = 'applied', c.settled_at, o.seen_at)
+        >= coalesce(:studied_at, :patience)
       AND coalesce({member("c.payload", "$.restock")}, 1)
       AND NOT EXISTS (
         SELECT 1 FROM stock_ledger l WHERE l.store = i.store AND l.cause = i.order_id
