@@ -128,7 +128,7 @@ def build_sender(
 
     def landed() -> None:
         settler.wake()
-        dispatcher.wake()
+        dispatcher.moved()
 
     auditor = Auditor(
         name,

@@ -23,13 +23,15 @@ class Meaning(Enum):
     """Its command was given up, or is to be sent again: it has landed after all."""
     UNSENT = "unsent"
     """Its command was never sent from this database: somebody else did."""
+    BEHIND = "behind"
+    """It has landed after all, behind a count that was reckoned without it."""
     DOUBLED = "doubled"
     """Its command has another effect already."""
     UNKNOWN = "unknown"
     """Nobody here planned such a command."""
 
 
-LANDS = frozenset({Meaning.LINKED, Meaning.LATE, Meaning.UNSENT})
+LANDS = frozenset({Meaning.LINKED, Meaning.LATE, Meaning.BEHIND, Meaning.UNSENT})
 """What becomes the effect of its command."""
 FOREIGN = frozenset({Meaning.UNSENT, Meaning.UNKNOWN})
 """What this database, as it is, did not send."""

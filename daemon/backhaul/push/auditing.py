@@ -325,6 +325,15 @@ class Auditor:
                 found.command,
                 found.adjustment_id,
             )
+        elif meant is Meaning.BEHIND:
+            logger.bind(
+                action="command.doubled", store=self._store, command=found.command
+            ).error(
+                "command {} had been given up, and landed after all as {}, behind a"
+                " count that was reckoned without it; compensate by hand",
+                found.command,
+                found.adjustment_id,
+            )
         elif meant is Meaning.DOUBLED:
             tell_doubled(self._store, found.command, (found.adjustment_id,))
 

@@ -71,9 +71,10 @@ class Needs(Struct, frozen=True):
     `parked` are the commands that wait for one, the oldest first (id, store, kind,
     target, reason); `unrepaired` the rows of each store that the last full walks could
     not repair; `last_records` when an instance last brought something, in seconds since
-    1970; `doubled` the commands that took effect more than once, with the adjustments
-    that are too many (`others`); `counts_stopped` why a store's counts are not set;
-    `open_stores` are those for which a command is open, configured or not;
+    1970; `doubled` the commands that took effect more than once, or behind a count that
+    was reckoned without them, with the adjustments that are too many (`others`);
+    `counts_stopped` why a store's counts are not set; `open_stores` are those for which
+    a command is open, configured or not;
     `news_parked` the deliveries that wait for a person (seq, instance, store, topic,
     object_id, reason), the oldest first; `news_since` of when the oldest is that an
     instance was not told of yet, but for those behind a parked one of their object;

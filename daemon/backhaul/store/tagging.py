@@ -39,7 +39,8 @@ class Tags(Protocol):
     ) -> list[Meaning]:
         """Take in, in one transaction, what adjustments with our tags mean.
 
-        What landed is applied, what is too much is kept with its command. `adopt`
+        What landed is applied, what is too much is kept with its command; so is what
+        landed behind a count, once that one's step is under way no more. `adopt`
         takes what is foreign for our own from before a restore: it is kept, and all
         that is open is put in doubt. Otherwise what is foreign changes nothing.
         """

@@ -122,10 +122,13 @@ _UNDER_WAY = """
     WHERE store = :store AND lane = 'product:' || :product
       AND state IN ('sending', 'uncertain') LIMIT 1
 """
+# What was sent before and landed late is known by when the history says it moved.
 _UNHEARD = f"""
     SELECT 'nothing was heard yet of command ' || substr(c.id, 1, 8) FROM commands c
     WHERE c.target = :product AND c.store = :store AND c.kind = 'adjust'
-      AND c.state = 'applied' AND c.effect_id IS NOT NULL AND c.sent_at >= :since
+      AND c.state = 'applied' AND c.effect_id IS NOT NULL
+      AND (c.sent_at >= :since OR c.settled_at >= :since
+        AND {member("c.evidence", "$.moves[0].at")} >= :since)
       AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
       AND NOT EXISTS (SELECT 1 FROM stock_ledger l
                       WHERE l.store = c.store AND l.adjustment_id = c.effect_id)

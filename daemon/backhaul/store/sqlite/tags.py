@@ -9,7 +9,7 @@ from backhaul.core.clock import to_text
 from backhaul.core.landing import FOREIGN, LANDS, Known, Meaning, meaning
 from backhaul.core.lifecycle import Cause, State
 from backhaul.store.outbox import Settlement
-from backhaul.store.sqlite import adoption
+from backhaul.store.sqlite import adoption, overlooked
 from backhaul.store.sqlite.commands import COLUMNS, is_usable, move_on, to_command
 from backhaul.store.sqlite.members import document_of, member, whole
 
@@ -115,20 +115,17 @@ class SqliteTags:
     ) -> list[Meaning]:
         """Take in, in one transaction, what adjustments with our tags mean.
 
-        What landed is applied, what is too much is kept with its command. `adopt`
+        What landed is applied, what is too much is kept with its command; so is what
+        landed behind a count, once that one's step is under way no more. `adopt`
         takes what is foreign for our own from before a restore: it is kept, and all
         that is open is put in doubt. Otherwise what is foreign changes nothing.
         """
 
         def unit(connection: sqlite3.Connection) -> list[Meaning]:
             now = to_text(self._clock.now())
-            meanings = []
-            for tagged in found:
-                known = _known(connection, store, tagged.command)
-                meant = meaning(known, tagged.adjustment_id)
-                if adopt or meant not in FOREIGN:
-                    _take_in(connection, store, tagged, meant, now)
-                meanings.append(meant)
+            meanings = [
+                _sight(connection, store, tagged, now, adopt=adopt) for tagged in found
+            ]
             if adopt and FOREIGN & set(meanings):
                 begin_again(connection, store, now)
             return meanings
@@ -214,6 +211,33 @@ def _known(connection: sqlite3.Connection, store: str, command: str) -> Known | 
         return None
     effect, doubled = evidence["adjustment_id"], tuple(evidence.get("doubled", ()))
     return Known("adjust", State.APPLIED, 1, effect, doubled)
+
+
+def _sight(
+    connection: sqlite3.Connection,
+    store: str,
+    tagged: Tagged,
+    now: str,
+    *,
+    adopt: bool,
+) -> Meaning:
+    known = _known(connection, store, tagged.command)
+    meant = meaning(known, tagged.adjustment_id)
+    count = None
+    if meant in overlooked.LANDED:
+        count = overlooked.count_of(connection, store, tagged)
+    if count is not None and count.is_open:
+        return Meaning.OPEN
+    if adopt or meant not in FOREIGN:
+        _take_in(connection, store, tagged, meant, now)
+    if count is None or overlooked.count_anew(connection, count, tagged.command):
+        return meant
+    _keep_double(connection, store, tagged, now)
+    connection.execute(
+        "UPDATE commands SET reason = ? WHERE id = ?",
+        (f"{_LATE}, {count.in_words()}", tagged.command),
+    )
+    return Meaning.BEHIND
 
 
 def _take_in(

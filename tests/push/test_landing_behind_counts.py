@@ -1,0 +1,244 @@
+"""An adjustment that was given up lands behind a count that knew nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from backhaul.reconcile.stock_reading import StockReader
+from backhaul.shop.transport import InDoubt, Transport
+from support.counting import House, house, now
+from support.databases import rows, write
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.core.stock import Seen
+
+Land: TypeAlias = Callable[[], Awaitable[None]]
+Play: TypeAlias = "Callable[[House, Any], Awaitable[tuple[str, str]]]"
+QUIRKS = ("no-idempotency", "no-store-endpoint")
+"""A platform that takes the late step whatever there is by then."""
+
+
+@pytest.fixture
+def land(monkeypatch: pytest.MonkeyPatch) -> Land:
+    """Let the first adjustment get lost; return what makes it land."""
+    real = Transport.send
+    first: list[Callable[[], Awaitable[object]]] = []
+
+    async def send(self: Transport, path: str, body: bytes, *a: Any, **how: Any) -> Any:
+        if first or path != "/inventory/adjust":
+            return await real(self, path, body, *a, **how)
+        first.append(lambda: real(self, path, body, "another key", room_taken=True))
+        raise InDoubt("the request was lost")
+
+    async def land_now() -> None:
+        await first[0]()
+
+    monkeypatch.setattr(Transport, "send", send)
+    return land_now
+
+
+async def given_up(at: House, lamp: Any) -> tuple[str, str]:
+    """Return a count of 15 and its step of +5, which is to be sent again."""
+    target = await at.count(lamp, 15)
+    await until(lambda: at.steps(target) == [("uncertain", 5)], "it is in doubt")
+    at.hold()
+    await until(lambda: at.steps(target) == [("planned", 5)], "it is not found")
+    return target, step_of(at, target)
+
+
+def step_of(at: House, target: str) -> str:
+    query = "SELECT correction FROM stock_targets WHERE command_id = ?"
+    return str(rows(at.path, query, target)[0][0])
+
+
+async def superseded(at: House, lamp: Any) -> tuple[str, str]:
+    """A newer count takes the place of the one whose step was lost."""
+    _, step = await given_up(at, lamp)
+    newer = await at.count(lamp, 12)
+    assert at.state(step) == "superseded"
+    at.let_go()
+    return newer, step
+
+
+async def parked(at: House, lamp: Any) -> tuple[str, str]:
+    _, step = await given_up(at, lamp)
+    await at.decide(step, "park")
+    at.let_go()
+    return await at.count(lamp, 12), step
+
+
+async def counted_anew(at: House, lamp: Any) -> tuple[str, str]:
+    """The same count is let go on by a person, with a step of its own."""
+    target, step = await given_up(at, lamp)
+    await at.decide(step, "park")
+    await at.decide(step, "drop")
+    at.let_go()
+    await at.decide(target, "resend")
+    return target, step
+
+
+async def contained(at: House, lamp: Any) -> tuple[str, str]:
+    """The count knows of what was asked for, whether or not the platform does."""
+    asked = await at.adjust(lamp, 5)
+    await until(lambda: at.state(asked) == "uncertain", "it is in doubt")
+    await at.decide(asked, "park")
+    return await at.count(lamp, 12), asked
+
+
+@pytest.mark.parametrize("play", [superseded, parked, counted_anew, contained])
+async def test_what_lands_behind_a_count_is_told_once_and_kept(
+    play: Play, tmp_path: Path, land: Land
+) -> None:
+    async with house(tmp_path, QUIRKS) as at:
+        lamp = await at.lamp(10)
+        count, step = await play(at, lamp)
+        await at.reaches(count, "applied")
+        wanted = await at.stock(lamp)
+        await land()
+        assert await at.stock(lamp) == wanted + 5
+        for _ in range(3):
+            await at.sender.auditor.audit_now()
+        await is_told(at, step, count)
+
+
+async def is_told(at: House, step: str, count: str) -> None:
+    assert at.state(step) == "applied"
+    (told,) = [line for line in at.log if line.startswith("command.doubled")]
+    effect = at.column("effect_id", step)
+    assert (step in told, effect in told) == (True, True)
+    assert json.loads(at.column("evidence", step))["doubled"] == [effect]
+    assert f"(target {count[:8]}), which was reckoned without it" in at.reason(step)
+    (alerted,) = (await at.store.needs.read([])).doubled
+    assert (alerted["id"], alerted["others"]) == (step, effect)
+
+
+async def test_what_a_person_has_looked_for_is_told_all_the_same(
+    tmp_path: Path, land: Land
+) -> None:
+    async with house(tmp_path, QUIRKS) as at:
+        lamp = await at.lamp(10)
+        count, step = await parked(at, lamp)
+        await at.reaches(count, "applied")
+        await land()
+        await at.decide(step, "settle")
+        at.sender.settler.wake()
+        await until(lambda: at.state(step) == "applied", "the history was read")
+        await at.sender.auditor.audit_now()
+        await is_told(at, step, count)
+
+
+async def test_what_a_count_took_for_goods_is_told(tmp_path: Path, land: Land) -> None:
+    """So long after it was sent nobody asks whether a move is that of a step."""
+    async with house(tmp_path, QUIRKS) as at:
+        lamp = await at.lamp(10)
+        _, step = await given_up(at, lamp)
+        long_ago = "strftime('%Y-%m-%dT%H:%M:%fZ', started_at, '-61 minutes')"
+        write(at.path, f"UPDATE attempts SET started_at = {long_ago}")  # noqa: S608 - ours
+        counted_at = now()
+        await asyncio.sleep(0.01)
+        await land()
+        at.let_go()
+        count = await at.count(lamp, 12, counted_at)
+        await at.reaches(count, "applied")
+        assert "5 came since" in at.reason(count)
+        await at.sender.auditor.audit_now()
+        await is_told(at, step, count)
+
+
+async def test_what_the_count_reckoned_with_is_no_landing_too_many(
+    tmp_path: Path, land: Land
+) -> None:
+    async with house(tmp_path, QUIRKS) as at:
+        lamp = await at.lamp(10)
+        _, step = await given_up(at, lamp)
+        counted_at = now()
+        await land()
+        await at.sender.auditor.audit_now()
+        assert at.state(step) == "applied"
+        count = await at.count(lamp, 12, counted_at)
+        at.let_go()
+        await at.reaches(count, "applied")
+        await at.sender.auditor.audit_now()
+        assert await at.stock(lamp) == 12
+        assert not [line for line in at.log if line.startswith("command.doubled")]
+
+
+async def test_a_count_whose_step_has_not_left_is_reckoned_with_it(
+    tmp_path: Path, land: Land
+) -> None:
+    async with house(tmp_path, QUIRKS) as at:
+        lamp = await at.lamp(10)
+        await given_up(at, lamp)
+        count = await at.count(lamp, 12)
+        await until(lambda: at.steps(count), "it has a step")
+        await land()
+        await at.sender.auditor.audit_now()
+        at.let_go()
+        await at.reaches(count, "applied")
+        assert at.steps(count) == [("superseded", 2), ("applied", -3)]
+        assert await at.stock(lamp) == 12
+        await at.sender.auditor.audit_now()
+        assert not [line for line in at.log if line.startswith("command.doubled")]
+
+
+async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
+    tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit knows of it, and the level that was read before is the mirror's."""
+    async with house(tmp_path, QUIRKS) as at:
+        lamp = await at.lamp(10)
+        _, step = await given_up(at, lamp)
+        long_ago = "strftime('%Y-%m-%dT%H:%M:%fZ', sent_at, '-10 minutes')"
+        write(at.path, f"UPDATE commands SET sent_at = {long_ago}")  # noqa: S608 - ours
+        at.deaf.add("inventory/level_update")
+        real, todo = StockReader.look, [land]
+
+        async def look(self: StockReader, product_id: str) -> Seen:
+            seen = await real(self, product_id)
+            if todo:
+                await todo.pop()()
+                await at.sender.auditor.audit_now()
+                assert at.state(step) == "applied"
+            return seen
+
+        monkeypatch.setattr(StockReader, "look", look)
+        at.let_go()
+        count = await at.count(lamp, 12)
+        await at.reaches(count, "applied")
+        assert at.steps(count) == [("applied", -3)]
+        assert await at.stock(lamp) == 12
+
+
+async def test_while_the_step_of_the_count_is_under_way_it_is_not_told_yet(
+    tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The platform may refuse that step, and the count is reckoned with it then."""
+    async with house(tmp_path, QUIRKS) as at:
+        lamp = await at.lamp(10)
+        _, step = await given_up(at, lamp)
+        may_answer, real = asyncio.Event(), Transport.send
+
+        async def send(self: Transport, *a: Any, **how: Any) -> Any:
+            answer = await real(self, *a, **how)
+            await may_answer.wait()
+            return answer
+
+        monkeypatch.setattr(Transport, "send", send)
+        count = await at.count(lamp, 12)
+        at.let_go()
+        await until(lambda: at.steps(count) == [("sending", 2)], "it is under way")
+        await land()
+        await at.sender.auditor.audit_now()
+        assert at.state(step) == "superseded"
+        may_answer.set()
+        await at.reaches(count, "applied")
+        await at.sender.auditor.audit_now()
+        await is_told(at, step, count)
