@@ -57,7 +57,9 @@ class Meeting:
         base_url = self._settings.stores[name].base_url
         mirror = self._settings.database_file
         client = self._shops[name].free
-        self._facts[name] = await acquaint(name, base_url, client, self._marks, mirror)
+        facts = await acquaint(name, base_url, client, self._marks, mirror)
+        await self._shops[name].sender.keying.heed(facts)
+        self._facts[name] = facts
 
 
 async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:

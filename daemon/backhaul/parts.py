@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
+from backhaul.push.keying import Keying
 from backhaul.push.proving import Prover
 from backhaul.push.rehearsing import Rehearsal
 from backhaul.push.settler import Replay, Settler
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 
-KEYED_ONCE = "idempotencyKey"
-"""The feature of a platform that takes each Idempotency-Key once."""
 EXPECTS_STOCK = "expectedStock"
 """The feature of a platform that refuses a step from another level."""
 
@@ -76,6 +75,7 @@ class Sender(Struct, frozen=True):
     settler: Settler
     dialect: Dialect
     auditor: Auditor
+    keying: Keying
 
 
 def build_dialect(settings: Settings, name: str) -> Dialect:
@@ -96,7 +96,6 @@ def build_sender(
     transport: Transport,
     clock: Clock,
     chance: Callable[[], float],
-    known: Mapping[str, StoreFacts],
     hide: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> Sender:
     """Build what sends one store's commands."""
@@ -110,15 +109,11 @@ def build_sender(
     if (file := settings.key_files.get(name)) is not None:
         dispatcher.door.renew = KeyFile(name, file, transport, hide).renew
 
-    def takes_keys_once() -> bool:
-        if rehearsed:
-            return False  # to send again, under whatever key, is to send
-        if shop.idempotency is not None:
-            return shop.idempotency
-        return KEYED_ONCE in known.get(name, StoreFacts()).features
-
+    # In a dry run to send again, under whatever key, is to send.
+    told = False if rehearsed else shop.idempotency
+    keying = Keying(name, client, store.marks, clock, told)
     replay = Replay(
-        transport, client, dispatcher.door, dispatcher.gates, takes_keys_once
+        transport, client, dispatcher.door, dispatcher.gates, keying.takes_once
     )
     prover = Prover(name, client, store.doubts, store.marks)
     settler = Settler(
@@ -143,7 +138,7 @@ def build_sender(
         push,
     )
     auditor.fence()
-    return Sender(dispatcher, settler, dialect, auditor)
+    return Sender(dispatcher, settler, dialect, auditor, keying)
 
 
 def guard_identity(
@@ -285,9 +280,7 @@ def build_shop(
 ) -> Shop:
     """Build all that belongs to one store; the transport is to be closed."""
     transport, client = build_client(settings, name, clock, http)
-    sender = build_sender(
-        settings, name, store, client, transport, clock, chance, known, hide
-    )
+    sender = build_sender(settings, name, store, client, transport, clock, chance, hide)
     free = guard_identity(
         settings, name, transport, store.marks, sender.dispatcher.stop_sending
     )

@@ -15,6 +15,7 @@ from backhaul.demo.books import read_books
 from backhaul.demo.effects import StoreBooks, effects_of
 from backhaul.demo.ledger import compare_effects
 from backhaul.parts import build_client, build_sender
+from backhaul.push.keying import Keying
 from backhaul.push.settling import interrupted
 from backhaul.settings import Settings
 from backhaul.store.contract import Matched, NewCommand, NewRecord
@@ -287,8 +288,9 @@ async def program(
             transport,
             on.clock,
             lambda: 0.5,
-            {STORE: on.facts},
         )
+        # As the daemon does at a start; not a step of a command's life.
+        await Keying(STORE, client, store.marks, on.clock).heed(on.facts)
         made = Program(on, store, mortality, sender)
         try:
             yield made

@@ -33,7 +33,7 @@ async def test_each_probe_lets_one_doubt_try(tmp_path: Path) -> None:
                 await stage.clock.asleep(PROBE_SECONDS)
                 await stage.pass_time(PROBE_SECONDS)
                 await stage.arrive(sent + number)
-            stage.platform.said.clear()
+            del stage.platform.said["/inventory/adjust"]
             while any(stage.state(command) != "applied" for command in planned):
                 await stage.pass_time(PROBE_SECONDS)
                 await stage.quiet()

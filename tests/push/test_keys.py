@@ -69,10 +69,11 @@ async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
     keyed.platform.says("/inventory/adjust", message(500, b"", **NO_ROOM), apply)
     async with working(keyed):
         await keyed.reaches(command, "uncertain")
-        await keyed.pass_time(59)
-        await keyed.arrive(1)
-        await keyed.pass_time(2)
-        await keyed.reaches(command, "applied")
+        # The first room goes to the question whether the platform still takes keys.
+        for _ in range(2):
+            await keyed.pass_time(59)
+            await keyed.arrive(1)
+        await outwait(keyed, lambda: keyed.state(command) == "applied")
     assert len(keyed.server.commands) == 2
 
 
@@ -140,7 +141,7 @@ async def test_room_is_given_back_where_a_busy_database_ends_a_look(
         raise Busy("the database is locked")
 
     monkeypatch.setattr(SqliteDoubts, "stands", busy)
-    room = {"RateLimit_Policy": '"key";q=60;w=60', "RateLimit": '"key";r=9;t=51'}
+    room = {"RateLimit_Policy": '"key";q=60;w=60', "RateLimit": '"key";r=10;t=50'}
     command = await doubt(keyed)
     keyed.platform.says(ADJUST, message(500, b"", **room))
     async with working(keyed):

@@ -172,6 +172,13 @@ BUGS = (
         "test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again",
     ),
     Bug(
+        "a platform is believed to take keys for ever",
+        "daemon/backhaul/push/keying.py",
+        "await self.heed(await self._client.facts(Priority.PROOF))",
+        'await self._marks.get(self._mark) or ""',
+        "tests/push/test_keying.py::test_a_platform_that_takes_keys_no_more_is_read",
+    ),
+    Bug(
         "a lane is not held while its command is in doubt",
         "daemon/backhaul/store/sqlite/commands.py",
         # All of it: what passes over those who wait, and what makes sure of them.

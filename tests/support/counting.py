@@ -275,9 +275,8 @@ async def _program(
     def chance() -> float:
         return 0.5
 
-    sender = build_sender(
-        settings, STORE, store, client, transport, clock, chance, facts
-    )
+    sender = build_sender(settings, STORE, store, client, transport, clock, chance)
+    await sender.keying.heed(facts[STORE])
     reconciler = build_reconciler(
         settings, STORE, store, client, drain, clock, chance, facts, lambda: None
     )

@@ -16,11 +16,12 @@ from backhaul.core.clock import to_text
 from backhaul.errors import Busy
 from backhaul.push.auditing import Auditor
 from backhaul.push.dispatcher import Dispatcher
+from backhaul.push.keying import KEYED_ONCE, Keying
 from backhaul.push.proving import Prover
 from backhaul.push.rehearsing import Rehearsal
 from backhaul.push.settler import Replay, Settler
 from backhaul.settings import Push
-from backhaul.shop.client import LISTS, ShopClient
+from backhaul.shop.client import LISTS, ShopClient, StoreFacts
 from backhaul.shop.requests import Dialect
 from backhaul.shop.transport import Limits, Transport
 from backhaul.store.contract import Matched, NewCommand, NewRecord
@@ -257,8 +258,12 @@ async def scene(
             clock,
             lambda: 0.5,
         )
+        keying = Keying("main", client, store.marks, clock)
+        if keyed:
+            platform.says("/store", document({"data": {"features": [KEYED_ONCE]}}))
+            await keying.heed(StoreFacts(features=(KEYED_ONCE,)))
         replay = Replay(
-            transport, client, dispatcher.door, dispatcher.gates, lambda: keyed
+            transport, client, dispatcher.door, dispatcher.gates, keying.takes_once
         )
         prover = Prover("main", client, store.doubts, store.marks)
         settler = Settler(

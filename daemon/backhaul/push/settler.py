@@ -32,7 +32,7 @@ from backhaul.shop.transport import InDoubt, NotSent
 from backhaul.store.outbox import Look, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from backhaul.core.clock import Clock
     from backhaul.push.door import Door
@@ -56,13 +56,16 @@ NOT_LET_THROUGH = frozenset({Outcome.STOPPED, Outcome.THROTTLED})
 
 
 class Replay(Struct, frozen=True):
-    """What sending again under the same key needs; `allowed` where that is harmless."""
+    """What sending again under the same key needs.
+
+    `allowed` is asked with the moment of the first send; it may raise as a read does.
+    """
 
     transport: Transport
     client: ShopClient
     door: Door
     gates: Gates
-    allowed: Callable[[], bool]
+    allowed: Callable[[str], Awaitable[bool]]
 
 
 class Settler:
@@ -166,6 +169,7 @@ class Settler:
         What a reading cannot tell is not final as long as the key can still prove it.
         """
         keyed = self._may_replay(doubt)
+        keyed = keyed and await self._replay.allowed(doubt.first_sent_at)
         unasked = ""
         if keyed and self._lets_out(doubt):
             try:
@@ -186,8 +190,7 @@ class Settler:
         now = self._clock.now()
         age = now - from_text(doubt.first_sent_at)
         return (
-            self._replay.allowed()
-            and not doubt.is_overtaken
+            not doubt.is_overtaken
             and doubt.key_fingerprint == self._replay.transport.key_fingerprint
             and from_text(doubt.sent_at) <= now
             and timedelta() <= age < timedelta(hours=SAME_KEY_HOURS)

@@ -45,7 +45,7 @@ class Store(Section):
     idempotency: bool | None = Field(
         default=None,
         description="Whether the platform takes a request with the same "
-        "Idempotency-Key only once. Left out: what it says of itself is believed. A "
+        "Idempotency-Key only once. Left out: the platform is asked, each time anew. A "
         "command in doubt is then sent again under its key at once.",
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(

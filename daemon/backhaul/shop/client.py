@@ -62,9 +62,9 @@ class ShopClient:
         """A mark of the API key in use."""
         return self._transport.key_fingerprint
 
-    async def facts(self) -> StoreFacts:
+    async def facts(self, priority: Priority = Priority.REREAD) -> StoreFacts:
         """Read the store's own record; platforms without one say nothing."""
-        answer = await self.answer_of("/store")
+        answer = await self.answer_of("/store", priority)
         if answer.status == 429 or answer.status >= 500:
             raise ReadRefused("/store", answer)
         if not answer.ok:

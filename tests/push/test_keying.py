@@ -1,0 +1,119 @@
+"""A platform that takes each Idempotency-Key once today, and may not tomorrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.push.keying import KEYED_ONCE, Keying
+from backhaul.shop.client import StoreFacts
+from support.push_history import HISTORY, history, move
+from support.push_looks import doubt, looks, outwait
+from support.push_scene import Scene, scene, working
+from support.push_server import document, message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+STORE = "/store"
+TAKES = StoreFacts(features=("updatedSince", KEYED_ONCE))
+NO_LONGER = StoreFacts(features=("updatedSince",))
+
+
+def said(facts: StoreFacts) -> bytes:
+    return document({"data": {"features": list(facts.features)}})
+
+
+@pytest.fixture
+async def keyed(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path / "b.db", keyed=True) as made:
+        yield made
+
+
+def keying_of(stage: Scene, word: bool | None = None) -> Keying:
+    """Return what a later start makes of the same database."""
+    client, marks = stage.settler._replay.client, stage.store.marks
+    return Keying("main", client, marks, stage.clock, word)
+
+
+def asked(stage: Scene) -> int:
+    return sum(request.path == STORE for request in stage.server.requests)
+
+
+@pytest.mark.parametrize(
+    "answer", [said(NO_LONGER), message(404)], ids=["another version", "none"]
+)
+async def test_a_platform_that_takes_keys_no_more_is_read(
+    answer: bytes, keyed: Scene
+) -> None:
+    """It would take what it applied already for something new."""
+    command = await doubt(keyed)
+    keyed.platform.says(STORE, answer)
+    keyed.platform.says(HISTORY, history(move(1, command)))
+    async with working(keyed):
+        await keyed.reaches(command, "applied")
+    assert len(keyed.server.commands) == 1
+    assert "history shows our tag" in keyed.reason(command)
+
+
+async def test_while_it_does_not_say_nothing_is_sent_again(keyed: Scene) -> None:
+    command = await doubt(keyed)
+    keyed.platform.says(STORE, message(503))
+    keyed.platform.says(HISTORY, history())
+    async with working(keyed):
+        await outwait(keyed, lambda: "503" in keyed.reason(command))
+        await keyed.arrive(1)
+        assert looks(keyed, command) == []
+        keyed.platform.says(STORE, said(TAKES))
+        await outwait(keyed, lambda: keyed.state(command) == "applied")
+    assert len(keyed.server.commands) == 2
+
+
+async def test_what_left_while_it_took_no_keys_is_protected_by_none(
+    keyed: Scene,
+) -> None:
+    """It takes keys again; of the first try's it knows nothing."""
+    keying = keying_of(keyed)
+    await keying.heed(NO_LONGER)
+    command = await doubt(keyed)
+    keyed.platform.says(STORE, message(503))
+    keyed.platform.says(HISTORY, message(503))
+    async with working(keyed):
+        await outwait(keyed, lambda: "503" in keyed.reason(command))
+        await keying.heed(TAKES)
+        keyed.platform.says(STORE, said(TAKES))
+        keyed.platform.says(HISTORY, history(move(1, command)))
+        await outwait(keyed, lambda: keyed.state(command) == "applied")
+    assert len(keyed.server.commands) == 1
+
+
+async def test_what_leaves_since_it_takes_keys_is_protected(keyed: Scene) -> None:
+    keying = keying_of(keyed)
+    await keying.heed(NO_LONGER)
+    await keyed.pass_time(60)
+    await keying.heed(TAKES)
+    command = await doubt(keyed)
+    async with working(keyed):
+        await keyed.reaches(command, "applied")
+    assert len(keyed.server.commands) == 2
+
+
+async def test_of_a_platform_that_never_took_keys_it_is_not_asked(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path / "b.db") as stage:
+        command = await doubt(stage)
+        stage.platform.says(HISTORY, history(move(1, command)))
+        async with working(stage):
+            await stage.reaches(command, "applied")
+        assert asked(stage) == 0
+
+
+@pytest.mark.parametrize("word", [True, False])
+async def test_a_persons_word_is_taken_unasked(word: bool, tmp_path: Path) -> None:
+    async with scene(tmp_path / "b.db") as stage:
+        keying = keying_of(stage, word)
+        assert await keying.takes_once("2026-01-01T00:00:00.000Z") is word
+        assert asked(stage) == 0
