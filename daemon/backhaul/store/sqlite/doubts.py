@@ -82,6 +82,12 @@ _RIVALS = f"""
       AND coalesce({member("payload", "$.variant_id")} = :variant, 1)
       AND coalesce(settled_at >= strftime(:form, :landed_at, :on_its_way), 1)
 """  # noqa: S608 - constants
+# The plus leads along the order, past the index of all effects: there are few before.
+LAST_ADJUSTED = """
+    SELECT target FROM commands
+    WHERE store = ? AND kind = 'adjust' AND +effect_id IS NOT NULL
+    ORDER BY seq DESC LIMIT 1
+"""
 
 
 class SqliteDoubts:
@@ -187,11 +193,7 @@ class SqliteDoubts:
         """Return the product of the newest adjustment that is known to be ours."""
 
         def unit(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute(
-                "SELECT target FROM commands WHERE store = ? AND kind = 'adjust'"
-                " AND effect_id IS NOT NULL ORDER BY seq DESC LIMIT 1",
-                (store,),
-            ).fetchone()
+            row = connection.execute(LAST_ADJUSTED, (store,)).fetchone()
             return None if row is None else str(row[0])
 
         return await self._writer.urgent(unit)

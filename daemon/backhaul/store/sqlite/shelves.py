@@ -122,11 +122,12 @@ _UNDER_WAY = """
     WHERE store = :store AND lane = 'product:' || :product
       AND state IN ('sending', 'uncertain') LIMIT 1
 """
-# What was sent before and landed late is known by when the history says it moved.
-_UNHEARD = f"""
+# What was sent before and landed late is known by when the history says it moved. The
+# plus leads to the few commands of the product, past the index of all effects.
+UNHEARD = f"""
     SELECT 'nothing was heard yet of command ' || substr(c.id, 1, 8) FROM commands c
     WHERE c.target = :product AND c.store = :store AND c.kind = 'adjust'
-      AND c.state = 'applied' AND c.effect_id IS NOT NULL
+      AND c.state = 'applied' AND +c.effect_id IS NOT NULL
       AND (c.sent_at >= :since OR c.settled_at >= :since
         AND {member("c.evidence", "$.moves[0].at")} >= :since)
       AND coalesce({member("c.payload", "$.variant_id")}, :variant) = :variant
@@ -147,10 +148,10 @@ _UNHEARD = f"""
 # The level may have been read before such a cancellation landed, or before somebody
 # cancelled an order by hand that one of ours waits for. What was settled, or heard of,
 # before a study began is in its level, whether or not the platform tells of the cause.
-_UNHEARD_RESTOCK = f"""
+UNHEARD_RESTOCK = f"""
     SELECT 'nothing was heard yet of the restock of command ' || substr(c.id, 1, 8)
-    FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
-    JOIN commands c ON c.store = i.store AND c.target = i.order_id
+    FROM order_items i JOIN commands c ON c.store = i.store AND c.target = i.order_id
+    CROSS JOIN orders o ON o.store = i.store AND o.id = i.order_id
     WHERE i.variant_id = :variant AND i.store = :store AND c.kind = 'cancel'
       AND (c.state = 'applied' OR c.state = 'planned' AND o.cancelled_at IS NOT NULL)
       AND iif(c.state = 'applied', c.settled_at, o.seen_at)
@@ -246,7 +247,7 @@ def _earlier_steps(
 
 def _unheard(connection: sqlite3.Connection, values: Mapping[str, object]) -> str:
     """Say which step of ours is not among the movements, or may be one of them."""
-    for query in (_UNHEARD, _UNHEARD_RESTOCK, _IN_DOUBT, _RESTOCK_IN_DOUBT):
+    for query in (UNHEARD, UNHEARD_RESTOCK, _IN_DOUBT, _RESTOCK_IN_DOUBT):
         row = connection.execute(query, values).fetchone()
         if row is not None:
             return str(row[0])

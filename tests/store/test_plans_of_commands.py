@@ -1,0 +1,51 @@
+"""What is asked for each count and doubt, however many commands there were before."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.store.sqlite.doubts import LAST_ADJUSTED
+from backhaul.store.sqlite.shelves import UNHEARD, UNHEARD_RESTOCK
+from support.databases import opened, started_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEDGER = "idx_stock_ledger_store_adjustment_id_variant_id"
+PLANS = {
+    UNHEARD: [
+        "SEARCH c USING INDEX idx_commands_target (target=?)",
+        f"SEARCH l USING COVERING INDEX {LEDGER} (store=? AND adjustment_id=?)",
+    ],
+    UNHEARD_RESTOCK: [
+        "SEARCH i USING INDEX order_items_variant (variant_id=?)",
+        "SEARCH l USING INDEX ledger_cause (cause=?)",
+        "SEARCH c USING INDEX idx_commands_target (target=?)",
+        "SEARCH o USING INDEX sqlite_autoindex_orders_1 (store=? AND id=?)",
+    ],
+    LAST_ADJUSTED: ["SCAN commands"],
+}
+"""How each begins to look. A scan here goes along the newest, and ends at the first."""
+
+
+@pytest.mark.parametrize("query", PLANS, ids=["count", "restock", "habits"])
+async def test_it_looks_at_few_of_all_that_took_effect(
+    query: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.db"
+    async with started_store(path, SystemClock()):
+        pass
+    values = dict.fromkeys(re.findall(r":([a-z_]+)", query))
+    with closing(opened(path)) as database:
+        rows = database.execute(
+            f"EXPLAIN QUERY PLAN {query}",
+            values or ["main"],
+        ).fetchall()
+    looks = [step for *_, step in rows if step.startswith(("SEARCH", "SCAN"))]
+    assert looks[: len(PLANS[query])] == PLANS[query]
+    assert not any("TEMP B-TREE" in step for *_, step in rows)
