@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -111,6 +112,39 @@ def test_quiet_hours_hold_in_both_passes_of_an_hour() -> None:
         within = berlin("2026-10-25T02:10", fold)
         end = berlin("2026-10-25T02:30", fold)
         assert hours.over(within) == end.astimezone(UTC)
+
+
+BEGUN_IN_THE_FIRST_PASS = [
+    # They go on while the wall shows the time before their beginning once more.
+    ("02:30-06:00", "2026-10-25T06:00"),
+    ("02:30-03:00", "2026-10-25T03:00"),
+    ("02:30-02:10", "2026-10-26T02:10"),
+    (["01:00-02:15", "02:45-05:00"], "2026-10-25T05:00"),
+]
+
+
+@pytest.mark.parametrize(("quiet", "end"), BEGUN_IN_THE_FIRST_PASS)
+def test_quiet_hours_that_begin_in_the_first_pass_of_an_hour_go_on_in_the_second(
+    quiet: object, end: str
+) -> None:
+    hours = QuietHours(parse_quiet(quiet), BERLIN)
+    for wall, fold in (("02:50", 0), ("02:00", 1), ("02:20", 1), ("02:50", 1)):
+        moment = berlin(f"2026-10-25T{wall}", fold)
+        assert hours.over(moment) == berlin(end).astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    ["02:30-06:00", "02:00-02:30", "22:00-02:30", "02:30-02:10", "22:00-02:00"],
+)
+def test_quiet_is_over_at_the_first_minute_that_is_not_quiet(quiet: str) -> None:
+    hours = QuietHours(parse_quiet(quiet), BERLIN)
+    evening = berlin("2026-10-24T20:00").astimezone(UTC)
+    minutes = [evening + timedelta(minutes=n) for n in range(12 * 60)]
+    for moment, following in pairwise(minutes):
+        if hours.holds(moment):
+            over = hours.over(moment)
+            assert hours.holds(following) is (following < over)
 
 
 @pytest.mark.parametrize(

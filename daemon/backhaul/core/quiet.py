@@ -32,6 +32,10 @@ class QuietHours(Struct, frozen=True):
         for span in self.spans:
             if within(local.time(), span):
                 return self._coming(span[1], moment)
+            # In the second pass of an hour, what began in the first one goes on.
+            begun = self._coming(span[0], local.replace(fold=0))
+            if begun < moment < (end := self._coming(span[1], begun)):
+                return end
         return None
 
     def _coming(self, wall: time, moment: datetime) -> datetime:
