@@ -55,6 +55,10 @@ async def say(store: SqliteStore, command: str, *verbs: str) -> None:
         await store.decisions.decide(Decision(command, verb, "ann", "seen"))
 
 
+async def states(store: SqliteStore, *commands: str) -> set[str]:
+    return {(await store.decisions.find(command)).state for command in commands}
+
+
 async def told(store: SqliteStore, backup: Path) -> tuple[str, ...] | None:
     """Restore; return what is told of what came back."""
     await store.stop()
@@ -88,6 +92,55 @@ async def test_and_when_it_waits_for_a_person_again(
     await say(store, command, *verbs)
     line = says and f"a command that was {says.replace('{}', command)}"
     assert await told(store, backup) == ((line,) if line else ())
+
+
+async def counted(store: SqliteStore) -> tuple[str, str]:
+    """Let a count stand behind its adjustment; return both commands."""
+    count = await plan(store, "adjust", "prod_1")
+    step = await plan(store, "adjust", "prod_1")
+    write(store.path, "UPDATE commands SET kind = 'target' WHERE id = ?", count)
+    write(
+        store.path,
+        "INSERT INTO stock_targets (command_id, store, product_id, variant_id,"
+        " quantity, as_of, correction, unread)"
+        " VALUES (?, 'main', 'prod_1', 'var_1', 7, '2026-03-01T12:00:00.000Z', ?, 0)",
+        *(count, step),
+    )
+    return count, step
+
+
+EFFECT_OF = {"park": "parked", "drop": "rejected", "settle --applied": "applied"}
+BEHIND_A_STEP = [(verbs, says) for verbs, says in SINCE_OPEN.values() if says]
+
+
+@pytest.mark.parametrize(("verbs", "says"), BEHIND_A_STEP)
+async def test_of_a_count_the_adjustment_that_it_stands_behind_is_named(
+    store: SqliteStore, verbs: list[str], says: str
+) -> None:
+    """The count itself cannot be decided then: it follows its adjustment."""
+    count, step = await counted(store)
+    backup = backed_up(store)
+    # The step comes to nothing, and the person decides the count itself.
+    await say(store, step, "park", "drop")
+    await say(store, count, "resend", *verbs)
+    assert await told(store, backup) == (
+        f"a command that was {says.replace('{}', step)}",
+    )
+    async with started_store(store.path) as restored:
+        await say(restored, step, *verbs)
+        assert await states(restored, count, step) == {EFFECT_OF[verbs[-1]]}
+
+
+async def test_of_a_count_that_is_parked_again_with_its_adjustment_too(
+    store: SqliteStore,
+) -> None:
+    count, step = await counted(store)
+    await say(store, step, "park")
+    backup = backed_up(store)
+    await say(store, step, "drop")
+    await say(store, count, "resend", "park", "settle --applied")
+    confirmed = f"settled as applied is parked again: {CONFIRM.format(step)}"
+    assert await told(store, backup) == (f"a command that was {confirmed}",)
 
 
 async def test_what_moved_by_itself_or_is_not_in_the_backup_is_not(

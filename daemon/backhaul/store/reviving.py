@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from backhaul.core.lifecycle import OPEN, State
-from backhaul.store.sqlite import copies
+from backhaul.store.sqlite import copies, corrections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,17 +83,31 @@ def _persons(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
 
 def _commands(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
     """Tell of what would be sent again, or waits again for what was said already."""
-    query = "SELECT state FROM commands WHERE id = ?"
-    for command, action in old.execute(_DECIDED):
-        if action not in _AGAIN:
+    told: set[str] = set()
+    for decided, action in old.execute(_DECIDED):
+        command, state = _to_decide(new, decided)
+        if action not in _AGAIN or command in told:
             continue
+        told.add(command)  # a count is before its adjustment, and was decided after it
         was, again = _AGAIN[action]
-        (state,) = new.execute(query, (command,)).fetchone() or ("",)
         if state in OPEN:
             fix = " && ".join(filter(None, (_PARK, again)))
             yield f"a command that was {was} is open again: {fix.format(command)}"
         elif state == State.PARKED and again:
             yield f"a command that was {was} is parked again: {again.format(command)}"
+
+
+def _to_decide(new: sqlite3.Connection, command: str) -> tuple[str, str]:
+    """Return the command that a person decides there, and where it stands.
+
+    A count stands where its adjustment stands, and only that can be decided.
+    """
+    step = corrections.step_of(new, command)
+    if step is not None and step[1] in corrections.UNDECIDED:
+        return step
+    query = "SELECT state FROM commands WHERE id = ?"
+    (state,) = new.execute(query, (command,)).fetchone() or ("",)
+    return command, state
 
 
 def _jobs(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:

@@ -64,7 +64,8 @@ _NEWER = f"""
 """  # noqa: S608 - constants
 OUTDATED = f"EXISTS ({_NEWER})"
 """Whether the target (c, t) is not the newest of its variant."""
-_OPEN_STEP = ("planned", "sending", "uncertain", "parked")
+UNDECIDED = ("planned", "sending", "uncertain", "parked")
+"""Where an adjustment stands that is to be decided in place of its target."""
 # What a step was reckoned from is kept twice: one of the two may be damaged.
 _PROMISES = f"""
     coalesce({member("t.computation", "$.promises")},
@@ -222,7 +223,7 @@ def require_free(connection: sqlite3.Connection, command: Command) -> None:
     if command.kind != KIND:
         return
     step = step_of(connection, command.id)
-    if step is not None and step[1] in _OPEN_STEP:
+    if step is not None and step[1] in UNDECIDED:
         raise BackhaulError(
             f"target {command.id[:8]} stands behind its adjustment {step[0][:8]}, which"
             f" is {step[1]}: decide that one"
