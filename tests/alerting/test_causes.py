@@ -76,6 +76,7 @@ def test_a_closed_door_is_told_with_its_reason() -> None:
     assert found(stopped) == ["stopped main everything"]
     (alert,) = causes(WANTED, stopped, NOTHING, {}, NOW, in_time).values()
     assert alert.says == "Nothing is sent to main: 401"
+    assert "do as it says" in alert.mend  # as a restart, where two daemons work
 
 
 def test_work_of_a_store_that_is_not_configured_is_told() -> None:

@@ -61,6 +61,7 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
     (planted.no_tls, "fail tls", "SSL", "speak https"),
     (planted.wrong_path, "fail platform", "answered 404", "without /api/v1"),
     (planted.wrong_key, "fail api key", "refuses the key (401", "create a key"),
+    (planted.wrong_key_in_a_file, "fail api key", "refuses the key", "write it into"),
     (planted.no_scope, "fail scope", "inventory:read", "give the key inventory:read"),
     (planted.other_store, "fail store", "sto_other", "the key of before"),
     (planted.no_folder, "fail connector", "drop", "connectors check courier"),
@@ -251,6 +252,7 @@ def test_what_stopped_sending_is_told_with_the_scope() -> None:
     (found,) = daemon.look(live, "main")
     assert found.state is State.FAIL
     assert "orders:write" in found.fix
+    assert "do as it says" in found.fix  # as a restart, where two daemons work
 
 
 def test_what_is_not_ok_cannot_be_said_without_a_fix() -> None:

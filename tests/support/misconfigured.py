@@ -84,6 +84,13 @@ def wrong_key(office: Office, _: ReferenceProcess) -> None:
     rewrite(office, **{office.api_key: "svc_live_" + "0" * 40})
 
 
+def wrong_key_in_a_file(office: Office, _: ReferenceProcess) -> None:
+    file = office.folder / "key"
+    file.write_text("svc_live_" + "0" * 40)
+    file.chmod(0o600)
+    rewrite(office, **{f'api_key = "{office.api_key}"': f'api_key_file = "{file}"'})
+
+
 def no_scope(office: Office, platform: ReferenceProcess) -> None:
     body = {"name": "narrow", "scopes": ["orders:read", "products:read", "store:read"]}
     made = platform.control("POST", "/stores/demo/keys", body).data()

@@ -85,7 +85,8 @@ def _stopped(status: Mapping[str, Any]) -> Iterator[Alert]:
             yield Alert(
                 f"stopped {name} {kind}",
                 f"{what} is sent to {name}: {reason}",
-                "backhaul status; it goes on by itself once that is mended",
+                "do as it says, or mend what it names: then it goes on by itself; see"
+                " backhaul status",
             )
 
 

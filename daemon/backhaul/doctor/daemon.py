@@ -40,7 +40,8 @@ def look(live: dict[str, Any], name: str) -> Iterator[Result]:
     """Look at what a store's part of the daemon waits for."""
     stopped = live["stores"].get(name, {}).get("stopped", {})
     for kind, reason in stopped.items():
-        fix = f"mend what it names; it goes on by itself: {_scope_of(kind)}"
+        what = "do as it says, or mend what it names: then it goes on by itself"
+        fix = f"{what}; {_scope_of(kind)}"
         yield fail("sending", f"{kind} waits: {reason}", fix, name)
     if not stopped:
         yield ok("sending", "nothing is stopped", name)

@@ -56,7 +56,7 @@ async def look(
         return
     first = answers["/orders"]
     yield _skew(first, clock, name)
-    problem = _stranger(base_url, answers, name) or _refused(answers, name)
+    problem = _stranger(base_url, answers, name) or _refused(settings, answers, name)
     if problem is not None:
         yield problem
         return
@@ -100,11 +100,16 @@ def _stranger(base_url: str, answers: dict[str, Answer], name: str) -> Result | 
     return fail("platform", said, fix, name)
 
 
-def _refused(answers: dict[str, Answer], name: str) -> Result | None:
+def _refused(
+    settings: Settings, answers: dict[str, Answer], name: str
+) -> Result | None:
     for answer in answers.values():
         if answer.status == 401:
             said = f"the platform refuses the key ({answer.said()})"
-            fix = f"create a key {DASHBOARD}, and give it as stores.{name}.api_key"
+            key = f"give it as stores.{name}.api_key"
+            if (file := settings.key_files.get(name)) is not None:
+                key = f"write it into {file}"
+            fix = f"create a key {DASHBOARD}, and {key}"
             return fail("api key", said, fix, name)
     return None
 
