@@ -157,6 +157,19 @@ raise SystemExit(run(lambda: print("a row"), []))
 """
 
 
+def test_an_argument_that_is_no_text_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where it has to be text; the name of a file may be any bytes."""
+
+    def command() -> None:
+        "\udcff".encode()
+
+    assert run(command, ["why", "order", "\udcff1"]) == 1
+    assert capsys.readouterr().err == "\\udcff1 is no UTF-8; write it anew\n"
+    assert run(command, ["why", "order", "1"]) == 70
+
+
 def test_a_full_disk_behind_the_output_is_no_bug() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

@@ -225,6 +225,26 @@ def test_a_number_that_cannot_be_is_a_mistake_and_no_bug(
     assert "a bug" not in said.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("why", "order", "\udcff"),
+        ("search", "\udcff"),
+        ("query", "SELECT '\udcff'"),
+        ("commands", "show", "\udcff"),
+        ("commands", "list", "--store", "\udcff"),
+        ("commands", "drop", "\udcff", "--reason", "x"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_text_is_a_mistake_and_no_bug(
+    arguments: tuple[str, ...], office: Office
+) -> None:
+    said = in_process(*arguments, config=office.config)
+    assert (said.code, said.out) == (1, "")
+    assert "is no UTF-8" in said.err
+
+
 def test_a_number_is_not_found_by_how_it_begins(
     office: Office, shipped: dict[str, Any]
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
-from backhaul.core.printable import printable
+from backhaul.core.printable import printable, storable
 from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
 from backhaul.observe.redaction import Redactor
 from backhaul.store.sqlite.copies import Damaged, is_damage
@@ -53,7 +53,7 @@ def run(
         _silence()
         return FAILED
     except Exception as raised:  # noqa: BLE001 - the last stop before the person
-        cause = _in_words(first_of(raised))
+        cause = _in_words(first_of(raised), arguments)
         _say(cause, redact, DEBUG_OPTION in arguments)
         return exit_code(cause)
     return 0
@@ -84,8 +84,14 @@ def lines(error: Exception) -> list[str]:
     ]
 
 
-def _in_words(error: Exception) -> Exception:
-    """Say what can be done of a damaged database and a full disk, wherever met."""
+def _in_words(error: Exception, arguments: Sequence[str]) -> Exception:
+    """Say what can be done of a damaged database and a full disk, wherever met.
+
+    And of an argument that is no text: only what is sent or stored has to be.
+    """
+    if isinstance(error, UnicodeEncodeError):
+        for odd in (each for each in arguments if storable(each) != each):
+            return BackhaulError(f"{odd} is no UTF-8; write it anew")
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         _silence()
         where = error.filename or "what was to be written"
