@@ -94,6 +94,19 @@ async def test_and_when_it_waits_for_a_person_again(
     assert await told(store, backup) == ((line,) if line else ())
 
 
+async def test_of_a_command_that_was_on_its_way_it_is_said_that_it_must_wait(
+    store: SqliteStore,
+) -> None:
+    """Nobody can decide what is being sent; the next start puts it in doubt."""
+    command = await plan(store, "adjust", "prod_1")
+    write(store.path, "UPDATE commands SET state = 'sending'")
+    backup = backed_up(store)
+    write(store.path, "UPDATE commands SET state = 'uncertain'")
+    await say(store, command, "park")
+    says = f"parked is open again (after the start): {PARK.format(command)}"
+    assert await told(store, backup) == (f"a command that was {says}",)
+
+
 async def counted(store: SqliteStore) -> tuple[str, str]:
     """Let a count stand behind its adjustment; return both commands."""
     count = await plan(store, "adjust", "prod_1")

@@ -92,7 +92,9 @@ def _commands(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]
         was, again = _AGAIN[action]
         if state in OPEN:
             fix = " && ".join(filter(None, (_PARK, again)))
-            yield f"a command that was {was} is open again: {fix.format(command)}"
+            # What was on its way can be decided once the start has put it in doubt.
+            when = " (after the start)" if state == State.SENDING else ""
+            yield f"a command that was {was} is open again{when}: {fix.format(command)}"
         elif state == State.PARKED and again:
             yield f"a command that was {was} is parked again: {again.format(command)}"
 
