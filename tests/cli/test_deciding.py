@@ -209,6 +209,7 @@ def test_a_person_sees_what_is_sent_and_is_asked(
         (("resend", "--yes"), "Missing option '--reason'"),
         (("resend", "--yes", "--reason", " "), "say why"),
         (("drop",), "Missing option '--reason'"),
+        (("drop", "--reason", "x" * 501), "longer than 500 characters"),
         (("park",), "Missing option '--reason'"),
         (("settle", "--applied"), "--applied needs --reason"),
     ],

@@ -11,11 +11,15 @@ from backhaul.cli.commands import CommandArgument, known_command
 from backhaul.cli.context import ConfigOption, JsonOption
 
 Found = dict[str, Any]
+LONGEST = 500
+"""A reason stands in lists, and as much is taken by the dashboard."""
 
 
 def _written(reason: str | None) -> str | None:
     if reason is not None and not reason.strip():
         raise typer.BadParameter("say why, for whoever looks at it later")
+    if reason is not None and len(reason) > LONGEST:
+        raise typer.BadParameter(f"it is longer than {LONGEST} characters")
     return reason
 
 
