@@ -249,11 +249,15 @@ def test_without_a_daemon_it_is_done_all_the_same() -> None:
         with closing(sqlite3.connect(office.database)) as connection, connection:
             connection.execute(
                 "INSERT INTO commands (id, store, kind, target, lane, state, payload,"
-                " cause, instance, created_at, due_at) VALUES ('beef', 'main',"
-                " 'cancel', 'ord_1001', 'order:ord_1001', 'parked', '{}', '', '',"
-                " '', '')"
+                " cause, instance, created_at, due_at, reason) VALUES ('beef', 'main',"
+                " 'cancel', 'ord_1001', 'order:ord_1001', 'planned', '{}', '', '',"
+                " '', '', 'dry run: not sent')"
             )
+        words = ("commands", "park", "beef", "--reason", "x")
+        assert in_process(*words, config=office.config).code == 0
+        shown = in_process("commands", "show", "beef", config=office.config).out
+        assert "planned: dry run: not sent" in shown
         words = ("commands", "drop", "beef", "--reason", "x")
         assert in_process(*words, config=office.config).code == 0
         query = "SELECT state_after FROM audit WHERE command_id = 'beef'"
-        assert rows(office.database, query) == [("rejected",)]
+        assert rows(office.database, query) == [("parked",), ("rejected",)]

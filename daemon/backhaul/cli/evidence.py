@@ -114,7 +114,8 @@ def _proved(evidence: str) -> Sequence[tuple[str, object]]:
 
 
 def _was(earlier: Found) -> Iterator[tuple[str, object]]:
-    yield "was before", f"{earlier['state']} at {earlier['at']}: {earlier['reason']}"
+    at = f" at {earlier['at']}" if earlier["at"] else ""  # what is open is at no end
+    yield "was before", f"{earlier['state']}{at}: {earlier['reason']}"
     if earlier["request"]:
         yield "bytes sent then", shortened(earlier["request"])
     if earlier["evidence"]:
