@@ -255,6 +255,34 @@ async def test_redirect_is_an_answer_and_not_followed(
         assert [request.path for request in server.requests] == [PATH, "/orders"]
 
 
+# The library cannot read where to: it would say that nothing had been sent, or worse.
+ODD_PLACES = ["about:blank", "http:login", "http://xn--/", "http://[::1", "\x01"]
+
+
+@pytest.mark.parametrize("place", ODD_PLACES)
+async def test_redirect_to_no_place_is_an_answer_too(
+    place: str, connect: Connect
+) -> None:
+    async with serving(saying(message(302, Location=place))) as server:
+        transport = connect(server.url)
+        assert (await transport.send(PATH, BODY, "key-1")).status == 302
+        assert (await transport.get("/orders", {})).status == 302
+        assert (await transport.probe("/orders", {})).status == 302
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("cookie", ["sid=1; Path=/", "name=J\u00fcrgen; Path=/"])
+async def test_no_cookie_is_kept(cookie: str, connect: Connect) -> None:
+    """One that no header can hold would end all requests until the next start."""
+    async with serving(saying(message(200, b"{}", Set_Cookie=cookie))) as server:
+        transport = connect(server.url)
+        for number in range(2):
+            await transport.send(PATH, BODY, f"key-{number}")
+            await transport.get("/orders", {})
+        assert not any("cookie" in request.headers for request in server.requests)
+        assert len(server.requests) == 4
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 429, 500, 502, 503])
 async def test_refused_command_is_answered_once(status: int, connect: Connect) -> None:
     async with serving(saying(message(status, b"{}"))) as server:

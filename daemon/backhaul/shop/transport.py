@@ -14,6 +14,7 @@ import ssl
 import sys
 from copy import copy
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
@@ -137,6 +138,14 @@ async def _let_through() -> None:
     """Require nothing."""
 
 
+async def _stay(response: httpx.Response) -> None:
+    """Leave unread where a redirect leads: it is not followed.
+
+    httpx reads it all the same; where it cannot, its error is one of never sent.
+    """
+    response.headers.pop("Location", None)
+
+
 class Transport:
     """The one place where httpx is used.
 
@@ -174,6 +183,9 @@ class Transport:
             "timeout": timeout,
             "transport": transport,
             "verify": _trusted(httpx.URL(base_url).scheme),
+            # A key needs no cookies, and one may be such that no header can hold it.
+            "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            "event_hooks": {"response": [_stay]},
         }
         _look_for_no_other_loop()
         self._reads = httpx.AsyncClient(**options)
