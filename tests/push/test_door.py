@@ -168,6 +168,20 @@ async def test_throttled_store_waits_as_long_as_it_was_told(narrow: Scene) -> No
     assert narrow.told("push.stopped") == []
 
 
+async def test_throttled_store_waits_until_the_date_it_was_told(narrow: Scene) -> None:
+    times = {"Date": "Mon, 01 Jan 2001 00:00:00 GMT"}
+    times["Retry_After"] = "Mon, 01 Jan 2001 00:05:00 GMT"
+    narrow.platform.says("/orders/ord_0/fulfill", message(429, b"{}", **times))
+    command = await narrow.plan("fulfill", "ord_0")
+    async with working(narrow):
+        await narrow.arrive(1)
+        await narrow.pass_time(299)
+        await narrow.arrive(1)
+        narrow.platform.said.clear()
+        await narrow.pass_time(1.25)
+        await narrow.reaches(command, "applied")
+
+
 @pytest.mark.parametrize("wait", ["", "soon", "0"])
 async def test_throttled_without_a_usable_wait_rests_a_second(
     wait: str, narrow: Scene

@@ -143,6 +143,26 @@ def test_retry_after(text: str, seconds: float | None) -> None:
     assert Answer(429, {"retry-after": text}, b"").retry_after_seconds() == seconds
 
 
+SAID_AT = "Wed, 21 Oct 2026 07:28:00 GMT"
+DATES = [
+    ("Wed, 21 Oct 2026 07:33:00 GMT", SAID_AT, 300.0),
+    ("Wed, 21 Oct 2026 07:28:00 GMT", SAID_AT, 0.0),
+    ("Wed, 21 Oct 2020 07:28:00 GMT", SAID_AT, 0.0),
+    ("Fri, 31 Dec 9999 23:59:59 GMT", SAID_AT, 86_400.0),
+    ("Wed, 21 Oct 2026 07:33:00 -0000", SAID_AT, None),
+    ("Wed, 21 Oct 2026 07:33:00 GMT", "today", None),
+    ("Wed, 99 Oct 2026 07:33:00 GMT", SAID_AT, None),
+    ("Wed, 21 Oct 99999999999 07:33:00 GMT", SAID_AT, None),
+]
+
+
+@pytest.mark.parametrize(("text", "date", "seconds"), DATES, ids=str)
+def test_retry_after_a_date(text: str, date: str, seconds: float | None) -> None:
+    """By the platform's own clock, which may show any other year than ours."""
+    answer = Answer(429, {"retry-after": text, "date": date}, b"")
+    assert answer.retry_after_seconds() == seconds
+
+
 def test_no_retry_after() -> None:
     assert Answer(429, {}, b"").retry_after_seconds() is None
 

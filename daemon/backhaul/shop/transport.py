@@ -13,6 +13,7 @@ import math
 import ssl
 import sys
 from copy import copy
+from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
@@ -110,11 +111,19 @@ class Answer(Struct, frozen=True):
         return f"{self.status} {describe(self.problem())}".rstrip()
 
     def retry_after_seconds(self) -> float | None:
-        """Return `Retry-After` given in seconds; a date counts as not given."""
+        """Return `Retry-After`, None where it is not given, or says nothing.
+
+        A date is held against that of the answer itself: clocks may differ.
+        """
         text = self.headers.get("retry-after", "")
-        if not (text.isascii() and text.isdigit()):
+        if text.isascii() and text.isdigit():
+            return min(float(text), LONGEST_WAIT_SECONDS)
+        try:
+            until = parsedate_to_datetime(text)
+            wait = until - parsedate_to_datetime(self.headers.get("date", ""))
+        except (ValueError, TypeError, OverflowError):
             return None
-        return min(float(text), LONGEST_WAIT_SECONDS)
+        return min(max(wait.total_seconds(), 0.0), LONGEST_WAIT_SECONDS)
 
 
 @cache
