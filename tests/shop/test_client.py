@@ -178,3 +178,16 @@ async def test_door_of_an_absent_platform_is_shut(connect: Connect) -> None:
 async def test_absent_platform_is_not_hidden(connect: Connect) -> None:
     with pytest.raises((NotSent, InDoubt)):
         await ShopClient(connect(unused_url())).read("/orders/ord_1")
+
+
+# A scope of one list may be missing; a platform that fails, or has no room, is one.
+PROBES = {200: (True, 1), 403: (False, 3), 429: (False, 1), 503: (False, 1)}
+
+
+@pytest.mark.parametrize("status", PROBES)
+async def test_a_probe_asks_no_more_than_it_has_to(
+    status: int, connect: Connect
+) -> None:
+    async with serving(saying(document([], status, Retry_After="60"))) as server:
+        answered = await ShopClient(connect(server.url)).probe()
+        assert (answered, len(server.requests)) == PROBES[status]

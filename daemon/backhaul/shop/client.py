@@ -158,13 +158,16 @@ class ShopClient:
         return False
 
     async def probe(self) -> bool:
-        """Tell whether the door is open, with one read where the platform fails."""
+        """Tell whether the door is open.
+
+        One read is all where the platform fails or has no room for more.
+        """
         for path in LISTS:
             try:
                 answer = await self._transport.probe(path, {"limit": 1})
             except (NotSent, InDoubt):
                 return False
-            if answer.status >= 500:
+            if answer.status == 429 or answer.status >= 500:
                 return False
             if answer.ok and _is_list(answer):
                 return True
