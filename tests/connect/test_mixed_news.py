@@ -157,3 +157,45 @@ async def test_two_parcels_before_the_answer_are_told(
     await store.commands.settle(command, Attempt("", "x", 200, "", None), step)
     await deliver(sink)
     assert books.heard() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]
+
+
+STEP = """
+    INSERT INTO commands (id, store, kind, target, lane, state, payload, cause,
+                          instance, created_at, due_at, effect_id)
+    VALUES ('c0', 'main', 'adjust', 'prod_1', 'product:prod_1', 'applied', '{}', '',
+            'own', '', '', 'adj_1')
+"""
+STOCKS: dict[str, tuple[dict[str, Any], list[int]]] = {
+    "its step alone": ({"stock": 8, "adjustment": -2}, []),
+    "its step behind a sale that was not told": ({"stock": 7, "adjustment": -2}, [7]),
+    "its step without how much it was": ({"stock": 8, "adjustment": 0}, []),
+}
+
+
+@pytest.mark.parametrize("name", STOCKS)
+async def test_a_sale_that_only_ones_own_step_shows_is_told(
+    name: str, store: SqliteStore, clock: VirtualClock
+) -> None:
+    """The news of the sale is lost, or comes too late to change anything."""
+    step, expected = STOCKS[name]
+    told = {instance: Books(instance) for instance in ("own", "other")}
+    sinks = [sink_of(books, store, clock) for books in told.values()]
+    for sink in sinks:
+        await sink.subscribe()
+
+    async def moves(at: int, **members: Any) -> None:
+        change = payloads.stock_change(at=at, **members)
+        assert await take(store, envelope("inventory/level_update", change)) == []
+        for sink in sinks:
+            await deliver(sink)
+
+    await moves(300, stock=10, adjustment_id="adj_0")
+    write(store.path, STEP)
+    await moves(302, **step)
+    await moves(301, stock=9, adjustment=-1, adjustment_id="adj_2", orderId="ord_1")
+    stocks = {
+        instance: [change.document["stock"] for change in books.told]
+        for instance, books in told.items()
+    }
+    assert stocks == {"own": [10, *expected], "other": [10, step["stock"]]}
+    assert rows(store.path, "SELECT effect FROM echoes") == [("adj_1",)]

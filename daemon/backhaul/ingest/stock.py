@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from backhaul.core.fold import Judgement, Version
 from backhaul.ingest.objects import Fold, decide
 from backhaul.shop import wire
 
 if TYPE_CHECKING:
-    from backhaul.core.resources import Level, StockChange
+    from backhaul.core.resources import Level, StockChange, StockMove
     from backhaul.store.contract import Folded
 
 
@@ -80,11 +82,26 @@ def _change(fold: Fold, change: StockChange) -> Folded:
         lane = f"product:{change.product_id}"
         effects = [change.adjustment_id]
         fold.mirror.hear(fold.event.store, lane, effects, fold.event.id)
+        if any(_shows_more(fold, move, change.updated_at) for move in change.moves):
+            fold.mirror.share(fold.event.id)
     judgements = {_level(fold, m.level, change.updated_at) for m in change.moves}
     judgement = _strongest(judgements)
     if judgement is Judgement.SAME and is_news:
         judgement = Judgement.NEWER
     return fold.conclude("level", change.product_id, judgement)
+
+
+def _shows_more(fold: Fold, move: StockMove, updated_at: str) -> bool:
+    """Tell whether the stock that was moved is another than is known.
+
+    Somebody else moved it before; of that no news came, or none that change anything.
+    """
+    held = fold.mirror.held_level(fold.event.store, move.level.variant_id)
+    if held is None or not move.adjustment:
+        return False
+    before = replace(move.level, stock=move.level.stock - move.adjustment)
+    explained = [_version(fold, each, updated_at) for each in (before, move.level)]
+    return held.digest not in [version.digest for version in explained]
 
 
 def level_read(fold: Fold) -> Folded:
