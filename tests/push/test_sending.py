@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -16,6 +17,7 @@ from support import payloads
 from support.databases import rows
 from support.push_scene import API_KEY, HELD_SECONDS, Scene, applied, scene, working
 from support.push_server import Connection, Request, message, unused_url
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -239,3 +241,25 @@ async def test_reads_that_fail_alone_stop_no_command(stage: Scene) -> None:
 
 async def applied_now(request: Request, connection: Connection) -> None:
     await connection.send(applied(request))
+
+
+ODD_IDS = ["a/b", "../ord_2", "ord_2?x=", "#7", "\u00e9%2F", "a\x01"]
+
+
+@pytest.mark.parametrize("order", ODD_IDS)
+@pytest.mark.parametrize("kind", ["fulfill", "cancel"])
+async def test_an_id_cannot_lead_elsewhere(kind: str, order: str, stage: Scene) -> None:
+    """Neither the command nor what is read for it: refused, conflicting, in doubt."""
+    answers = [message(404, b"{}"), message(409, b"{}"), message(500)]
+    place = f"/orders/{quote(order, safe='')}"
+    stage.platform.says(f"{place}/{kind}", *answers)
+    refused, doubted = [await stage.plan(kind, order) for _ in range(2)]
+    async with working(stage):
+        await stage.reaches(refused, "rejected")
+        await until(
+            lambda: any(done for *_, done in stage.attempts(doubted)), "it waits"
+        )
+        await stage.pass_time(60)
+        await until(lambda: len(stage.server.of("GET", place)) > 2, "it is looked for")
+    asked = {request.path for request in stage.server.requests}
+    assert asked == {place, f"{place}/{kind}", LISTS[0]}

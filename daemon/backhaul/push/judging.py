@@ -82,16 +82,11 @@ async def _judge_success(
     return Judged(Verdict(Outcome.CONFIRMED, str(answer.status)), proof)
 
 
-def _object_path(command: Command) -> str:
-    kind = "products" if command.kind == "adjust" else "orders"
-    return f"/{kind}/{command.target}"
-
-
 async def _check_absent(
     command: Command, verdict: Verdict, client: ShopClient
 ) -> Verdict:
     """404 is final only if the object is 404 too while lists can be read."""
-    path = _object_path(command)
+    path = requests.object_path(command)
     try:
         answer = await client.answer_of(path)
         absent = answer.status == 404 and await client.opens()
@@ -132,7 +127,7 @@ async def _check_effect(
     if command.kind == "adjust":
         return Judged(Verdict(Outcome.PARKED, verdict.reason))
     try:
-        data = await client.read(_object_path(command))
+        data = await client.read(requests.object_path(command))
         order = wire.order(data, client.tracking)
         proof = await _effect(command, order, data, doubts)
     except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:

@@ -69,7 +69,7 @@ class Prover:
     async def _order(self, doubt: Doubt) -> Proof:
         command = doubt.command
         try:
-            data = await self._client.read(f"/orders/{command.target}")
+            data = await self._client.read(requests.object_path(command))
         except ReadRefused as error:
             if error.status != 404:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -30,7 +31,13 @@ def path(command: Command) -> str:
     """Return the path below /api/v1."""
     if command.kind == "adjust":
         return "/inventory/adjust"
-    return f"/orders/{command.target}/{command.kind}"
+    return f"{object_path(command)}/{command.kind}"
+
+
+def object_path(command: Command) -> str:
+    """Return where the command's order or product is read. An id leads nowhere else."""
+    kind = "products" if command.kind == "adjust" else "orders"
+    return f"/{kind}/{quote(command.target, safe='')}"
 
 
 def body(command: Command, dialect: Dialect) -> bytes:
