@@ -377,6 +377,20 @@ async def test_a_command_that_may_not_leave_gives_its_room_back(
                 await transport.send(PATH, BODY, "key-1", room_taken=True)
 
 
+async def test_a_command_that_cannot_be_made_gives_its_room_back(
+    connect: Connect,
+) -> None:
+    room = {"RateLimit_Policy": '"key";q=240;w=60', "RateLimit": '"key";r=1;t=9'}
+    async with serving(saying(message(200, b"{}", **room))) as server:
+        transport = connect(server.url)
+        await transport.get("/orders", {})
+        for _ in range(3):
+            assert transport.budget.take(9, 0.0) == 1
+            with pytest.raises(httpx.InvalidURL):
+                await transport.send("x" * 70_000, BODY, "key-1", room_taken=True)
+        assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("status", [200, 301, 401, 403, 404, 500])
 async def test_read_is_not_repeated_where_that_cannot_help(
     status: int, connect: Connect

@@ -308,8 +308,12 @@ class Transport:
         `room_taken` tells that `budget.take` made room for it, for one try; `may_send`
         is asked before each.
         """
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         try:
             await self.require()
+            request = self._commands.build_request(
+                method, path, content=body, headers=headers
+            )
         except BaseException:
             self.budget.give_back(int(room_taken))
             raise
@@ -321,10 +325,6 @@ class Transport:
             wait=wait_exponential(multiplier=0.1, max=2) + wait_random(0, 1),
             sleep=self._clock.sleep,
             reraise=True,
-        )
-        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        request = self._commands.build_request(
-            method, path, content=body, headers=headers
         )
         rooms = iter([room_taken])
 
