@@ -207,6 +207,7 @@ NO_ADJUSTMENT: list[dict[str, Any]] = [
     {"productId": None},
     {"adjustmentId": None},
     {"adjustmentId": 7},
+    {"adjustmentId": ""},
     {"levels": None},
     {"levels": {}},
 ]

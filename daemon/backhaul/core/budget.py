@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ASSUMED_PER_SECOND = 4.0
 ASSUMED_BURST = 40.0
 """What a platform is taken for that answers 429 without telling its policy."""
+LONGEST_WAIT_SECONDS = 86_400.0
+"""A platform that asks for more is not obeyed: it would be an outage of ours."""
 SLOWEST_PER_SECOND = 0.1
 RECOVERY_SECONDS = 60.0
 """Time without a 429 after which an assumed rate is doubled again."""
@@ -141,7 +143,7 @@ class Budget:
         if not quota or not window or left is None:
             return
         self._told = True
-        self._per_second = quota / window
+        self._per_second = max(quota / window, 1 / LONGEST_WAIT_SECONDS)
         full = left + (seconds or 0) * self._per_second
         self._burst = max(min(full, float(quota)), float(left), 1.0)
         # What left after this one, or is about to, is not in its count yet.

@@ -149,7 +149,7 @@ def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:
     if data.get("productId") != command.target:
         raise Unusable(f"the answer is about {data.get('productId')!r}")
     identity, levels = data.get("adjustmentId"), data.get("levels")
-    if not isinstance(identity, str) or not isinstance(levels, list):
+    if not (isinstance(identity, str) and identity and isinstance(levels, list)):
         raise Unusable("the answer holds no adjustmentId and levels")
     return {"adjustment_id": identity, "levels": levels}
 

@@ -32,7 +32,12 @@ from tenacity import (
 )
 
 from backhaul.core import strict_json
-from backhaul.core.budget import PATIENCE_SECONDS, Budget, Priority
+from backhaul.core.budget import (
+    LONGEST_WAIT_SECONDS,
+    PATIENCE_SECONDS,
+    Budget,
+    Priority,
+)
 from backhaul.core.circuit import Circuit
 from backhaul.core.identity import fingerprint
 from backhaul.core.outcome import describe
@@ -56,8 +61,6 @@ _NEVER_SENT = (
 _TRIES = 3
 _THROTTLED_SECONDS = 300.0
 """A read that is throttled for longer gives the last 429 to whoever asked."""
-LONGEST_WAIT_SECONDS = 86_400.0
-"""A platform that asks for more is not obeyed: it would be an outage of ours."""
 
 
 class NotSent(BackhaulError):
