@@ -19,7 +19,7 @@ from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.shop import requests
-from backhaul.store.deciding import Decision, require
+from backhaul.store.deciding import LONGEST_REASON, Decision, require
 from backhaul.store.deeds import Deed
 from backhaul.store.refolds import Selection
 from backhaul.upkeep.forgetting import Forgetter
@@ -101,6 +101,8 @@ async def _decide(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     verb, reason = asked["verb"], asked["reason"].strip()
     if not reason and verb != "settle":
         raise BackhaulError(f"{verb} needs a reason, for whoever looks at it later")
+    if len(reason) > LONGEST_REASON:
+        raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
     shown = asked.get("shown")
     if verb == "resend":
         await _require_body(parts, asked)

@@ -61,10 +61,13 @@ async def test_a_person_moves_a_command_in_its_own_name(
     assert f"was {before} and is {after}" in await browser.read(f"/commands/{command}")
 
 
-async def test_a_decision_without_a_reason_is_none(office: Office) -> None:
+@pytest.mark.parametrize("reason", [" ", "why " * 200], ids=["none", "too long"])
+async def test_a_decision_without_a_reason_that_can_be_listed_is_none(
+    reason: str, office: Office
+) -> None:
     command = await office.plan()
     browser = await office.browser("otto")
-    answer = await browser.post(f"/commands/{command}/park", reason=" ")
+    answer = await browser.post(f"/commands/{command}/park", reason=reason)
     assert (answer.status, state(office, command)) == (422, "planned")
 
 

@@ -9,17 +9,16 @@ from backhaul.cli import context, evidence, showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.commands import CommandArgument, known_command
 from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.store.deciding import LONGEST_REASON
 
 Found = dict[str, Any]
-LONGEST = 500
-"""A reason stands in lists, and as much is taken by the dashboard."""
 
 
 def _written(reason: str | None) -> str | None:
     if reason is not None and not reason.strip():
         raise typer.BadParameter("say why, for whoever looks at it later")
-    if reason is not None and len(reason) > LONGEST:
-        raise typer.BadParameter(f"it is longer than {LONGEST} characters")
+    if reason is not None and len(reason) > LONGEST_REASON:
+        raise typer.BadParameter(f"it is longer than {LONGEST_REASON} characters")
     return reason
 
 

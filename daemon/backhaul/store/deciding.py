@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from backhaul.core.lifecycle import State
     from backhaul.store.contract import Command
 
+LONGEST_REASON = 500
+"""In characters: a reason stands in lists."""
 VERBS: Mapping[str, Cause] = {
     "settle": Cause.PERSON_ASKS,
     "settle --applied": Cause.PERSON_CONFIRMS,
