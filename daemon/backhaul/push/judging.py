@@ -147,7 +147,13 @@ async def _effect(
     """Return what proves that the order shows the effect; None where it does not."""
     proof = requests.order_evidence(order)
     if command.kind == "cancel":
-        return proof if requests.shows(command, order, data) else None
+        if not requests.shows(command, order, data):
+            return None
+        # A refusal did nothing itself: it is somebody else's unless an earlier attempt
+        # may have made it, as the settler would find. To take it for our own would keep
+        # from the source that an order was cancelled.
+        before = await doubts.known_before(command)
+        return proof | requests.own_cancellation(command, order, data, before)
     others = await claimed(doubts, command, proof["shipments"])
     parcels = requests.parcels_of(command, order, data, others)
     return proof | {"shipment": parcels[-1]} if parcels else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.core.proof import Finding, Move
     from backhaul.core.resources import Order
     from backhaul.shop.client import ShopClient
-    from backhaul.store.contract import Command, Marks
+    from backhaul.store.contract import Marks
     from backhaul.store.outbox import Doubt, Doubts
 
 NOT_OFFERED = frozenset({403, 404, 405})
@@ -77,7 +77,7 @@ class Prover:
             return Proof(Found.UNDECIDABLE, reason)
         order = wire.order(data, self._client.tracking)
         if command.kind == "cancel":
-            return _cancelled(command, order, data)
+            return _cancelled(doubt, order, data)
         parcels = [parcel.id for parcel in order.shipments]
         others = await claimed(self._doubts, command, parcels)
         return _fulfilled(doubt, order, data, others)
@@ -173,15 +173,16 @@ class Prover:
         return f"habits:{self._store}"
 
 
-def _cancelled(command: Command, order: Order, data: Mapping[str, Any]) -> Proof:
-    read = requests.read(order, data)
+def _cancelled(doubt: Doubt, order: Order, data: Mapping[str, Any]) -> Proof:
+    command, read = doubt.command, requests.read(order, data)
     if order.cancelled_at is None:
         return Proof(Found.ABSENT, "the order is not cancelled", read)
     if reason := requests.otherwise(command, order, data):
         return Proof(Found.UNDECIDABLE, reason, read, final=True)
-    evidence = read | requests.cancelled(order)
-    own = requests.effect_id(evidence)
-    return Proof(Found.APPLIED, "the order is cancelled", read, evidence, own)
+    own = requests.own_cancellation(command, order, data, doubt.baseline)
+    evidence = read | own
+    effect = requests.effect_id(evidence)
+    return Proof(Found.APPLIED, "the order is cancelled", read, evidence, effect)
 
 
 def _fulfilled(

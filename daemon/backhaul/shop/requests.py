@@ -145,6 +145,25 @@ def cancelled(order: Order) -> dict[str, str]:
     return {"cancellation": cancellation(order.id, order.cancelled_at)}
 
 
+def own_cancellation(
+    command: Command,
+    order: Order,
+    data: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+) -> dict[str, str]:
+    """Return what the order's cancellation is known by, if it is the command's own.
+
+    The note that is shown with it tells. Where there is none, it is taken for its own
+    if an attempt may have made it: `before` is what was known of the order before the
+    first such attempt, None where there is none.
+    """
+    if note := (data.get("cancellation") or {}).get("note"):
+        return cancelled(order) if tag(command.id) in str(note) else {}
+    if before is None or before.get("cancelled_at") == order.cancelled_at:
+        return {}
+    return cancelled(order)
+
+
 def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:
     if data.get("productId") != command.target:
         raise Unusable(f"the answer is about {data.get('productId')!r}")

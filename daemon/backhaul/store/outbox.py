@@ -157,6 +157,14 @@ class Doubts(Protocol):
         """Tell whether that attempt is in doubt still: a person may decide any time."""
         ...
 
+    async def known_before(self, command: Command) -> dict[str, Any] | None:
+        """Return what was known before the first attempt that may have taken effect.
+
+        None where none may have. The attempt whose answer is being judged is not
+        counted, unless that was to the same bytes sent again.
+        """
+        ...
+
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]
     ) -> Mapping[str, Owner]:

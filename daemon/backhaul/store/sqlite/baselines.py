@@ -16,6 +16,7 @@ _EARLIER = """
     SELECT CAST(baseline AS BLOB) FROM commands WHERE seq = ?1 AND EXISTS (
         SELECT 1 FROM attempts a
         WHERE a.command_id = ?2 AND (a.outcome IS NULL OR a.outcome = 'uncertain')
+          AND a.number <= ?3
           AND a.started_at > coalesce((
             SELECT max(at) FROM audit
             WHERE command_id = ?2 AND action = 'commands resend'), ''))
@@ -31,19 +32,26 @@ def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]
     newer than the first send that may yet take effect: what came since is looked at as
     well, or what lands before the second one would stand for somebody else's.
     """
-    if earlier := _earlier(connection, command):
-        return earlier
+    if known := known_before(connection, command):
+        return known
     if command.kind == "adjust":
         return _product(connection, command)
     return _order(connection, command)
 
 
-def _earlier(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
-    """Return what was known before an attempt that may yet land, if there is one."""
+def known_before(
+    connection: sqlite3.Connection, command: Command
+) -> dict[str, Any] | None:
+    """Return what was known before the first attempt that may take effect.
+
+    None where there is none. An attempt after those that `command` counts is passed
+    over: it is just being begun, or its answer judged.
+    """
     if not command.attempts:
-        return {}
-    row = connection.execute(_EARLIER, (command.seq, command.id)).fetchone()
-    return document_of(row[0]) if row else {}
+        return None
+    values = (command.seq, command.id, command.attempts)
+    row = connection.execute(_EARLIER, values).fetchone()
+    return document_of(row[0]) if row else None
 
 
 def _order(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from backhaul.core.intact import is_intact
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.proof import Owner
 from backhaul.store.outbox import Doubt
+from backhaul.store.sqlite.baselines import known_before
 from backhaul.store.sqlite.commands import (
     COLUMNS,
     is_usable,
@@ -169,6 +170,15 @@ class SqliteDoubts:
             lambda connection: _stand(connection, doubt)
         )
         return stands
+
+    async def known_before(self, command: Command) -> dict[str, Any] | None:
+        """Return what was known before the first attempt that may have taken effect.
+
+        None where none may have.
+        """
+        return await self._writer.urgent(
+            lambda connection: known_before(connection, command)
+        )
 
     async def owners(
         self, store: str, adjustment_ids: Sequence[str]

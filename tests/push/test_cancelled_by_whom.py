@@ -1,0 +1,99 @@
+"""An order that is cancelled already: by an attempt of our own, or by somebody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support import payloads
+from support.databases import rows, take
+from support.push_scene import working
+from support.push_server import document, message, problem
+
+if TYPE_CHECKING:
+    from support.push_scene import Answer, Scene
+
+ORDER, CANCEL = "/orders/ord_1", "/orders/ord_1/cancel"
+ALREADY = problem(409, "ORDER_ALREADY_CANCELLED")
+LOST = message(500)
+OPEN = document({"data": payloads.order("ord_1")})
+EFFECT = f"ord_1@{payloads.instant(3)}"
+NOTED = "our own"
+
+
+def gone(note: str | None = None) -> payloads.Document:
+    when = {"restocked": True, "cancelledAt": payloads.instant(3), "note": note}
+    return payloads.order("ord_1", at=3, cancellation=when)
+
+
+async def cancelled(stage: Scene, *answers: Answer, note: str | None = None) -> str:
+    """Return a cancellation that was held for done, once its news has come too."""
+    command = await stage.plan("cancel", "ord_1")
+    shown = gone(f"bh:{command}" if note == NOTED else note)
+    reads = [OPEN] * (3 if ALREADY in answers[1:] else 0)
+    stage.platform.says(CANCEL, *answers)
+    stage.platform.says(ORDER, *reads, document({"data": shown}))
+    async with working(stage):
+        while stage.state(command) in {"planned", "sending", "uncertain"}:
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert stage.state(command) == "applied"
+    await take(stage.store, payloads.envelope("orders/updated", shown))
+    return command
+
+
+def links(stage: Scene) -> tuple[Any, list[tuple[Any, ...]]]:
+    """Return the effect that is named as our own, and the echoes that were heard."""
+    ((effect,),) = rows(stage.path, "SELECT effect_id FROM commands")
+    return effect, rows(stage.path, "SELECT command_id FROM echoes")
+
+
+async def test_what_the_first_attempt_met_was_cancelled_by_somebody_else(
+    stage: Scene,
+) -> None:
+    """The source is told of it: it was not by what it asked for."""
+    await cancelled(stage, ALREADY)
+    assert links(stage) == (None, [])
+
+
+async def test_what_was_only_throttled_before_cancelled_nothing(stage: Scene) -> None:
+    throttled = problem(429, "RATE_LIMITED")
+    command = await stage.plan("cancel", "ord_1")
+    stage.platform.says(CANCEL, throttled, ALREADY)
+    stage.platform.says(ORDER, document({"data": gone()}))
+    async with working(stage):
+        await stage.arrive(1)
+        await stage.pass_time(60)
+        await stage.reaches(command, "applied")
+    assert links(stage) == (None, [])
+
+
+async def test_an_earlier_attempt_in_doubt_may_have_cancelled(stage: Scene) -> None:
+    """It landed after the last look; the second one is told that it is done."""
+    command = await cancelled(stage, LOST, ALREADY)
+    assert len(stage.server.commands) == 2
+    assert links(stage) == (EFFECT, [(command,)])
+
+
+@pytest.mark.parametrize("answers", [(LOST,), (LOST, ALREADY)])
+async def test_what_was_cancelled_before_it_was_sent_is_nothing_of_ours(
+    answers: tuple[bytes, ...], stage: Scene
+) -> None:
+    await stage.fold(gone())
+    await cancelled(stage, *answers)
+    assert links(stage) == (None, [])
+
+
+async def test_our_own_note_tells_whatever_was_answered(stage: Scene) -> None:
+    """So it is where a life before a restore has sent it."""
+    command = await cancelled(stage, ALREADY, note=NOTED)
+    assert links(stage) == (EFFECT, [(command,)])
+
+
+@pytest.mark.parametrize("answers", [(LOST,), (LOST, ALREADY)])
+async def test_the_note_of_somebody_else_tells_too(
+    answers: tuple[bytes, ...], stage: Scene
+) -> None:
+    await cancelled(stage, *answers, note="changed my mind")
+    assert links(stage) == (None, [])
