@@ -166,12 +166,15 @@ async def second_box(
     return await stage.plan("fulfill", "ord_1", **asks)
 
 
+@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "not-heard"])
 @pytest.mark.parametrize("asks", [BOX, REST], ids=["one-more", "the-rest"])
 async def test_the_first_part_under_a_number_is_no_proof_of_the_second(
-    asks: dict[str, Any], stage: Scene
+    asks: dict[str, Any], is_heard: bool, stage: Scene
 ) -> None:
+    """Where its news have not come, it is known by the answer that it met."""
     landed = document({"data": under_one_number("shp_1", "shp_2", at=60)})
-    second = await second_box(stage, message(500), landed, asks=asks)
+    answers = message(500), landed
+    second = await second_box(stage, *answers, asks=asks, is_heard=is_heard)
     async with working(stage):
         await until(lambda: len(found(stage, second)) == 1, "a look")
         await stage.pass_time(120)
@@ -207,8 +210,9 @@ UNPROVED = {
     "the-first-parcel-grew": (True, {"items": MORE, "shipments": GROWN}),
     "it-grew-and-was-not-heard-of": (False, {"items": MORE, "shipments": GROWN}),
     "units-are-not-told": (True, {"items": UNTOLD}),
+    "units-are-not-told-and-it-was-not-heard-of": (False, {"items": UNTOLD}),
     "another-parcel-came": (True, {"shipments": STRANGE}),
-    "the-first-was-not-heard-of": (False, {}),
+    "it-came-and-the-first-was-not-heard-of": (False, {"shipments": STRANGE}),
 }
 
 
@@ -312,3 +316,20 @@ async def test_a_conflict_is_settled_by_what_another_command_left(
     async with working(stage):
         await stage.reaches(second, state)
     assert len(stage.server.commands) == 2
+
+
+async def test_an_answer_that_leaves_out_earlier_parcels_forgets_none(
+    stage: Scene,
+) -> None:
+    """One that a person sent before, under the number, stays known by its news."""
+    before = under_one_number("shp_0", units=3, at=10)
+    both = under_one_number("shp_0", "shp_1", units=3, at=50)
+    answer = both | {"shipments": both["shipments"][1:]}
+    await stage.fold(before)
+    stage.platform.says(FULFILL, document({"data": answer}), message(500))
+    stage.platform.says(ORDER, document({"data": both}))
+    await stage.plan("fulfill", "ord_1", **BOX)
+    second = await stage.plan("fulfill", "ord_1", **BOX)
+    async with working(stage):
+        await until(lambda: len(found(stage, second)) == 1, "a look")
+    assert found(stage, second) == ["absent"]

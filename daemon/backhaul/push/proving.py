@@ -252,7 +252,7 @@ def _is_as_before(doubt: Doubt, order: Order) -> bool:
 
     A platform may put two parts under one number into one parcel, or tell of no units.
     """
-    units = {item.id: item.fulfilled_quantity for item in order.items}
+    units = requests.units(order)
     parcels = {parcel.id for parcel in order.shipments}
     known = doubt.baseline
     same = parcels == set(known.get("shipments", ()))

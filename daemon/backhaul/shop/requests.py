@@ -128,9 +128,15 @@ def order_evidence(order: Order) -> dict[str, Any]:
     """Return what the order shows, as evidence."""
     return {
         "shipments": [parcel.id for parcel in order.shipments],
+        "fulfilled": units(order),
         "cancelled_at": order.cancelled_at,
         "updated_at": order.updated_at,
     }
+
+
+def units(order: Order) -> dict[str, int]:
+    """Return how many units of each line have left."""
+    return {item.id: item.fulfilled_quantity for item in order.items}
 
 
 def read(order: Order, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the mirror knows of an object before a command about it leaves."""
+"""What is known of an object before a command about it leaves."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ _EARLIER = """
             SELECT max(at) FROM audit
             WHERE command_id = ?2 AND action = 'commands resend'), ''))
 """
+# The last one before it: what waits behind it in a long lane is not looked at.
+_ANSWERED = """
+    SELECT CAST(evidence AS BLOB) FROM commands
+    WHERE store = ? AND target = ? AND kind IN ('fulfill', 'cancel')
+      AND state = 'applied' AND seq < ?
+    ORDER BY seq DESC LIMIT 1
+"""
 
 
 def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
@@ -36,7 +43,8 @@ def baseline(connection: sqlite3.Connection, command: Command) -> dict[str, Any]
         return known
     if command.kind == "adjust":
         return _product(connection, command)
-    return _order(connection, command)
+    mirrored = _order(connection, command)
+    return mirrored | _answered(connection, command, mirrored)
 
 
 def known_before(
@@ -74,6 +82,26 @@ def _order(connection: sqlite3.Connection, command: Command) -> dict[str, Any]:
         "cancelled_at": row[1],
         "shipments": [parcel[0] for parcel in parcels],
         "fulfilled": dict(lines.fetchall()),
+    }
+
+
+def _answered(
+    connection: sqlite3.Connection, command: Command, mirrored: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what the last command of the lane showed that is news to the mirror.
+
+    It was read before this command leaves, as one of a lane is sent at a time. What the
+    mirror knew beyond it stays known: an answer may leave out the earlier parcels.
+    """
+    values = (command.store, command.target, command.seq)
+    row = connection.execute(_ANSWERED, values).fetchone()
+    shown = document_of(row[0]) if row else {}
+    if shown.get("updated_at", "") <= mirrored.get("updated_at", ""):
+        return {}
+    parcels = [*mirrored.get("shipments", ()), *shown.get("shipments", ())]
+    names = ("updated_at", "cancelled_at", "fulfilled")
+    return {"shipments": list(dict.fromkeys(parcels))} | {
+        name: shown[name] for name in names if name in shown
     }
 
 
