@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,11 +32,11 @@ async def taken(request: Request, connection: Connection) -> None:
     await connection.send(applied(request))
 
 
-async def sent_again(stage: Scene, first: bytes = LOST) -> str:
+async def sent_again(stage: Scene, first: bytes = LOST, **members: Any) -> str:
     """Return a command whose first try was lost from sight, and then sent again."""
     stage.platform.says(f"/orders/{ORDER}/fulfill", first, taken)
     stage.platform.says(f"/orders/{ORDER}", document({"data": payloads.order(ORDER)}))
-    command = await stage.plan("fulfill", ORDER)
+    command = await stage.plan("fulfill", ORDER, **members)
     while stage.state(command) != "applied":
         await stage.pass_time(60)
         await stage.quiet()
@@ -110,3 +110,40 @@ async def test_a_parcel_beside_one_that_was_only_throttled_is_no_double(
         command = await sent_again(stage, problem(429, "RATE_LIMITED"))
         await beside(stage, command)
     assert stage.told("command.doubled") == []
+
+
+def of_line(line: str, quantity: int = 1) -> list[dict[str, Any]]:
+    return [{"lineItemId": line, "quantity": quantity}]
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        (of_line("li_1"), 1),
+        (None, 1),
+        (of_line("li_2"), 0),
+        (of_line("li_1", 2), 0),
+        ([*of_line("li_1"), *of_line("li_2")], 0),
+    ],
+    ids=["the-same", "untold", "another-line", "more-of-it", "more-lines"],
+)
+async def test_a_box_with_other_lines_under_the_number_is_no_double(
+    stage: Scene, items: list[dict[str, Any]] | None, told: int
+) -> None:
+    """A person sent it, or a life before a restore of which no record came in again."""
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        box = [{"line_id": "li_1", "quantity": 1}]
+        command = await sent_again(stage, lines=box)
+        own = str(stage.column("effect_id", command))
+        parcels = [
+            payloads.shipment(own, **SENT, items=of_line("li_1")),
+            payloads.shipment("shp_2", **SENT, items=items),
+        ]
+        await stage.fold(payloads.order(ORDER, at=60, shipments=parcels))
+        for _ in range(3):
+            stage.auditor.wake()
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert len(stage.told("command.doubled")) == told
+    assert rows(stage.path, DOUBLED) == [('["shp_2"]' if told else None,)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from backhaul.core.identity import tag
 from backhaul.core.proof import Found, Habits, Wanted, find_adjustment
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.core.proof import Finding, Move
     from backhaul.core.resources import Order
     from backhaul.shop.client import ShopClient
-    from backhaul.store.contract import Marks
+    from backhaul.store.contract import Command, Marks
     from backhaul.store.outbox import Doubt, Doubts
 
 NOT_OFFERED = frozenset({403, 404, 405})
@@ -80,7 +80,23 @@ class Prover:
             return _cancelled(doubt, order, data)
         parcels = [parcel.id for parcel in order.shipments]
         others = await claimed(self._doubts, command, parcels)
-        return _fulfilled(doubt, order, data, others)
+        proof = _fulfilled(doubt, order, data, others)
+        return await self._without_others(proof, command, order, data)
+
+    async def _without_others(
+        self, proof: Proof, command: Command, order: Order, data: Mapping[str, Any]
+    ) -> Proof:
+        """Name no parcel doubled that another command in doubt may have sent.
+
+        So it is after a restore, where two boxes bear one number: the look at the
+        other, or the audit after it, names what is left over.
+        """
+        if not proof.doubled:
+            return proof
+        beside = await self._doubts.beside(command)
+        theirs = {id_ for o in beside for id_ in requests.parcels_of(o, order, data)}
+        doubled = tuple(id_ for id_ in proof.doubled if id_ not in theirs)
+        return replace(proof, doubled=doubled)
 
     async def _adjustment(self, doubt: Doubt) -> Proof:
         command, since = doubt.command, doubt.baseline.get("adjustment_id")

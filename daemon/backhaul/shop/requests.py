@@ -8,6 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from backhaul.core.identity import cancellation, tag
+from backhaul.core.parcels import holds
 from backhaul.errors import Unusable
 from backhaul.shop import wire
 
@@ -230,7 +231,7 @@ def parcels_of(
         parcel.id
         for parcel, raw in zip(order.shipments, data.get("shipments", ()), strict=True)
         if (parcel.tracking_company, parcel.tracking_number) == wanted
-        and _holds(raw.get("items"), command.payload["lines"])
+        and holds(raw.get("items"), command.payload["lines"])
     ]
     own = [parcel for parcel in fitting if parcel not in claimed]
     is_told_twice = wanted[1] is not None and not leaves(order, command)
@@ -245,14 +246,3 @@ def leaves(order: Order, command: Command) -> bool:
         for item in order.items
         if not asked or item.id in asked
     )
-
-
-def _holds(items: object, lines: list[dict[str, Any]]) -> bool:
-    """Tell whether a parcel can be the one for `lines`; what it does not say fits."""
-    if not lines or not isinstance(items, list):
-        return True
-    parts = [item for item in items if isinstance(item, dict) and "lineItemId" in item]
-    said = [(part["lineItemId"], part.get("quantity")) for part in parts]
-    wanted = [(line["line_id"], line["quantity"]) for line in lines]
-    same = len(said) == len(wanted) and all(line in said for line in wanted)
-    return same or len(said) < len(items)

@@ -157,6 +157,10 @@ class Doubts(Protocol):
         """Tell whether that attempt is in doubt still: a person may decide any time."""
         ...
 
+    async def beside(self, command: Command) -> list[Command]:
+        """Return the other commands of its lane that are in doubt as well."""
+        ...
+
     async def known_before(self, command: Command) -> dict[str, Any] | None:
         """Return what was known before the first attempt that may have taken effect.
 

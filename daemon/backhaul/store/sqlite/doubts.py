@@ -61,6 +61,11 @@ _NEXT_DUE = f"""
     SELECT min(due_at) FROM commands c
     WHERE state = 'uncertain' AND store = :store AND {_ALONE}
 """  # noqa: S608 - constants
+_BESIDE = f"""
+    SELECT {COLUMNS} FROM commands
+    WHERE store = ? AND lane = ? AND state = 'uncertain' AND kind = 'fulfill'
+      AND seq != ?
+"""  # noqa: S608 - constants
 # What is of a life before a restore is reckoned from `sent_at`.
 _POSTPONE = """
     UPDATE commands SET due_at = strftime(:form, due_at, :forward),
@@ -170,6 +175,23 @@ class SqliteDoubts:
             lambda connection: _stand(connection, doubt)
         )
         return stands
+
+    async def beside(self, command: Command) -> list[Command]:
+        """Return the other commands of its lane that are in doubt as well.
+
+        One that is damaged is parked.
+        """
+
+        def unit(connection: sqlite3.Connection) -> list[Command]:
+            now = to_text(self._clock.now())
+            values = (command.store, command.lane, command.seq)
+            return [
+                to_command(row)
+                for row in connection.execute(_BESIDE, values).fetchall()
+                if is_usable(connection, row[0], State.UNCERTAIN, now)
+            ]
+
+        return await self._writer.urgent(unit)
 
     async def known_before(self, command: Command) -> dict[str, Any] | None:
         """Return what was known before the first attempt that may have taken effect.

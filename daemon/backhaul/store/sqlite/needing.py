@@ -34,12 +34,15 @@ _IN_VAIN = f"""
     AND times >= {SENT_IN_VAIN}
     ORDER BY seq
 """  # noqa: S608 - constants
-# What is no JSON is damaged, and parked for that.
+# What is no JSON is damaged, and parked for that. What is proved to be another's own is
+# doubled no more: after a restore the record that asks for it may come in later.
 _DOUBLED = """
     SELECT id, store, kind, target, (
         SELECT group_concat(value, ', ') FROM json_each(
-            iif(json_valid(evidence), evidence, '{}'), '$.doubled')) AS others
-    FROM commands WHERE instr(evidence, '"doubled"') > 0 AND others IS NOT NULL
+            iif(json_valid(evidence), evidence, '{}'), '$.doubled')
+        WHERE NOT EXISTS (SELECT 1 FROM commands o
+            WHERE o.store = c.store AND o.effect_id = value)) AS others
+    FROM commands c WHERE instr(evidence, '"doubled"') > 0 AND others IS NOT NULL
     ORDER BY seq
 """
 # Of a database that was restored: its commands are known by their tags only.

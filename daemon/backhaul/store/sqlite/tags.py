@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backhaul.core.clock import to_text
 from backhaul.core.landing import FOREIGN, LANDS, Known, Meaning, meaning
 from backhaul.core.lifecycle import Cause, State
+from backhaul.core.parcels import holds
 from backhaul.store.outbox import Settlement
 from backhaul.store.sqlite import adoption, overlooked
 from backhaul.store.sqlite.commands import COLUMNS, is_usable, move_on, to_command
@@ -73,7 +76,11 @@ _COUNTED_AHEAD = """
 # No history tells of parcels: the mirror shows the one that landed late. What never
 # arrived twice is not doubled; what another of the order is in doubt of may be its own.
 _TWICE = f"""
-    SELECT c.id, s.id FROM commands c
+    SELECT c.id, s.id, CAST(c.payload AS BLOB), (
+      SELECT json_extract(d.value, '$.items')
+      FROM orders r, json_each({whole("r.document")}, '$.shipments') d
+      WHERE r.store = s.store AND r.id = s.order_id AND d.value ->> 'id' = s.id)
+    FROM commands c
     JOIN shipments s ON s.store = c.store AND s.order_id = c.target
     WHERE c.store = ? AND c.kind = 'fulfill' AND c.attempts > 1 AND c.sent_at >= ?
       AND c.state = 'applied' AND s.id != c.effect_id
@@ -141,7 +148,13 @@ class SqliteTags:
 
         def unit(connection: sqlite3.Connection) -> list[tuple[str, str]]:
             since = to_text(self._clock.now() - REMEMBERED)
-            found = connection.execute(_TWICE, (store, since)).fetchall()
+            found = [
+                (command, parcel)
+                for command, parcel, payload, items in connection.execute(
+                    _TWICE, (store, since)
+                ).fetchall()
+                if _is_alike(payload, items)
+            ]
             for command, parcel in found:
                 connection.execute(_KEEP_DOUBLE, (parcel, command, store))
             return found
@@ -188,6 +201,12 @@ class SqliteTags:
                 connection.execute(_COUNTED_AHEAD, values)
 
         await self._writer.urgent(unit)
+
+
+def _is_alike(payload: bytes, items: str | None) -> bool:
+    """Tell whether a parcel can be the one that a command asks for."""
+    lines = document_of(payload).get("lines", [])
+    return holds(None if items is None else msgspec.json.decode(items), lines)
 
 
 def begin_again(connection: sqlite3.Connection, store: str, now: str) -> None:

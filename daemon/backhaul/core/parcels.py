@@ -1,0 +1,23 @@
+"""What a parcel holds, against the lines that were asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def holds(items: object, lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a parcel can be the one for `lines`; what it does not say fits.
+
+    `items` are the platform's: `lineItemId` and `quantity`; `lines` a command's:
+    `line_id` and `quantity`, none where it takes all.
+    """
+    if not lines or not isinstance(items, list):
+        return True
+    parts = [item for item in items if isinstance(item, dict) and "lineItemId" in item]
+    said = [(part["lineItemId"], part.get("quantity")) for part in parts]
+    wanted = [(line["line_id"], line["quantity"]) for line in lines]
+    same = len(said) == len(wanted) and all(line in said for line in wanted)
+    return same or len(said) < len(items)

@@ -1,0 +1,110 @@
+"""A restored database forgot that it sent two boxes of an order under one number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support import payloads
+from support.databases import rows, write
+from support.push_history import HISTORY, history, move
+from support.push_scene import audited
+from support.push_server import document
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+    from support.push_server import Connection, Request
+
+ORDER = "/orders/ord_1"
+BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
+OTHER_LINE = {"lines": [{"line_id": "li_2", "quantity": 1}]}
+
+
+def shows(stage: Scene, *boxes: str) -> None:
+    """Let the order show boxes of one unit each, and the history a life forgotten."""
+    items = [{"lineItemId": "li_1", "quantity": 1}]
+    parcels = [payloads.shipment(id_, items=items) for id_ in boxes]
+    line = payloads.item(quantity=9, fulfilledQuantity=len(boxes))
+    order = payloads.order("ord_1", at=50, items=[line], shipments=parcels)
+    stage.platform.says(ORDER, document({"data": order}))
+    stage.platform.says(HISTORY, history(move(1, "0" * 32)))
+
+
+async def boxes(stage: Scene, *asked: dict[str, Any]) -> list[str]:
+    return [await stage.plan("fulfill", "ord_1", **lines) for lines in asked]
+
+
+def effects(stage: Scene) -> list[tuple[Any, ...]]:
+    return rows(stage.path, "SELECT effect_id FROM commands ORDER BY seq")
+
+
+async def doubled(stage: Scene) -> list[str]:
+    return [each["others"] for each in (await stage.store.needs.read([])).doubled]
+
+
+async def test_each_box_is_found_and_none_is_named_doubled(stage: Scene) -> None:
+    shows(stage, "shp_1", "shp_2")
+    asked = await boxes(stage, BOX, BOX)
+    async with audited(stage):
+        for command in asked:
+            await stage.reaches(command, "applied")
+    assert effects(stage) == [("shp_1",), ("shp_2",)]
+    assert stage.told("command.doubled") == []
+    assert await doubled(stage) == []
+
+
+async def test_a_box_that_is_left_over_is_named_by_the_last(stage: Scene) -> None:
+    shows(stage, "shp_1", "shp_2", "shp_3")
+    asked = await boxes(stage, BOX, BOX)
+    async with audited(stage):
+        for command in asked:
+            await stage.reaches(command, "applied")
+    assert effects(stage) == [("shp_1",), ("shp_2",)]
+    assert len(stage.told("command.doubled")) == 1
+    assert await doubled(stage) == ["shp_3"]
+
+
+@pytest.mark.parametrize("asks", [OTHER_LINE, BOX | {"tracking_number": "BD9"}])
+async def test_a_box_that_no_other_command_asks_for_is_named_at_once(
+    asks: dict[str, Any], stage: Scene
+) -> None:
+    shows(stage, "shp_1", "shp_2")
+    asked, _ = await boxes(stage, BOX, asks)
+    async with audited(stage):
+        await stage.reaches(asked, "applied")
+    assert len(stage.told("command.doubled")) == 1
+    assert await doubled(stage) == ["shp_2"]
+
+
+async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> None:
+    shows(stage, "shp_1", "shp_2")
+    (shown,) = stage.platform.said[ORDER]
+    assert isinstance(shown, bytes)
+    asked, damaged = await boxes(stage, BOX, BOX)
+
+    async def meanwhile(_: Request, connection: Connection) -> None:
+        write(stage.path, "UPDATE commands SET payload = '{' WHERE id = ?", damaged)
+        await connection.send(shown)
+
+    stage.platform.says(ORDER, meanwhile)
+    async with audited(stage):
+        await stage.reaches(asked, "applied")
+    assert stage.state(damaged) == "parked"
+    assert await doubled(stage) == ["shp_2"]
+
+
+async def test_what_a_record_that_comes_in_later_asks_for_is_doubled_no_more(
+    stage: Scene,
+) -> None:
+    """Until then it cannot be told from a second landing, and is named."""
+    shows(stage, "shp_1", "shp_2")
+    (first,) = await boxes(stage, BOX)
+    async with audited(stage):
+        await stage.reaches(first, "applied")
+        assert await doubled(stage) == ["shp_2"]
+        (second,) = await boxes(stage, BOX)
+        stage.settler.wake()
+        await stage.reaches(second, "applied")
+    assert effects(stage) == [("shp_1",), ("shp_2",)]
+    assert await doubled(stage) == []
