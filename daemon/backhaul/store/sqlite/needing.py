@@ -41,7 +41,7 @@ _DOUBLED = """
         SELECT group_concat(value, ', ') FROM json_each(
             iif(json_valid(evidence), evidence, '{}'), '$.doubled')
         WHERE NOT EXISTS (SELECT 1 FROM commands o
-            WHERE o.store = c.store AND o.effect_id = value)) AS others
+            WHERE o.store = c.store AND o.effect_id = value AND o.id != c.id)) AS others
     FROM commands c WHERE instr(evidence, '"doubled"') > 0 AND others IS NOT NULL
     ORDER BY seq
 """
