@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loguru import logger
 
+from backhaul.core.identity import tag
 from backhaul.core.lifecycle import OPEN
 from backhaul.demo.books import read_books
 from backhaul.demo.effects import StoreBooks, effects_of
@@ -85,7 +86,7 @@ class Stage:
     async def plan(self, store: SqliteStore, kind: str, fate: Fate) -> str:
         """Plan a command about an object of its own; its first request meets `fate`."""
         number = next(_NUMBERS)
-        plan = Stage.plan_too_late if kind == TOO_LATE else PLANS[kind]
+        plan = (PLANS | PREPARED)[kind]
         target, payload = await plan(self, store, number)
         name = "adjust" if kind in ADJUSTMENTS else KIND.get(kind, kind)
         lane = f"{'product' if name == 'adjust' else 'order'}:{target}"
@@ -149,6 +150,16 @@ class Stage:
         assert answer.status == 200, answer.body
         return order["id"], tracked(number, [])
 
+    async def plan_again(self, store: SqliteStore, number: int) -> Planned:
+        """The order is cancelled already, by ourselves in a life that is forgotten."""
+        order = await self.order(store, 2)
+        asked: dict[str, Any] = {"restock": True, "reason": "STAFF"}
+        if "no-note" not in self.quirks:
+            asked["note"] = tag(f"{number:032x}")
+        answer = await self.shop.v1("POST", f"/orders/{order['id']}/cancel", asked)
+        assert answer.status == 200, answer.body
+        return order["id"], {"restock": True, "reason": "STAFF"}
+
     async def plan_adjust(self, _: SqliteStore, number: int) -> Planned:
         lamp = await self.shop.product(variants=SIZES)
         variant = lamp["variants"][0]["id"]
@@ -179,9 +190,11 @@ PLANS = {
     "pool": Stage.plan_pool,
 }
 """What commands are planned: a whole order or a part of it, one variant or all."""
-TOO_LATE = "too late"
+TOO_LATE, AGAIN = "too late", "again"
+PREPARED = {TOO_LATE: Stage.plan_too_late, AGAIN: Stage.plan_again}
+"""What was done to the object before, of which the mirror has not heard."""
 ADJUSTMENTS = frozenset({"adjust", "pool"})
-KIND = {"part": "fulfill", TOO_LATE: "fulfill"}
+KIND = {"part": "fulfill", TOO_LATE: "fulfill", AGAIN: "cancel"}
 
 
 @asynccontextmanager

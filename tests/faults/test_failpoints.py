@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.demo.findings import Kind
 from faults.fates import CASES, DECIDED, KEYLESS, Case
-from faults.sweeping import program, stage
+from faults.sweeping import AGAIN, program, stage
 from faults.trials import LONG, SEED
 from support.mortality import Mortality, points
 from support.reference_shop import open_shop
@@ -45,9 +45,16 @@ SCENES = [
     for turn in TURNS.get(fate, (1,))
     for kind in ("adjust", "part", "cancel")
 ]
-ADJUSTED_IN_DOUBT = [
-    scene for scene in SCENES if scene.kind == "adjust" and scene.fate not in DECIDED
-]
+SCENES += [Scene(AGAIN, Fate.THROUGH, 1)]
+IN_DOUBT = [scene for scene in SCENES if scene.fate not in DECIDED]
+ADJUSTED_IN_DOUBT = [scene for scene in IN_DOUBT if scene.kind == "adjust"]
+MET_BY = {
+    "doubts.beside": [scene for scene in IN_DOUBT if scene.kind == "part"],
+    "doubts.known_before": [Scene(AGAIN, Fate.THROUGH, 1)],
+    "doubts.rivals": [Scene("adjust", Fate.REPLY_LOST, 1)],
+}
+"""Steps that few scenes lead to: a parcel that is shown, a cancellation that is refused
+as there is one, a change that bears no tag."""
 WOUND_BACK_SECONDS = {"tags.shift": 600.0, "doubts.postpone": -600.0}
 """How far the clock is set back at a step that only a set clock leads to.
 
@@ -66,7 +73,7 @@ def acts(point: str, case: int) -> Iterator[Sequence[Scene]]:
     if not LONG:
         # What nothing but an adjustment is proved by is met by adjustments only.
         proof = point.startswith(("doubts", "marks", "tags"))
-        some = ADJUSTED_IN_DOUBT if proof else SCENES
+        some = MET_BY.get(step_of(point), ADJUSTED_IN_DOUBT) if proof else SCENES
         # A prime times: so that a step meets other scenes than the step before.
         scenes = [some[(SEED + 7 * POINTS.index(point) + case) % len(some)]]
     if point.startswith(STRANGE):

@@ -91,7 +91,7 @@ class Prover:
         So it is after a restore, where two boxes bear one number: the look at the
         other, or the audit after it, names what is left over.
         """
-        if not proof.doubled:
+        if proof.found is not Found.APPLIED:
             return proof
         beside = await self._doubts.beside(command)
         theirs = {id_ for o in beside for id_ in requests.parcels_of(o, order, data)}
