@@ -154,7 +154,7 @@ class Stage:
         """The order is cancelled already, by ourselves in a life that is forgotten."""
         order = await self.order(store, 2)
         asked: dict[str, Any] = {"restock": True, "reason": "STAFF"}
-        if "no-note" not in self.quirks:
+        if NOTELESS.isdisjoint(self.quirks):
             asked["note"] = tag(f"{number:032x}")
         answer = await self.shop.v1("POST", f"/orders/{order['id']}/cancel", asked)
         assert answer.status == 200, answer.body
@@ -190,6 +190,8 @@ PLANS = {
     "pool": Stage.plan_pool,
 }
 """What commands are planned: a whole order or a part of it, one variant or all."""
+NOTELESS = frozenset({"no-note", "strict-body"})
+"""Readings of a platform whose books hold no note of ours."""
 TOO_LATE, AGAIN = "too late", "again"
 PREPARED = {TOO_LATE: Stage.plan_too_late, AGAIN: Stage.plan_again}
 """What was done to the object before, of which the mirror has not heard."""
