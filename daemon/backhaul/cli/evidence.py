@@ -195,7 +195,8 @@ def _rows_read(read: str | None) -> str:
         return "nothing"
     document = msgspec.json.decode(read)
     if isinstance(document, list):
-        return f"{len(document)} rows: {shortened(read)}"
+        count = len(document)
+        return f"{count} {'row' if count == 1 else 'rows'}: {shortened(read)}"
     return shortened(read)
 
 
