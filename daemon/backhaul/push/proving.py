@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from backhaul.core.identity import tag
+from backhaul.core.lifecycle import State
 from backhaul.core.proof import Found, Habits, Wanted, find_adjustment
 from backhaul.push.judging import claimed
 from backhaul.shop import history, requests, wire
@@ -81,22 +82,10 @@ class Prover:
         parcels = [parcel.id for parcel in order.shipments]
         others = await claimed(self._doubts, command, parcels)
         proof = _fulfilled(doubt, order, data, others)
-        return await self._without_others(proof, command, order, data)
-
-    async def _without_others(
-        self, proof: Proof, command: Command, order: Order, data: Mapping[str, Any]
-    ) -> Proof:
-        """Name no parcel doubled that another command in doubt may have sent.
-
-        So it is after a restore, where two boxes bear one number: the look at the
-        other, or the audit after it, names what is left over.
-        """
         if proof.found is not Found.APPLIED:
             return proof
         beside = await self._doubts.beside(command)
-        theirs = {id_ for o in beside for id_ in requests.parcels_of(o, order, data)}
-        doubled = tuple(id_ for id_ in proof.doubled if id_ not in theirs)
-        return replace(proof, doubled=doubled)
+        return _among(beside, proof, command, order, data, others)
 
     async def _adjustment(self, doubt: Doubt) -> Proof:
         command, since = doubt.command, doubt.baseline.get("adjustment_id")
@@ -222,6 +211,35 @@ def _fulfilled(
         reason = "the order shows several such parcels, none with a number"
         return Proof(Found.UNDECIDABLE, reason, read)
     return _without_news(doubt, order, read, shown, others)
+
+
+def _among(
+    beside: Sequence[Command],
+    proof: Proof,
+    command: Command,
+    order: Order,
+    data: Mapping[str, Any],
+    others: Collection[str],
+) -> Proof:
+    """Judge a parcel that was found where commands `beside` may own one like it.
+
+    One that was given up, or called done unseen, may have sent it: where units are left
+    to be sent, its own would be taken for done and never be. Of those in doubt as well,
+    as after a restore, each finds one; what is left over is named by the last.
+    """
+    theirs = {each.id: requests.parcels_of(each, order, data) for each in beside}
+    rivals = [
+        each.id
+        for each in beside
+        if each.state is not State.UNCERTAIN and proof.effect_id in theirs[each.id]
+    ]
+    shown = requests.parcels_of(command, order, data, others)
+    if len(shown) <= len(rivals) and requests.leaves(order, command):
+        reason = f"{proof.reason}, but command {rivals[0][:8]} may have sent it"
+        return Proof(Found.UNDECIDABLE, reason, proof.read)
+    taken = {parcel for parcels in theirs.values() for parcel in parcels}
+    doubled = tuple(parcel for parcel in proof.doubled if parcel not in taken)
+    return replace(proof, doubled=doubled)
 
 
 def _without_news(

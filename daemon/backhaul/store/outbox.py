@@ -158,7 +158,10 @@ class Doubts(Protocol):
         ...
 
     async def beside(self, command: Command) -> list[Command]:
-        """Return the other commands of its lane that are in doubt as well."""
+        """Return the order's other fulfillments that may own a parcel nobody knows of.
+
+        They are in doubt as well, or were and were given up or called done unseen.
+        """
         ...
 
     async def known_before(self, command: Command) -> dict[str, Any] | None:

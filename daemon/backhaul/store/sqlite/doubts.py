@@ -61,10 +61,13 @@ _NEXT_DUE = f"""
     SELECT min(due_at) FROM commands c
     WHERE state = 'uncertain' AND store = :store AND {_ALONE}
 """  # noqa: S608 - constants
+# What was never in doubt has no parcel, or one that is known.
 _BESIDE = f"""
     SELECT {COLUMNS} FROM commands
-    WHERE store = ? AND lane = ? AND state = 'uncertain' AND kind = 'fulfill'
-      AND seq != ?
+    WHERE store = ? AND target = ? AND kind = 'fulfill' AND seq != ?
+      AND +effect_id IS NULL AND (state = 'uncertain' OR state != 'sending' AND EXISTS (
+        SELECT 1 FROM attempts a WHERE a.command_id = commands.id
+        AND coalesce(a.outcome, 'uncertain') = 'uncertain'))
 """  # noqa: S608 - constants
 # What is of a life before a restore is reckoned from `sent_at`.
 _POSTPONE = """
@@ -177,18 +180,24 @@ class SqliteDoubts:
         return stands
 
     async def beside(self, command: Command) -> list[Command]:
-        """Return the other commands of its lane that are in doubt as well.
+        """Return the order's other fulfillments that may own a parcel nobody knows of.
 
-        One that is damaged is parked.
+        They are in doubt, or were and were given up or called done. One that is damaged
+        is passed over; where it is in doubt, it is parked.
         """
 
         def unit(connection: sqlite3.Connection) -> list[Command]:
             now = to_text(self._clock.now())
-            values = (command.store, command.lane, command.seq)
+            values = (command.store, command.target, command.seq)
+            found = map(to_command, connection.execute(_BESIDE, values).fetchall())
             return [
-                to_command(row)
-                for row in connection.execute(_BESIDE, values).fetchall()
-                if is_usable(connection, row[0], State.UNCERTAIN, now)
+                each
+                for each in found
+                if (
+                    is_usable(connection, each.seq, each.state, now)
+                    if each.state is State.UNCERTAIN
+                    else each.payload
+                )
             ]
 
         return await self._writer.urgent(unit)

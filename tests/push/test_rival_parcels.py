@@ -1,0 +1,99 @@
+"""A parcel that two commands of an order may have sent: a person tells whose it is.
+
+Two boxes of one unit each bear one number. The first was in doubt and is decided, the
+platform's news of it have not come; the second is in doubt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.store.deciding import Decision
+from support import payloads
+from support.push_scene import working
+from support.push_server import document, message, problem
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+
+ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
+BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
+
+
+def shows(stage: Scene, *boxes: str, units: int = 2) -> None:
+    """Let the order show boxes of one unit each."""
+    items = [{"lineItemId": "li_1", "quantity": 1}]
+    parcels = [payloads.shipment(id_, items=items) for id_ in boxes]
+    line = payloads.item(quantity=units, fulfilledQuantity=len(boxes))
+    order = payloads.order("ord_1", at=50, items=[line], shipments=parcels)
+    stage.platform.says(ORDER, document({"data": order}))
+
+
+async def sent(stage: Scene, answer: bytes) -> str:
+    """Return a box that was sent, was answered so, and of which nothing was read."""
+    stage.platform.says(FULFILL, answer)
+    stage.platform.says(ORDER, message(503))
+    command = await stage.plan("fulfill", "ord_1", **BOX)
+    stage.dispatcher.wake()
+    return command
+
+
+async def decided(stage: Scene, *verbs: str) -> str:
+    command = await sent(stage, message(500))
+    await stage.reaches(command, "uncertain")
+    for verb in ("park", *verbs):
+        await stage.store.decisions.decide(Decision(command, verb, "op", "I looked"))
+    stage.dispatcher.moved()
+    return command
+
+
+async def looked_for(stage: Scene, *boxes: str, units: int = 2) -> str:
+    """Send the second box; return what becomes of it where the order shows `boxes`."""
+    command = await sent(stage, message(500))
+    await stage.reaches(command, "uncertain")
+    shows(stage, *boxes, units=units)
+    while stage.state(command) == "uncertain":
+        await stage.pass_time(60)
+        await stage.quiet()
+    return command
+
+
+@pytest.mark.parametrize("verbs", [(), ("settle --applied",), ("drop",)], ids=str)
+async def test_the_parcel_may_be_that_of_a_box_decided_before(
+    verbs: tuple[str, ...], stage: Scene
+) -> None:
+    """Else the second would be taken for done, and never leave."""
+    async with working(stage):
+        first = await decided(stage, *verbs)
+        second = await looked_for(stage, "shp_1")
+    assert stage.state(second) == "parked"
+    assert f"command {first[:8]} may have sent it" in stage.reason(second)
+
+
+async def test_where_both_are_shown_each_has_its_own(stage: Scene) -> None:
+    async with working(stage):
+        await decided(stage)
+        second = await looked_for(stage, "shp_1", "shp_2", units=3)
+    assert stage.state(second) == "applied"
+    assert stage.column("effect_id", second) in {"shp_1", "shp_2"}
+    assert stage.told("command.doubled") == []
+
+
+async def test_where_nothing_is_left_to_be_sent_it_is_done(stage: Scene) -> None:
+    """Two records may tell of one parcel: it is what both ask for."""
+    async with working(stage):
+        await decided(stage)
+        second = await looked_for(stage, "shp_1", units=1)
+    assert stage.state(second) == "applied"
+
+
+async def test_a_box_that_was_refused_has_no_parcel(stage: Scene) -> None:
+    async with working(stage):
+        first = await sent(stage, problem(422, "VALIDATION_ERROR"))
+        await stage.reaches(first, "rejected")
+        stage.dispatcher.moved()
+        second = await looked_for(stage, "shp_1")
+    assert stage.state(second) == "applied"
+    assert stage.column("effect_id", second) == "shp_1"
