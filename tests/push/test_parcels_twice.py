@@ -68,6 +68,27 @@ async def test_a_parcel_that_lands_late_is_told_once(
     assert rows(stage.path, DOUBLED) == [('["shp_late"]' if told else None,)]
 
 
+@pytest.mark.parametrize("items", ["two boxes", 3, True, [3], {"a": 1}, None])
+async def test_a_parcel_whose_lines_cannot_be_read_is_told_all_the_same(
+    items: Any, stage: Scene
+) -> None:
+    """What is not said fits; and the audit, which lifts the fence, gets by it."""
+    stage.platform.says(HISTORY, history())
+    async with audited(stage):
+        command = await sent_again(stage)
+        own = str(stage.column("effect_id", command))
+        parcels = [
+            payloads.shipment(id_, **SENT) | {"items": items}
+            for id_ in (own, "shp_late")
+        ]
+        await stage.fold(payloads.order(ORDER, at=60, shipments=parcels))
+        stage.auditor.wake()
+        await stage.pass_time(60)
+        await stage.quiet()
+    assert stage.told("audit.failed") == []
+    assert rows(stage.path, DOUBLED) == [('["shp_late"]',)]
+
+
 async def beside(stage: Scene, command: str) -> None:
     """Let the order show another parcel under the number, and several audits pass."""
     own = str(stage.column("effect_id", command))

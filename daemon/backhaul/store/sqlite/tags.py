@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from backhaul.core.clock import to_text
 from backhaul.core.landing import FOREIGN, LANDS, Known, Meaning, meaning
 from backhaul.core.lifecycle import Cause, State
@@ -77,7 +75,7 @@ _COUNTED_AHEAD = """
 # arrived twice is not doubled; what another of the order is in doubt of may be its own.
 _TWICE = f"""
     SELECT c.id, s.id, CAST(c.payload AS BLOB), (
-      SELECT json_extract(d.value, '$.items')
+      SELECT CAST(d.value AS BLOB)
       FROM orders r, json_each({whole("r.document")}, '$.shipments') d
       WHERE r.store = s.store AND r.id = s.order_id AND d.value ->> 'id' = s.id)
     FROM commands c
@@ -150,10 +148,10 @@ class SqliteTags:
             since = to_text(self._clock.now() - REMEMBERED)
             found = [
                 (command, parcel)
-                for command, parcel, payload, items in connection.execute(
+                for command, parcel, payload, shown in connection.execute(
                     _TWICE, (store, since)
                 ).fetchall()
-                if _is_alike(payload, items)
+                if _is_alike(payload, shown)
             ]
             for command, parcel in found:
                 connection.execute(_KEEP_DOUBLE, (parcel, command, store))
@@ -203,10 +201,10 @@ class SqliteTags:
         await self._writer.urgent(unit)
 
 
-def _is_alike(payload: bytes, items: str | None) -> bool:
-    """Tell whether a parcel can be the one that a command asks for."""
+def _is_alike(payload: bytes, shown: bytes | None) -> bool:
+    """Tell whether a parcel, as it is shown, can be the one that a command asks for."""
     lines = document_of(payload).get("lines", [])
-    return holds(None if items is None else msgspec.json.decode(items), lines)
+    return holds(document_of(shown).get("items"), lines)
 
 
 def begin_again(connection: sqlite3.Connection, store: str, now: str) -> None:
