@@ -237,8 +237,39 @@ async def test_while_the_step_of_the_count_is_under_way_it_is_not_told_yet(
         await until(lambda: at.steps(count) == [("sending", 2)], "it is under way")
         await land()
         await at.sender.auditor.audit_now()
-        assert at.state(step) == "superseded"
+        assert at.state(step) == "applied"
+        assert not [line for line in at.log if line.startswith("command.doubled")]
         may_answer.set()
         await at.reaches(count, "applied")
         await at.sender.auditor.audit_now()
         await is_told(at, step, count)
+
+
+async def test_what_lands_while_that_step_is_under_way_is_not_sent_again(
+    tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step is refused, as the stock is another one: its lane is free at once."""
+    async with house(tmp_path, ("no-idempotency",)) as at:
+        lamp = await at.lamp(10)
+        asked = await at.adjust(lamp, 5)
+        await until(lambda: at.state(asked) == "uncertain", "it is in doubt")
+        await at.decide(asked, "park")
+        may_leave, real = asyncio.Event(), Transport.send
+
+        async def send(self: Transport, *a: Any, **how: Any) -> Any:
+            await may_leave.wait()
+            return await real(self, *a, **how)
+
+        monkeypatch.setattr(Transport, "send", send)
+        count = await at.count(lamp, 12)
+        await until(lambda: at.steps(count) == [("sending", 2)], "it is under way")
+        await at.decide(asked, "resend")
+        await land()
+        await at.sender.auditor.audit_now()
+        may_leave.set()
+        await at.reaches(count, "applied")
+        await at.sender.auditor.audit_now()
+        assert (at.state(asked), at.column("attempts", asked)) == ("applied", 1)
+        assert at.steps(count) == [("superseded", 2), ("applied", -3)]
+        assert await at.stock(lamp) == 12
+        assert not [line for line in at.log if line.startswith("command.doubled")]

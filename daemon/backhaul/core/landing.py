@@ -16,7 +16,8 @@ class Meaning(Enum):
     """The effect that its command is known to have, or one that is known to be too
     much."""
     OPEN = "open"
-    """Its command is under way or in doubt: the settler tells."""
+    """Its command is under way or in doubt: the settler tells. Or it landed behind a
+    count whose step is."""
     LINKED = "linked"
     """A person said that it was applied; this is the effect."""
     LATE = "late"

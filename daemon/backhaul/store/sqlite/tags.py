@@ -243,10 +243,10 @@ def _sight(
     count = None
     if meant in overlooked.LANDED:
         count = overlooked.count_of(connection, store, tagged)
-    if count is not None and count.is_open:
-        return Meaning.OPEN
     if adopt or meant not in FOREIGN:
         _take_in(connection, store, tagged, meant, now)
+    if count is not None and count.is_open:
+        return Meaning.OPEN
     if count is None or overlooked.count_anew(connection, count, tagged.command):
         return meant
     _keep_double(connection, store, tagged, now)
