@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.core.clock import to_text
 from backhaul.push.keying import KEYED_ONCE, Keying
 from backhaul.shop.client import StoreFacts
 from support.push_history import HISTORY, history, move
@@ -69,6 +70,26 @@ async def test_while_it_does_not_say_nothing_is_sent_again(keyed: Scene) -> None
         keyed.platform.says(STORE, said(TAKES))
         await outwait(keyed, lambda: keyed.state(command) == "applied")
     assert len(keyed.server.commands) == 2
+
+
+async def test_while_it_does_not_say_what_is_shown_is_believed(keyed: Scene) -> None:
+    """Else a lane would wait for the store's own record, for most of a day."""
+    command = await doubt(keyed)
+    keyed.platform.says(STORE, message(503))
+    keyed.platform.says(HISTORY, history(move(1, command)))
+    async with working(keyed):
+        await outwait(keyed, lambda: keyed.state(command) == "applied")
+    assert len(keyed.server.commands) == 1
+
+
+async def test_one_that_has_said_so_is_asked_anew_after_a_refusal(keyed: Scene) -> None:
+    keying, first = keying_of(keyed), to_text(keyed.clock.now())
+    keyed.platform.says(STORE, message(401), said(TAKES))
+    assert not await keying.takes_once(first)
+    await keyed.pass_time(60)
+    assert not await keying.takes_once(first)
+    assert await keying.takes_once(to_text(keyed.clock.now()))
+    assert asked(keyed) == 3
 
 
 async def test_what_left_while_it_took_no_keys_is_protected_by_none(

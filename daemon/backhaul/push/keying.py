@@ -45,8 +45,8 @@ class Keying:
         """
         if self._told is not None:
             return self._told
-        if not await self._marks.get(self._mark):
-            return False  # as known at the start: that is not asked for each doubt
+        if await self._marks.get(self._mark) is None:
+            return False  # it never said so: that is not asked for each doubt
         since = await self.heed(await self._client.facts(Priority.PROOF))
         return "" < since <= first_sent_at
 

@@ -168,19 +168,16 @@ class Settler:
 
         What a reading cannot tell is not final as long as the key can still prove it.
         """
-        keyed = self._may_replay(doubt)
-        keyed = keyed and await self._replay.allowed(doubt.first_sent_at)
-        unasked = ""
-        if keyed and self._lets_out(doubt):
-            try:
-                replayed = await self._send_again(doubt)
-            except (NotSent, InDoubt) as error:
-                unasked = f"its key was not answered: {error}"
-            else:
-                if replayed is not None:
+        keyed, unasked = self._may_replay(doubt), ""
+        try:
+            keyed = keyed and await self._replay.allowed(doubt.first_sent_at)
+            if keyed and self._lets_out(doubt):
+                if (replayed := await self._send_again(doubt)) is not None:
                     return replayed
-        elif keyed:
-            unasked = "its key can be asked once sending goes on"
+            elif keyed:
+                unasked = "its key can be asked once sending goes on"
+        except (NotSent, InDoubt, Unusable) as error:
+            unasked = f"its key was not answered: {error}"
         proof = await self._prover.prove(doubt)
         if unasked and proof.found is not Found.APPLIED:
             raise NotSent(f"{proof.reason}; {unasked}")
