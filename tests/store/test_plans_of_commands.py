@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.store.sqlite.doubts import LAST_ADJUSTED
+from backhaul.store.sqlite.doubts import BESIDE, LAST_ADJUSTED
 from backhaul.store.sqlite.shelves import UNHEARD, UNHEARD_RESTOCK
 from support.databases import opened, started_store
 
@@ -29,11 +29,12 @@ PLANS = {
         "SEARCH o USING INDEX sqlite_autoindex_orders_1 (store=? AND id=?)",
     ],
     LAST_ADJUSTED: ["SCAN commands"],
+    BESIDE: ["SEARCH commands USING INDEX idx_commands_target (target=?)"],
 }
 """How each begins to look. A scan here goes along the newest, and ends at the first."""
 
 
-@pytest.mark.parametrize("query", PLANS, ids=["count", "restock", "habits"])
+@pytest.mark.parametrize("query", PLANS, ids=["count", "restock", "habits", "order"])
 async def test_it_looks_at_few_of_all_that_took_effect(
     query: str, tmp_path: Path
 ) -> None:
@@ -44,7 +45,7 @@ async def test_it_looks_at_few_of_all_that_took_effect(
     with closing(opened(path)) as database:
         rows = database.execute(
             f"EXPLAIN QUERY PLAN {query}",
-            values or ["main"],
+            values or ["main"] * query.count("?"),
         ).fetchall()
     looks = [step for *_, step in rows if step.startswith(("SEARCH", "SCAN"))]
     assert looks[: len(PLANS[query])] == PLANS[query]

@@ -62,10 +62,10 @@ _NEXT_DUE = f"""
     WHERE state = 'uncertain' AND store = :store AND {_ALONE}
 """  # noqa: S608 - constants
 # What was never in doubt has no parcel, or one that is known.
-_BESIDE = f"""
-    SELECT {COLUMNS} FROM commands
+BESIDE = f"""
+    SELECT {COLUMNS} FROM commands INDEXED BY idx_commands_target
     WHERE store = ? AND target = ? AND kind = 'fulfill' AND seq != ?
-      AND +effect_id IS NULL AND (state = 'uncertain' OR state != 'sending' AND EXISTS (
+      AND effect_id IS NULL AND (state = 'uncertain' OR state != 'sending' AND EXISTS (
         SELECT 1 FROM attempts a WHERE a.command_id = commands.id
         AND coalesce(a.outcome, 'uncertain') = 'uncertain'))
 """  # noqa: S608 - constants
@@ -189,7 +189,7 @@ class SqliteDoubts:
         def unit(connection: sqlite3.Connection) -> list[Command]:
             now = to_text(self._clock.now())
             values = (command.store, command.target, command.seq)
-            found = map(to_command, connection.execute(_BESIDE, values).fetchall())
+            found = map(to_command, connection.execute(BESIDE, values).fetchall())
             return [
                 each
                 for each in found
