@@ -157,7 +157,7 @@ def test_a_command_that_took_effect_twice_is_told_with_what_is_too_much() -> Non
     doubled = replace(NOTHING, doubled=[{**command, "others": "adj_2, adj_3"}])
     (alert,) = causes(WANTED, WELL, doubled, {}, NOW, in_time).values()
     assert alert.key == f"doubled {command['id']}"
-    assert alert.says.endswith("took effect more than once: adj_2, adj_3")
+    assert alert.says.endswith("has an effect too many: adj_2, adj_3")
 
 
 def test_counts_that_are_set_no_more_are_told_of_stores_that_there_are() -> None:

@@ -159,8 +159,8 @@ def _doubled(doubled: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
     for command in doubled:
         yield Alert(
             f"doubled {command['id']}",
-            f"{command['kind']} of {command['target']} ({command['store']}) took effect"
-            f" more than once: {command['others']}",
+            f"{command['kind']} of {command['target']} ({command['store']}) has an"
+            f" effect too many: {command['others']}",
             f"backhaul commands show {command['id'][:8]}; compensate by hand",
         )
 
