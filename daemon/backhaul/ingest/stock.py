@@ -81,8 +81,8 @@ def _change(fold: Fold, change: StockChange) -> Folded:
     if change.adjustment_id and not change.order_id:
         lane = f"product:{change.product_id}"
         effects = [change.adjustment_id]
-        fold.mirror.hear(fold.event.store, lane, effects, fold.event.id)
-        if any(_shows_more(fold, move, change.updated_at) for move in change.moves):
+        heard = fold.mirror.hear(fold.event.store, lane, effects, fold.event.id)
+        if heard and any(_shows_more(fold, m, change.updated_at) for m in change.moves):
             fold.mirror.share(fold.event.id)
     judgements = {_level(fold, m.level, change.updated_at) for m in change.moves}
     judgement = _strongest(judgements)
