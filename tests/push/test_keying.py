@@ -82,14 +82,25 @@ async def test_while_it_does_not_say_what_is_shown_is_believed(keyed: Scene) -> 
     assert len(keyed.server.commands) == 1
 
 
-async def test_one_that_has_said_so_is_asked_anew_after_a_refusal(keyed: Scene) -> None:
+async def test_a_refusal_says_nothing_of_what_left_before(keyed: Scene) -> None:
+    """An API key that is being replaced is refused, and the same platform goes on."""
     keying, first = keying_of(keyed), to_text(keyed.clock.now())
     keyed.platform.says(STORE, message(401), said(TAKES))
     assert not await keying.takes_once(first)
-    await keyed.pass_time(60)
-    assert not await keying.takes_once(first)
-    assert await keying.takes_once(to_text(keyed.clock.now()))
-    assert asked(keyed) == 3
+    assert await keying.takes_once(first)
+
+
+async def test_one_that_took_keys_once_need_not_say_that_it_does_not(
+    keyed: Scene,
+) -> None:
+    """What left meanwhile is looked for, and sent again, as without keys."""
+    await keying_of(keyed).heed(NO_LONGER)
+    command = await doubt(keyed)
+    keyed.platform.says(STORE, message(503))
+    keyed.platform.says(HISTORY, history())
+    async with working(keyed):
+        await outwait(keyed, lambda: keyed.state(command) == "applied")
+    assert [found for _, found in looks(keyed, command)] == ["absent"] * 3
 
 
 async def test_what_left_while_it_took_no_keys_is_protected_by_none(

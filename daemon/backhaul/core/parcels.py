@@ -18,6 +18,6 @@ def holds(items: object, lines: Sequence[Mapping[str, Any]]) -> bool:
         return True
     parts = [item for item in items if isinstance(item, dict) and "lineItemId" in item]
     said = [(part["lineItemId"], part.get("quantity")) for part in parts]
-    wanted = [(line["line_id"], line["quantity"]) for line in lines]
+    wanted = [(line.get("line_id"), line.get("quantity")) for line in lines]
     same = len(said) == len(wanted) and all(line in said for line in wanted)
     return same or len(said) < len(items)

@@ -45,10 +45,13 @@ class Keying:
         """
         if self._told is not None:
             return self._told
-        if await self._marks.get(self._mark) is None:
-            return False  # it never said so: that is not asked for each doubt
-        since = await self.heed(await self._client.facts(Priority.PROOF))
-        return "" < since <= first_sent_at
+        since = await self._marks.get(self._mark)
+        if not since or since > first_sent_at:
+            return False  # it did not say so then: that is not asked for each doubt
+        facts = await self._client.facts(Priority.PROOF)
+        if not (facts.store_id or facts.features):
+            return False  # a refusal, which says nothing of the platform
+        return await self.heed(facts) == since
 
     async def heed(self, facts: StoreFacts) -> str:
         """Keep what the platform says now; return since when, empty where it does not.
