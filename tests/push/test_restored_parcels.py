@@ -11,6 +11,7 @@ from support.databases import rows, write
 from support.push_history import HISTORY, history, move
 from support.push_scene import audited
 from support.push_server import document
+from support.waiting import until
 
 if TYPE_CHECKING:
     from support.push_scene import Scene
@@ -60,6 +61,7 @@ async def test_a_box_that_is_left_over_is_named_by_the_last(stage: Scene) -> Non
     async with audited(stage):
         for command in asked:
             await stage.reaches(command, "applied")
+        await until(lambda: stage.told("command.doubled"), "it is told")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
     assert len(stage.told("command.doubled")) == 1
     assert await doubled(stage) == ["shp_3"]
@@ -73,6 +75,7 @@ async def test_a_box_that_no_other_command_asks_for_is_named_at_once(
     asked, _ = await boxes(stage, BOX, asks)
     async with audited(stage):
         await stage.reaches(asked, "applied")
+        await until(lambda: stage.told("command.doubled"), "it is told")
     assert len(stage.told("command.doubled")) == 1
     assert await doubled(stage) == ["shp_2"]
 
