@@ -18,7 +18,7 @@ from loguru import logger
 
 from support import session, tracking
 from support.exchanges import HEARD
-from support.loop_guard import LONGEST_SECONDS, LoopGuard, on_purpose
+from support.loop_guard import LoopGuard, on_purpose
 from support.requirements import everything_is_required
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _flaws_of(exchange: Exchange) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _loop_is_free(request: pytest.FixtureRequest) -> None:
-    """Fail an asynchronous test that keeps its loop from running for a second."""
+    """Fail an asynchronous test that keeps its event loop from running."""
     if inspect.iscoroutinefunction(getattr(request, "function", None)):
         request.getfixturevalue("_guarded_loop")
 
@@ -249,6 +249,5 @@ async def _guarded_loop(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     guard = LoopGuard()
     yield
     guard.stop()
-    seconds = guard.longest_seconds
-    if seconds > LONGEST_SECONDS:
-        pytest.fail(f"blocked the event loop for {seconds:.1f} s", pytrace=False)
+    if flaw := guard.flaw():
+        pytest.fail(flaw, pytrace=False)

@@ -23,7 +23,7 @@ from faults.trials import LONG
 from support.daemon import ask_locally
 from support.databases import rows
 from support.fault_proxy import FaultProxy
-from support.loop_guard import stolen_seconds
+from support.processes import stolen_seconds
 from support.waiting import until
 
 if TYPE_CHECKING:

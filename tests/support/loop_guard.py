@@ -1,97 +1,161 @@
-"""Notices a test that blocks its event loop."""
+"""Notices a test that blocks its event loop: by computing, or by a call that waits.
+
+It measures what the loop's thread did, never what the machine did: the processor time
+of that thread, and calls that block, caught by name. A busy machine changes neither.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import os
+import subprocess
+import sys
+import threading
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Container, Iterator
+    from types import FrameType
 
-LONGEST_SECONDS = 1.0
+LONGEST_SECONDS = 2.0
+"""Processor time of one callback. What blocks by computing takes far more, and a
+processor that is shared by two threads halves the speed of both."""
 BEAT_SECONDS = 0.05
-_SCHEDULING = Path("/proc/thread-self/schedstat")
-_PROCESSORS = Path("/proc/stat")
-_STOLEN = 8
-"""The column of the time in which another virtual machine ran instead."""
+PRODUCT = ("daemon", "connectors")
 
-
-_on_purpose_seconds = [0.0]
+_ROOT = f"{Path(__file__).resolve().parents[2]}/"
+_on_purpose = threading.local()
+_guards: dict[int, LoopGuard] = {}
 _collecting_seconds = [0.0]
 _collecting_since = [0.0]
 
 
 def _collecting(phase: str, _: dict[str, int]) -> None:
-    now = time.monotonic()
+    now = time.thread_time()
     if phase == "start":
         _collecting_since[0] = now
     else:
         _collecting_seconds[0] += now - _collecting_since[0]
 
 
+def _depth() -> int:
+    depth: int = getattr(_on_purpose, "depth", False)
+    return depth
+
+
+def _note(call: str) -> None:
+    """Remember a call that blocks the loop which runs in this thread, if one does."""
+    guard = _guards.get(threading.get_ident())
+    if guard is None or _depth():
+        return
+    if asyncio._get_running_loop() is guard.loop and _caller() in guard.blamed:
+        guard.blocking_calls.append(call)
+
+
+def _caller() -> str:
+    """Return the folder of the project whose code comes first in the stack."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_ROOT) and name != __file__:
+            return name[len(_ROOT) :].partition("/")[0]
+        frame = frame.f_back
+    return ""
+
+
+def _noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a call that does nothing but wait."""
+
+    @wraps(call)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        ended = bool(args) and isinstance(args[0], Future) and args[0].done()
+        if not ended:
+            _note(name)
+        return call(*args, **kwargs)
+
+    return noting
+
+
 gc.callbacks.append(_collecting)
+_owners: tuple[tuple[Any, str], ...] = (
+    (time, "sleep"),
+    (Future, "result"),
+    (Future, "exception"),
+    (subprocess.Popen, "wait"),
+    (subprocess.Popen, "communicate"),
+)
+for _owner, _call in _owners:
+    _name = f"{_owner.__name__}.{_call}"
+    setattr(_owner, _call, _noted(_name, getattr(_owner, _call)))
 
 
 @contextmanager
 def on_purpose() -> Iterator[None]:
-    """Block the loop without being told of: a test waits for another process."""
-    began = time.monotonic()
+    """Block the loop without a failure: a test waits for another process."""
+    guard = _guards.get(threading.get_ident())
+    began = time.thread_time()
+    _on_purpose.depth = _depth() + 1
     try:
         yield
     finally:
-        _on_purpose_seconds[0] += time.monotonic() - began
-
-
-def waited_seconds() -> float:
-    """Return the seconds that do not count as a blocked loop.
-
-    This thread was ready to run and another one ran instead, on a busy machine; that
-    machine itself stood still, as it shares its processors with others; the test waited
-    on purpose; or all that thousands of tests before it left was searched for garbage.
-    """
-    excused = _on_purpose_seconds[0] + _collecting_seconds[0]
-    try:
-        busy = int(_SCHEDULING.read_text().split()[1]) / 1e9
-        return busy + stolen_seconds() + excused
-    except (OSError, IndexError, ValueError):
-        return excused
-
-
-def stolen_seconds() -> float:
-    """Return for how long the machine's processors have stood still, all together."""
-    with _PROCESSORS.open() as processors:
-        stolen = int(processors.readline().split()[_STOLEN])
-    return stolen / os.sysconf("SC_CLK_TCK")
+        _on_purpose.depth -= 1
+        if guard is not None:
+            guard.excused_seconds += time.thread_time() - began
 
 
 class LoopGuard:
-    """Beats on the running loop and remembers the longest time without a beat."""
+    """Beats on the running loop and remembers what kept it from running.
 
-    def __init__(self) -> None:
+    `longest_seconds` is the most processor time that the loop's thread spent between
+    two beats; `blocking_calls` are the calls in that thread that wait, made by code of
+    the folders `blamed`. A test may wait for a program that it starts.
+    """
+
+    def __init__(
+        self,
+        blamed: Container[str] = PRODUCT,
+        limit_seconds: float = LONGEST_SECONDS,
+    ) -> None:
+        self.blamed = blamed
+        self.limit_seconds = limit_seconds
+        self.loop = asyncio.get_running_loop()
         self.longest_seconds = 0.0
-        self._loop = asyncio.get_running_loop()
-        self._due = time.monotonic()
-        self._waited = waited_seconds()
+        self.excused_seconds = 0.0
+        self.blocking_calls: list[str] = []
+        _guards[threading.get_ident()] = self
+        self._began = self._spent()
         self._beat()
+
+    def flaw(self) -> str | None:
+        """Return what blocked the loop, as a sentence for the test's report."""
+        if self.blocking_calls:
+            calls = ", ".join(dict.fromkeys(self.blocking_calls))
+            return f"blocked the event loop by calls that wait: {calls}"
+        if self.longest_seconds > self.limit_seconds:
+            spent = f"{self.longest_seconds:.1f} s of processor time"
+            return f"blocked the event loop: {spent} in one callback"
+        return None
+
+    def _spent(self) -> float:
+        excused = self.excused_seconds + _collecting_seconds[0]
+        return time.thread_time() - excused
 
     def _beat(self) -> None:
         self._measure()
-        self._due = time.monotonic() + BEAT_SECONDS
-        self._waited = waited_seconds()
-        self._handle = self._loop.call_later(BEAT_SECONDS, self._beat)
+        self._handle = self.loop.call_later(BEAT_SECONDS, self._beat)
 
     def _measure(self) -> None:
-        late = time.monotonic() - self._due
-        if late > self.longest_seconds:
-            blocked = late - (waited_seconds() - self._waited)
-            self.longest_seconds = max(self.longest_seconds, blocked)
+        now = self._spent()
+        self.longest_seconds = max(self.longest_seconds, now - self._began)
+        self._began = now
 
     def stop(self) -> None:
         """Measure once more; nothing beats after this."""
         self._handle.cancel()
         self._measure()
+        _guards.pop(threading.get_ident(), None)

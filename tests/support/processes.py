@@ -35,6 +35,13 @@ def thread_seconds(pid: int) -> float:
     return int(taken) / 1e9
 
 
+def stolen_seconds() -> float:
+    """Return for how long the machine's processors have stood still, all together."""
+    # The ninth column: another virtual machine ran instead.
+    stolen = int(Path("/proc/stat").read_text().splitlines()[0].split()[8])
+    return stolen / os.sysconf("SC_CLK_TCK")
+
+
 def thread_waited_seconds(pid: int) -> float:
     """Return how long the main thread could have worked, and another one did."""
     waited = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-SECONDS = 15.0
+SECONDS = 300.0
+"""A guard against a hang, not a measurement: a busy machine may take its time."""
 PAUSE_SECONDS = 0.01
 
 
