@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backhaul.connect.fulfillment_matching import fulfillment_payload
 from backhaul.connect.parcels import match_parcel
 from backhaul.core import gtin
 from backhaul.core.clock import from_text, normalize
@@ -15,7 +16,6 @@ from backhaul.store.contract import Matched, NewCommand, Unmatched
 from backhaul_sdk import (
     Cancellation,
     Fulfillment,
-    Line,
     StockAdjustment,
     StockLevel,
     Tracking,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.contract import (
         MatchReader,
-        OrderSummary,
         Tracked,
         WaitingRecord,
     )
@@ -138,70 +137,12 @@ def _match_order(
         reason = f"order {record.order!r} could be any of {names}"
         return Unmatched(reason, final=True)
     if isinstance(record, Cancellation):
-        payload = {"restock": record.restock, "reason": record.reason}
-        return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", payload)
-    return _match_fulfillment(waiting, record, orders[0], mirror)
-
-
-def _match_fulfillment(
-    waiting: WaitingRecord,
-    record: Fulfillment,
-    order: OrderSummary,
-    mirror: MatchReader,
-) -> Matched | Unmatched:
-    if order.cancelled:
-        return Unmatched(f"order {order.name} is cancelled", final=True)
-    if any(line.quantity < 1 for line in record.lines):
-        return Unmatched("a line's quantity is below 1", final=True)
-    wanted: dict[str, int] = {}
-    for line in record.lines:
-        sku = _sku_in(order, line.sku, mirror.skus_called(waiting.store, line.sku))
-        if isinstance(sku, Unmatched):
-            return sku
-        wanted[sku] = wanted.get(sku, 0) + line.quantity
-    lines: list[dict[str, Any]] = []
-    for sku, quantity in wanted.items():
-        found = _lines_of(order, Line(sku=sku, quantity=quantity))
-        if isinstance(found, Unmatched):
-            return found
-        lines += found
-    payload = {
-        "tracking_company": record.tracking_company,
-        "tracking_number": record.tracking_number,
-        "lines": lines,
-    }
-    return _command(waiting, "fulfill", order.id, f"order:{order.id}", payload)
-
-
-def _sku_in(order: OrderSummary, name: str, called: list[str]) -> str | Unmatched:
-    """Return the SKU of the order's line that a name, maybe a GTIN, stands for."""
-    there = {sku for _, sku, _ in order.items}
-    found = [sku for sku in dict.fromkeys([name, *called]) if sku in there]
-    if len(found) > 1:
-        reason = f"{name!r} could be any of {', '.join(found)} in order {order.name}"
-        return Unmatched(reason, final=True)
-    return found[0] if found else name
-
-
-def _lines_of(order: OrderSummary, line: Line) -> list[dict[str, Any]] | Unmatched:
-    """Spread a picked quantity over the order's open lines with that SKU."""
-    taken: list[dict[str, Any]] = []
-    missing = line.quantity
-    for line_id, sku, left in order.items:
-        if sku == line.sku and left > 0 and missing > 0:
-            taken.append({"line_id": line_id, "quantity": min(left, missing)})
-            missing -= min(left, missing)
-    if missing:
-        return _too_much(order, line, line.quantity - missing)
-    return taken
-
-
-def _too_much(order: OrderSummary, line: Line, left: int) -> Unmatched:
-    """Refuse what is more than is open; with commands in doubt that is told later."""
-    beside = " beside what is on its way" if order.on_its_way else ""
-    reason = f"order {order.name} has {left} open of SKU {line.sku!r}{beside}, "
-    doubt = "; what became of that is not known yet" if order.in_doubt else ""
-    return Unmatched(f"{reason}not {line.quantity}{doubt}", final=not order.in_doubt)
+        asked = {"restock": record.restock, "reason": record.reason}
+        return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", asked)
+    payload = fulfillment_payload(waiting, record, orders[0], mirror)
+    if isinstance(payload, Unmatched):
+        return payload
+    return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", payload)
 
 
 def _match_adjustment(
