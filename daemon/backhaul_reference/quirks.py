@@ -26,6 +26,7 @@ PLAIN = (
     "pooled-stock",
     "strict-repeat",
     "refuse-fulfill-cancelled",
+    "refulfill-attaches",
     "strict-body",
     "ignore-variant",
     "manual-reason",

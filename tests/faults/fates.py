@@ -20,13 +20,14 @@ READINGS = (
     ("strict-body",),
     ("ignore-variant",),
     ("strict-repeat",),
+    ("refulfill-attaches",),
     ("pooled-stock",),
     ("bare-v1",),
     ("no-store-endpoint",),
     ("coarse-time", "plain-errors", "ack-202", "manual-reason"),
     ("coarse-time", "plain-errors", "refuse-fulfill-cancelled", "no-note"),
 )
-KEYED = (0, 1, 2, 3, 5, 8)
+KEYED = (0, 1, 2, 3, 5, 6, 9)
 """Which of them are tried with keys too: there a key makes a difference."""
 CASES = [(*reading, KEYLESS) for reading in READINGS] + [READINGS[n] for n in KEYED]
 """The platforms that every fate is met on."""

@@ -242,6 +242,24 @@ async def refuse_fulfill_cancelled(shop: Shop, receiver: Receiver) -> None:
     assert (await shop.v1("POST", f"/orders/{order['id']}/fulfill")).status == 200
 
 
+async def refulfill_attaches(shop: Shop, receiver: Receiver) -> None:
+    path = f"/orders/{(await shop.order(await shop.product()))['id']}/fulfill"
+    first, second = {"trackingNumber": "JD1"}, {"trackingNumber": "JD2"}
+    assert (await shop.v1("POST", path, first)).status == 200
+    assert (await shop.v1("POST", path, second)).code == "ORDER_ALREADY_FULFILLED"
+    await put(shop, "refulfill-attaches")
+    before = await levels(shop)
+    for _ in range(2):
+        order = (await shop.v1("POST", path, second)).data
+        numbers = [one["trackingNumber"] for one in order["shipments"]]
+        assert numbers == ["JD1", "JD2"]
+    assert order["shipments"][1]["items"] == []
+    assert [line["fulfilledQuantity"] for line in order["items"]] == [1]
+    assert await levels(shop) == before
+    # Without a number there is nothing to attach.
+    assert (await shop.v1("POST", path, {"trackingCompany": "DHL"})).status == 409
+
+
 async def strict_body(shop: Shop, receiver: Receiver) -> None:
     product = await shop.product()
     order = await shop.order(product)
@@ -327,6 +345,7 @@ CHECKS: dict[str, Check] = {
     "restock-field": restock_field,
     "strict-repeat": strict_repeat,
     "refuse-fulfill-cancelled": refuse_fulfill_cancelled,
+    "refulfill-attaches": refulfill_attaches,
     "strict-body": strict_body,
     "ignore-variant": ignore_variant,
     "manual-reason": manual_reason,

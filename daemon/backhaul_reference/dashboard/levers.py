@@ -38,6 +38,7 @@ MEANINGS = {
     "pooled-stock": "Without a variant an adjustment moves one shared pool",
     "strict-repeat": "A repeated fulfill or cancel answers 409",
     "refuse-fulfill-cancelled": "A cancelled order cannot be fulfilled",
+    "refulfill-attaches": "Another number for a fulfilled order is a further shipment",
     "strict-body": "Members that the specification does not show are refused",
     "ignore-variant": "An adjustment moves every variant, whichever it names",
     "manual-reason": "The reason of an adjustment must be MANUAL_ADJUSTMENT",

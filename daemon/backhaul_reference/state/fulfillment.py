@@ -64,9 +64,31 @@ def _repeat(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
     same = any(_is_repeat(wanted, shipment) for shipment in shipments)
     if same and "strict-repeat" not in store.quirks:
         return order_views.view(tx, store, row["id"])
+    if "refulfill-attaches" in store.quirks and wanted.number and not same:
+        return _attach(tx, store, row, wanted)
     raise order_changes.refusal(
         "ORDER_ALREADY_FULFILLED", "it is fulfilled already", row
     )
+
+
+def _attach(tx: Tx, store: Store, row: Row, wanted: Dispatch) -> Document:
+    """Add a shipment without units: a further tracking number of the same goods."""
+    order_id = row["id"]
+    at_ms = tx.tick(store.id)
+    _add_shipment(tx, order_id, wanted, {}, at_ms)
+    order_changes.touch(tx, order_id, at_ms, {})
+    return _announce(tx, store, row, wanted, order_views.view(tx, store, order_id))
+
+
+def _announce(
+    tx: Tx, store: Store, row: Row, wanted: Dispatch, after: Document
+) -> Document:
+    """Mail the customer and emit the event of the newest shipment."""
+    shipment = after["shipments"][-1]
+    if wanted.notify and row["customer_email"]:
+        mails.queue(tx, store.id, "order_shipped", row["id"], part=shipment["id"])
+    events.emit(tx, store.id, "orders/fulfilled", {**after, "shipment": shipment})
+    return after
 
 
 def _is_repeat(wanted: Dispatch, shipment: Row) -> bool:
@@ -113,12 +135,7 @@ def _ship(
     trigger = "some" if rest else "all"
     fulfillment = lifecycle.fulfillment_after(row["fulfillment"], trigger)
     order_changes.touch(tx, order_id, at_ms, {"fulfillment": fulfillment})
-    after = order_views.view(tx, store, order_id)
-    shipment = after["shipments"][-1]
-    if wanted.notify and row["customer_email"]:
-        mails.queue(tx, store.id, "order_shipped", order_id, part=shipment["id"])
-    data = {**after, "shipment": shipment}
-    events.emit(tx, store.id, "orders/fulfilled", data)
+    after = _announce(tx, store, row, wanted, order_views.view(tx, store, order_id))
     order_changes.announce_update(tx, store, before, after)
     return after
 
