@@ -51,12 +51,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Records with the cursor behind them.
 
     The host stores both in one transaction and calls `ack` only after its commit; a
-    kill in between delivers the batch again, and equal keys collapse.
+    kill in between delivers the batch again, and equal keys collapse. The host logs
+    each sentence of `notes` at INFO after the commit.
     """
 
     records: Sequence[Record | Bad]
     cursor: str | None
     ack: Callable[[], Awaitable[None]] = _nothing_to_acknowledge
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,16 @@ class Connector(Generic[SettingsT]):
 
     async def check(self) -> None:
         """Look, without side effects, whether work could begin; or `CheckFailed`."""
+
+    def notices(self) -> Sequence[str]:
+        """Return what an operator should know although the connector works.
+
+        Each notice is one sentence: what the connector leaves alone, why, and what to
+        do. The host calls this method after `check` and after each `pull`. It shows
+        the notices in `status`, `doctor` and `connectors list`, and logs each new
+        notice once. Return the same sentence for as long as the notice holds.
+        """
+        return ()
 
     async def open(self) -> None:
         """Get ready. May be called again after `close`."""

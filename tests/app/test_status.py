@@ -34,6 +34,7 @@ class Working(msgspec.Struct, forbid_unknown_fields=True):
     up: bool
     reason: str | None
     worked_at: str | None
+    notices: list[str]
 
 
 class Status(msgspec.Struct, forbid_unknown_fields=True):

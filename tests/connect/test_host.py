@@ -198,8 +198,12 @@ async def test_why_it_is_down_can_be_asked(store: SqliteStore) -> None:
     host = host_of(desk, store, clock=VirtualClock())
     async with running(host):
         await until(lambda: not host.state()["up"], "it is down")
-    asked = {"up": False, "reason": "ValueError: no such share", "worked_at": None}
-    assert host.state() == asked
+    assert host.state() == {
+        "up": False,
+        "reason": "ValueError: no such share",
+        "worked_at": None,
+        "notices": [],
+    }
 
 
 async def test_when_it_last_worked_can_be_asked(store: SqliteStore) -> None:

@@ -252,6 +252,7 @@ STATUS: dict[str, Any] = {
             "up": True,
             "reason": None,
             "worked_at": "2026-03-01T11:00:00.000Z",
+            "notices": ["versand.csv is not read: no pattern takes its name"],
         }
     },
 }

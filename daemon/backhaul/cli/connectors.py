@@ -13,6 +13,7 @@ from backhaul.cli.deciding import ReasonOption
 from backhaul.cli.listings import StateOption, print_list, require_known
 from backhaul.connect import registry
 from backhaul.connect.guarding import ConnectorFailed, guarded
+from backhaul.connect.notices import read_notices
 from backhaul.control import Control, NoDaemon
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
@@ -69,8 +70,13 @@ def _listed(
         "type": own.type,
         "store": own.store,
         "state": state,
-        "reason": seen["reason"] if seen else None,
+        "reason": _reason(seen) if seen else None,
     }
+
+
+def _reason(seen: dict[str, Any]) -> str | None:
+    """Return why the instance is down, else the notices of its connector."""
+    return seen["reason"] or "; ".join(seen.get("notices", ())) or None
 
 
 @connectors.command("check")
@@ -84,10 +90,13 @@ def check(
         asyncio.run(_check(connector))
     except ConnectorFailed as error:
         raise BackhaulError(f"{name}: {error}") from None
+    notices = read_notices(connector)
     if as_json:
-        showing.json({"name": name, "ok": True})
-    else:
-        typer.echo(f"{name}: ready to work")
+        showing.json({"name": name, "ok": True, "notices": notices})
+        return
+    typer.echo(f"{name}: ready to work")
+    for notice in notices:
+        typer.echo(f"{name}: {notice}")
 
 
 async def _check(connector: Any) -> None:

@@ -23,6 +23,7 @@ def troubles(found: Mapping[str, Any]) -> Iterator[Line]:
         yield Line(f"counts of {name}", f"stopped: {why}", resume, "fail")
     yield from _down(live)
     yield from _set_aside(found)
+    yield from _notices(live)
     for name, said in live.get("subscriptions", {}).items():
         if said:
             yield Line(f"webhooks of {name}", said, "backhaul doctor", "fail")
@@ -59,6 +60,13 @@ def _down(live: Mapping[str, Any]) -> Iterator[Line]:
         if not each["up"]:
             listed = f"backhaul connectors deliveries {name}"
             yield Line(f"news to {name}", f"down: {each['reason']}", listed, "fail")
+
+
+def _notices(live: Mapping[str, Any]) -> Iterator[Line]:
+    for name, each in live.get("connectors", {}).items():
+        for notice in each.get("notices", ()):
+            check = f"backhaul connectors check {name}"
+            yield Line(f"connector {name}", notice, check, "warn")
 
 
 def _set_aside(found: Mapping[str, Any]) -> Iterator[Line]:

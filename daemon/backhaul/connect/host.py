@@ -14,6 +14,7 @@ from backhaul.connect.gathering import Gathering
 from backhaul.connect.guarding import ConnectorFailed, bounded, guarded, words
 from backhaul.connect.health import Health
 from backhaul.connect.matching import encode
+from backhaul.connect.notices import Notices
 from backhaul.connect.opening import OPEN_SECONDS, Opening
 from backhaul.core.printable import storable
 from backhaul.errors import BackhaulError, Busy
@@ -67,6 +68,7 @@ class Host:
         self._wait = 0.0
         self._deaf: str | None = None
         self._emitted = Gathering(self._accept)
+        self._notices = Notices(connector)
         self._log = logger.bind(instance=connector.instance)
 
     def state(self) -> dict[str, object]:
@@ -76,6 +78,7 @@ class Host:
             "up": health.up and self._deaf is None,
             "reason": health.reason or self._deaf,
             "worked_at": health.worked_at,
+            "notices": list(self._notices.current),
         }
 
     async def listen(self, seconds: float) -> Sequence[Route]:
@@ -162,6 +165,7 @@ class Host:
             await self.open()
             if Capability.PULL in self.connector.spec.capabilities:
                 await guarded(self._pull())
+            self._notices.refresh()
             await guarded(self.report())
         except (ConnectorFailed, Busy) as error:
             self._wait = self._health.fell(words(error))
@@ -176,6 +180,7 @@ class Host:
 
     async def _take(self, batch: Batch) -> None:
         await self._accept([_new(record) for record in batch.records], batch.cursor)
+        self._notices.log_notes(batch.notes)
         await batch.ack()
 
     async def _accept(

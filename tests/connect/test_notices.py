@@ -1,0 +1,101 @@
+"""What a connector says although it works is logged once and shown while it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.cli.connectors import _reason
+from backhaul.cli.troubles import troubles
+from backhaul.connect.guarding import ConnectorFailed
+from backhaul.connect.notices import LONGEST, MOST, Notices, read_notices
+from backhaul.errors import BackhaulError
+from backhaul_sdk import Batch
+from support.back_office import Desk, host_of, shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+NOTICE = "a.xyz is not read: no pattern takes its name"
+
+
+class TellingDesk(Desk):
+    """A desk that has something to say."""
+
+    said: Sequence[object] = ()
+
+    def notices(self) -> Sequence[str]:
+        return self.said  # type: ignore[return-value]
+
+
+def logged(lines: list[str], action: str) -> list[str]:
+    return [line for line in lines if line.startswith(action)]
+
+
+async def test_a_notice_is_logged_once_and_shown_while_it_holds(
+    store: SqliteStore, lines: list[str]
+) -> None:
+    desk = TellingDesk()
+    host = host_of(desk, store)
+    desk.said = [NOTICE]
+    for _ in range(3):
+        await host.once()
+    assert host.state()["notices"] == [NOTICE]
+    assert len(logged(lines, "connector.notice ")) == 1
+    desk.said = ()
+    await host.once()
+    assert host.state()["notices"] == []
+    desk.said = [NOTICE]
+    await host.once()
+    assert len(logged(lines, "connector.notice ")) == 2
+
+
+async def test_the_notes_of_a_batch_are_logged_after_it_is_stored(
+    store: SqliteStore, lines: list[str]
+) -> None:
+    desk = TellingDesk()
+    said = "a.csv: 2 of 3 rows were left out"
+    desk.waiting.append(Batch(records=[shipped()], cursor="1", notes=(said,)))
+    await host_of(desk, store).once()
+    assert len(logged(lines, "connector.note ")) == 1
+    assert any(said in line for line in lines)
+
+
+def test_what_a_connector_says_is_bounded_and_fit_to_be_stored() -> None:
+    desk = TellingDesk()
+    desk.said = ["x" * 10_000, "odd \udcff name", 7, *map(str, range(100, 1000))]
+    said = read_notices(desk)
+    assert len(said) == MOST
+    assert max(map(len, said)) == LONGEST
+    assert all(each.encode() for each in said)
+
+
+async def test_notices_that_fail_are_a_failure_of_the_connector(
+    store: SqliteStore,
+) -> None:
+    desk = TellingDesk()
+    desk.said = None  # type: ignore[assignment]
+    with pytest.raises(ConnectorFailed):
+        Notices(desk).refresh()
+    with pytest.raises(BackhaulError, match="desk: TypeError"):
+        await host_of(desk, store).once()
+
+
+def test_status_and_the_list_show_a_notice_of_one_that_is_up() -> None:
+    live = {"drop": {"up": True, "reason": None, "notices": [NOTICE]}}
+    found = {
+        "daemon": {"connectors": live},
+        "parked": [],
+        "commands": {},
+        "targets_stopped": {},
+        "quarantined": 0,
+        "connectors": {},
+        "jobs": [],
+        "disk": {"free_bytes": 10**12},
+    }
+    (line,) = troubles(found)
+    assert NOTICE in str(line)
+    assert _reason(live["drop"]) == NOTICE
