@@ -13,11 +13,10 @@ from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from support.daemon import NOBODY, Office
 from support.unanswering import Hanging
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-WITHIN_SECONDS = 10
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ async def test_a_store_met_before_is_not_waited_for(office: Office) -> None:
     await store.stop()
     daemon = Daemon(context.settings(office.config), transport=Hanging())
     running = asyncio.create_task(daemon.run())
-    async with asyncio.timeout(WITHIN_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         await daemon.ready.wait()
         daemon.stop()
         await running
@@ -44,7 +43,7 @@ async def test_the_first_contact_can_be_stopped(office: Office) -> None:
     hanging = Hanging()
     daemon = Daemon(context.settings(office.config), transport=hanging)
     running = asyncio.create_task(daemon.run())
-    async with asyncio.timeout(WITHIN_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         await hanging.asked.wait()
         daemon.stop()
         await running

@@ -13,7 +13,7 @@ from support.restarting import restarted
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.programs]
 
 
 async def test_a_restart_of_the_program_under_load_loses_and_refuses_nothing(

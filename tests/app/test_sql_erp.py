@@ -100,7 +100,6 @@ def buy(server: ReferenceProcess) -> str:
 
 
 @pytest.mark.programs
-@pytest.mark.timeout(180)
 def test_a_daemon_killed_before_its_order_is_written_writes_it_once(
     tmp_path: Path,
 ) -> None:
@@ -120,7 +119,6 @@ def test_a_daemon_killed_before_its_order_is_written_writes_it_once(
 
 
 @pytest.mark.programs
-@pytest.mark.timeout(180)
 def test_a_daemon_killed_before_it_notes_the_order_does_not_write_it_again(
     tmp_path: Path,
 ) -> None:

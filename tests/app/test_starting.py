@@ -12,7 +12,7 @@ from support.reference import reference
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.programs]
 
 CAN_WAIT = {
     *("jinja2", "aiosmtplib", "openpyxl", "asyncssh", "sqlalchemy", "psycopg"),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from support.reference import ReferenceProcess
     from support.tryton import TrytonServer
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.programs]
 PATIENCE_SECONDS = 120
 CONFIGURATION = """
 [connectors.tryton]

@@ -14,11 +14,10 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import WriterFailed
 from support.daemon import office_of
 from support.reference import reference
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-WITHIN_SECONDS = 10
 
 
 class FailingClock(SystemClock):
@@ -38,7 +37,7 @@ async def test_the_daemon_ends_with_its_writer(tmp_path: Path) -> None:
     with reference(tmp_path) as platform, office_of(platform) as office:
         daemon = Daemon(context.settings(office.config), clock=clock)
         running = asyncio.create_task(daemon.run())
-        async with asyncio.timeout(WITHIN_SECONDS):
+        async with asyncio.timeout(HANG_SECONDS):
             await daemon.ready.wait()
             clock.fails = True
             daemon.look()

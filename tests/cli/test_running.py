@@ -9,7 +9,6 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import pytest
 from rich.cells import cell_len
 
 from support.daemon import (
@@ -25,7 +24,7 @@ from support.payloads import envelope, order, signed
 from support.processes import limited
 from support.shopping import buy, key_with, order_of
 from support.terminal import seen
-from support.waiting import await_true
+from support.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from support.reference import ReferenceProcess
@@ -174,7 +173,7 @@ def test_it_stops_at_a_signal_and_goes_on_where_it_was(
             started = DaemonProcess(office)
             started.await_ready()
             started.process.send_signal(number)
-            assert started.process.wait(5) == 0
+            assert started.process.wait(HANG_SECONDS) == 0
             assert not (office.folder / "state" / "backhaul.sock").exists()
         office.put("fulfillments-5.csv", HEADER, f"{order['number']},DHL,NEXT-DAY")
         with daemon_process(office):
@@ -203,7 +202,6 @@ def test_a_second_daemon_is_refused(platform: ReferenceProcess) -> None:
         assert office.live() is not None
 
 
-@pytest.mark.timeout(240)
 def test_a_full_disk_is_503_and_mends_itself(platform: ReferenceProcess) -> None:
     with office_of(platform) as office, daemon_process(office) as started:
         url = f"{started.await_ready()['public_url']}/webhooks/main"
@@ -212,7 +210,9 @@ def test_a_full_disk_is_503_and_mends_itself(platform: ReferenceProcess) -> None
         def deliver(number: int) -> int:
             body = envelope("x/y", order(f"ord_{number}", note="x" * 20_000))
             headers = signed(body, secret)
-            answer = httpx.post(url, content=body, headers=headers, timeout=30)
+            answer = httpx.post(
+                url, content=body, headers=headers, timeout=HANG_SECONDS
+            )
             return answer.status_code
 
         # What else the daemon writes meanwhile may fill no room that is left: none is.

@@ -21,6 +21,7 @@ from support.clock import RunningClock
 from support.databases import started_store, take
 from support.news import owed, sink_of
 from support.payloads import envelope
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -85,7 +86,7 @@ async def test_an_order_is_written_once_however_late_the_answer_is(
         sink = sink_of(connector, store, clock, topics=frozenset({TOPIC}), begin="all")
         await take(store, envelope("orders/create", payloads.order()))
         await sink.subscribe()
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(HANG_SECONDS):
             while [state for *_, state in owed(store)] != ["applied"]:
                 if not await sink.step():
                     await asyncio.sleep(0.05)
@@ -132,7 +133,7 @@ async def test_only_what_is_absent_is_waited_for(office: SlowOffice) -> None:
     lost = await connector.push(sample_change(1))
     assert isinstance(lost, Uncertain)
     office.failure = None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         assert await connector.push(sample_change(2)) == Applied("2")
         assert await connector.lookup(sample_change(1)) == Found("1")
 
@@ -142,7 +143,7 @@ async def test_what_is_absent_long_after_is_so_at_once(office: SlowOffice) -> No
     connector = office.connector(lambda: seconds[0], answer_seconds=100)
     await connector.open()
     seconds[0] = 200.0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         assert await connector.lookup(sample_change(1)) == Absent()
 
 

@@ -16,6 +16,7 @@ from backhaul_connectors.scanner.settings import Settings
 from backhaul_sdk import CheckFailed, Fulfillment, Line, Receipt
 from connectors.lining import LINES, as_lines, certificate, wire_to
 from connectors.scanning import DEVICES, OTHER_TOKEN, TOKEN, Dock
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,7 +150,7 @@ async def test_lines_may_end_with_a_carriage_return(dock: Dock) -> None:
     async with wire_to(scanner.lines.address) as wire:
         for part in (b"LS-S\r", b"LS-M\r", b"\nLS-L\r\n"):
             wire.writer.write(part)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_SECONDS):
                 assert (await wire.reply()).startswith("OK 1 x LS-")
     assert len(dock.records()) == 3
 
@@ -224,7 +225,7 @@ async def test_who_never_begins_with_tls_is_hung_up_on(
     dock.entrance_seconds = 0.05
     scanner = await dock.open()
     reader, writer = await asyncio.open_connection(*scanner.lines.address)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         assert await reader.read() == b""
     writer.close()
 

@@ -27,7 +27,6 @@ pytestmark = [
     pytest.mark.programs,
     pytest.mark.faults,
     pytest.mark.long,
-    pytest.mark.timeout(300),
 ]
 
 

@@ -39,6 +39,7 @@ from backhaul_sdk.testing import (
 from connectors.erp_benches import Sales, Shipped, keep_sample
 from support.tcp_relay import tcp_relay
 from support.tryton import PASSWORD, common_folder, tryton
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from backhaul_sdk.testing import Bench, SinkBench
     from support.tryton import TrytonServer
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.programs]
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +104,7 @@ async def pull(connector: Tryton, host: MemoryHost) -> MemoryHost:
 
 async def pull_until(connector: Tryton, host: MemoryHost, number: int) -> None:
     """Pull until there are so many records; the server's clock shows whole seconds."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_SECONDS):
         while len(host.records) < number:
             await host.pull(connector)
 

@@ -15,6 +15,7 @@ from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.erp_answers import AnsweringErp
 from connectors.test_tryton import settings_of
 from support.tryton import common_folder, tryton
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -123,7 +124,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrytonServer]:
 
 
 @pytest.mark.programs
-@pytest.mark.timeout(400)
 async def test_a_real_tryton_with_carriers_names_them(server: TrytonServer) -> None:
     sales = [sample_change(number) for number in (1, 2)]
     options = {"sale_state": "confirmed", "stock_seconds": 0}
@@ -133,7 +133,7 @@ async def test_a_real_tryton_with_carriers_names_them(server: TrytonServer) -> N
     carried, picked_up = [sale.object_id for sale in sales]
     await asyncio.to_thread(ship, server, carried, picked_up)
     shipped: list[Fulfillment] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         # What was shipped in the second that is not over yet is read with the next:
         # until then a pull may bring one of them, or none.
         while len(shipped) < len(sales):

@@ -17,6 +17,7 @@ from backhaul.demo.pair import open_pair
 from backhaul.demo.programs import Program, ProgramFailed
 from backhaul.demo.quiet import until_quiet
 from backhaul.errors import BackhaulError
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 CLOCK = SystemClock()
-PATIENCE_SECONDS = 20.0
 
 
 async def test_a_kill_and_a_restart_keep_ports_and_data(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_a_kill_and_a_restart_keep_ports_and_data(tmp_path: Path) -> None:
 
 async def test_what_is_not_quiet_is_told_in_words(tmp_path: Path) -> None:
     async with open_pair(tmp_path / "pair", CLOCK, with_erp=True) as pair:
-        _, busy = await until_quiet(pair, CLOCK, PATIENCE_SECONDS)
+        _, busy = await until_quiet(pair, CLOCK, HANG_SECONDS)
         assert busy == []
         await pair.daemon.kill()
         assert pair.erp is not None
@@ -51,7 +51,7 @@ async def test_what_is_not_quiet_is_told_in_words(tmp_path: Path) -> None:
         _, busy = await until_quiet(pair, CLOCK, 0)
         assert busy == ["files in the drop folder: 1", "rows that the ERP entered: 1"]
         await pair.daemon.restart()
-        _, busy = await until_quiet(pair, CLOCK, PATIENCE_SECONDS)
+        _, busy = await until_quiet(pair, CLOCK, HANG_SECONDS)
         assert busy == []
 
 
@@ -110,7 +110,7 @@ async def test_an_end_that_nobody_asked_for_is_noticed(tmp_path: Path) -> None:
         )
         await kill.wait()
         with pytest.raises(ProgramFailed, match="the daemon ended with exit code -9"):
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(HANG_SECONDS):
                 await pair.daemon.watch()
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 pytest.importorskip("datasette")
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.programs]
 
 
 @contextmanager

@@ -46,7 +46,6 @@ def install(project: Path, site: Path) -> None:
         archive.extractall(site)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_passes_with_the_wheel(
     example: Path, installed: Path, tmp_path: Path

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from support.daemon import Office
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600 if LONG else 180)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600 if LONG else 600)]
 
 KILLS = 30 if LONG else 2
 COMMANDS = [("users", "role", "user0", "operator"), ("jobs", "pause", "prune")]

@@ -36,7 +36,7 @@ NO_WALKS = '[jobs.reconcile_full]\nevery = "1d"\n[reconcile]\ngrace = "50ms"\n'
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(3_600 if LONG else 120)
+@pytest.mark.timeout(3_600 if LONG else 600)
 def test_the_first_reading_outlives_kills(capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="backhaul-backfill-"))
     fixture = "large" if LONG else "empty"

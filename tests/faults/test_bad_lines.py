@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from support.fault_proxy import Toxic
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.faults]
 
 UNCERTAIN, CONFIRMED = "uncertain", "confirmed"
 LINES: dict[str, tuple[Toxic, str]] = {

@@ -59,7 +59,6 @@ def found(database: Path) -> tuple[Row, Row]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600 if LONG else 60)
 async def test_a_killed_broker_loses_and_doubles_no_scan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,7 +146,6 @@ def watched(platform: ReferenceProcess, folder: Path) -> Iterator[Watched]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(180)
 def test_jobs_run_once_whatever_the_clock_shows(
     platform: ReferenceProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

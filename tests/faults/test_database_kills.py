@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.sql import Sql
     from support.postgres import Postgres
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900 if LONG else 120)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900 if LONG else 600)]
 
 TRIALS = 50 if LONG else 2
 ROWS = 60

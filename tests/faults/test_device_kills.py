@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.daemon import Office
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(2_400 if LONG else 180)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(2_400 if LONG else 600)]
 
 DEVICE_KILLS = 50 if LONG else 10
 DAEMON_KILLS = 50 if LONG else 2

@@ -93,7 +93,6 @@ async def test_a_day_apart_they_have_one_effect(
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_at_once_they_have_one_effect(
     seed: int,

@@ -86,7 +86,7 @@ def test_there_are_enough() -> None:
     assert len(POINTS) >= FEWEST
 
 
-@pytest.mark.timeout(3_600 if LONG else 60)
+@pytest.mark.timeout(3_600 if LONG else 600)
 @pytest.mark.parametrize("point", POINTS)
 async def test_death_at_a_step_neither_loses_nor_doubles(
     point: str, tmp_path: Path

@@ -47,7 +47,6 @@ async def flood(client: Sender, size: int) -> float:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("size", [BODY_BYTES, LARGEST_BYTES], ids=["100 kB", "1 MB"])
 async def test_a_flood_is_refused_in_part(
     size: int,

@@ -67,7 +67,6 @@ def faults_of(client: Sender) -> list[str]:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(300)
 async def test_a_disk_that_fills_at_any_point(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
@@ -120,7 +119,6 @@ def adjustments(platform: ReferenceProcess, sku: str) -> list[int]:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(120)
 async def test_nothing_is_sent_while_it_cannot_be_written_down(
     daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:
@@ -197,7 +195,6 @@ def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(120)
 async def test_a_small_disk_is_filled_and_cleared(
     office: Office, platform: ReferenceProcess, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 pytestmark = [
     pytest.mark.faults,
     pytest.mark.long,
-    pytest.mark.timeout(SECONDS + 300),
+    pytest.mark.timeout(SECONDS + 600),
 ]
 
 

@@ -66,7 +66,6 @@ async def answer_to(client: Sender, request: bytes) -> int:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(120)
 async def test_hostile_bodies_cost_nothing(
     daemon: DaemonProcess,
     platform: ReferenceProcess,

@@ -94,7 +94,7 @@ def judge(
 @pytest.mark.faults
 @pytest.mark.timed
 @pytest.mark.long
-@pytest.mark.timeout(60 + 15 * STEADILY)
+@pytest.mark.timeout(600 + 15 * STEADILY)
 async def test_no_kill_of_many_loses_or_doubles_and_all_are_soon_over(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,7 +107,7 @@ async def test_no_kill_of_many_loses_or_doubles_and_all_are_soon_over(
 @pytest.mark.faults
 @pytest.mark.timed
 @pytest.mark.long
-@pytest.mark.timeout(60 + 10 * DENSELY)
+@pytest.mark.timeout(600 + 10 * DENSELY)
 async def test_no_kill_that_a_release_is_worth_loses_or_doubles(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,6 @@ CONCURRENCY = 8
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("victim", ["daemon", "reference"])
 @pytest.mark.parametrize("seed", range(1, RUNS + 1))
 async def test_after_kills_the_ledger_balances(

@@ -37,7 +37,6 @@ def office(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[WebOffice
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600 if LONG else 60)
 async def test_a_killed_server_loses_and_doubles_no_item(
     office: WebOffice, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,7 +38,6 @@ def recipe(**words: str) -> str:
 
 @pytest.mark.faults
 @pytest.mark.long
-@pytest.mark.timeout(600)
 async def test_what_litestream_copied_is_restored_behind_the_fence(
     office: Office, platform: ReferenceProcess, tmp_path: Path
 ) -> None:

@@ -36,7 +36,6 @@ async def ask_meanwhile(client: Sender, end: float) -> None:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(120)
 async def test_a_lock_is_outlived(
     daemon: DaemonProcess,
     platform: ReferenceProcess,

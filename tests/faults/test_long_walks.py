@@ -15,7 +15,7 @@ from support.many_orders import PAGE_ROWS, Platform, differing, mirror, serving
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(7_200 if LONG else 300)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7_200 if LONG else 600)]
 
 ORDERS = 1_000_000 if LONG else 5_000
 FIRST = 2_000_000

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from faults.naming import NameServer
     from faults.proxied import Line
 
-pytestmark = [pytest.mark.timed, pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timed, pytest.mark.faults]
 
 SILENT_SECONDS = 30.0 if LONG else 3.0
 LONGEST_LAG_SECONDS = 0.2

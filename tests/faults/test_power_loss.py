@@ -119,7 +119,6 @@ async def test_nothing_told_is_lost_with_the_power(
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(120)
 async def test_the_disk_notices_a_store_that_does_not_sync(
     tmp_path: Path, disks: Path
 ) -> None:

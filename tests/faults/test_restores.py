@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.reference import ReferenceProcess
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.faults]
 AUDIT = """
 [jobs.audit]
 every = "1s"

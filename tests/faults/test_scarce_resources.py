@@ -110,7 +110,6 @@ async def press(client: Sender, seconds: float) -> None:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(300)
 async def test_too_little_memory_loses_nothing(
     office: Office, platform: ReferenceProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,7 +29,7 @@ def office(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Office]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(1_800 if LONG else 120)
+@pytest.mark.timeout(1_800 if LONG else 600)
 async def test_a_killed_office_has_every_order_once(
     tmp_path: Path, office: Office, capsys: pytest.CaptureFixture[str]
 ) -> None:

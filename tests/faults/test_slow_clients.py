@@ -112,7 +112,6 @@ async def send_meanwhile(client: Sender, crowd: asyncio.Future[Any]) -> list[flo
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(120)
 async def test_a_thousand_slow_clients_keep_nobody_out(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
@@ -145,7 +144,6 @@ if LONG:
 
 @pytest.mark.faults
 @pytest.mark.timed
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("attack", SLOWHTTPTEST.values(), ids=SLOWHTTPTEST.keys())
 async def test_slowhttptest_keeps_nobody_out(
     attack: list[str], daemon: DaemonProcess, platform: ReferenceProcess

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.timed,
     pytest.mark.faults,
-    pytest.mark.timeout(3_600 if LONG else 120),
+    pytest.mark.timeout(3_600 if LONG else 600),
 ]
 
 RUNS = {False: 50, True: 50} if LONG else {False: 2, True: 1}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.timed,
     pytest.mark.faults,
-    pytest.mark.timeout(900 if LONG else 120),
+    pytest.mark.timeout(900 if LONG else 600),
 ]
 
 STANDSTILLS = 5 if LONG else 1

@@ -161,7 +161,7 @@ def _check_documents(database: Path, cases: list[Case]) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(3_600 if LONG else 120)
+@pytest.mark.timeout(3_600 if LONG else 600)
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

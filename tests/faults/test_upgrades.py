@@ -170,7 +170,6 @@ for line in sys.stdin:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600)
 def test_a_kill_in_an_upgrade_leaves_whole_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from backhaul.shop.client import StoreFacts
 from support.databases import append, count
 from support.payloads import STORE_ID, arrival, envelope, order
 from support.push_scene import killed
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -60,7 +60,7 @@ async def test_what_had_arrived_is_folded_under_lasting_traffic(
     await append(store, [body(f"early_{number}") for number in range(200)])
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(traffic.drain.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             await traffic.drain.caught_up()
         assert count(store.path, "orders WHERE id LIKE 'early_%'") == 200
         running.cancel()

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from backhaul import listening
 from backhaul.public import site
-from backhaul.public.arriving import GRACE_SECONDS, Arrivals
-from support.waiting import until
+from backhaul.public.arriving import Arrivals
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ def test_who_comes_as_it_ends_is_answered_by_it_or_by_the_next(
             following = await listener_on(kept.dup())
             client.setblocking(False)
             reader, writer = await asyncio.open_connection(sock=client)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANG_SECONDS):
                 assert (await reader.read()).endswith(b"whole")
             writer.close()
             await writer.wait_closed()
@@ -76,7 +76,7 @@ async def test_who_has_just_come_is_answered_and_who_says_nothing_is_left() -> N
         (reader, writer), (silent, other) = streams
         writer.write(ASK)
         assert (await reader.read()).endswith(b"whole")
-        async with asyncio.timeout(3 * GRACE_SECONDS):
+        async with asyncio.timeout(HANG_SECONDS):
             assert await silent.read() == b""
             await ending
     writer.close()

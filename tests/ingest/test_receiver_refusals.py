@@ -13,6 +13,7 @@ from backhaul.core import signature
 from support.databases import count
 from support.payloads import SECRET, envelope, order, signed
 from support.receiving import MAX_BODY_BYTES, Served, raw_request, served, status_of
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -153,7 +154,9 @@ async def test_a_larger_body_is_413_even_in_chunks(
     head = head.replace(b"Content-Length: 0\r\n", b"")
     reader, writer = await receiver.connect()
     writer.write(head + chunk * 3)
-    assert await asyncio.wait_for(reader.readexactly(12), 5) == b"HTTP/1.1 413"
+    assert (
+        await asyncio.wait_for(reader.readexactly(12), HANG_SECONDS) == b"HTTP/1.1 413"
+    )
     writer.close()
     assert count(store.path, "inbox") == 0
 
@@ -170,7 +173,7 @@ async def test_a_body_that_never_ends_is_cut_off(
         reader, writer = await receiver.connect()
         request = raw_request(b"", [head]).replace(b"Content-Length: 0\r\n", b"")
         writer.write(request + b"3\r\nabc\r\n")
-        answer = await asyncio.wait_for(reader.readexactly(12), 3)
+        answer = await asyncio.wait_for(reader.readexactly(12), HANG_SECONDS)
         assert answer == b"HTTP/1.1 408"
         assert (await receiver.post(BODY)).status == 200
         writer.close()

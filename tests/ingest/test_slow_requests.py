@@ -14,7 +14,7 @@ from backhaul.store.contract import FoldReport
 from support.databases import count
 from support.payloads import envelope, order, signed
 from support.receiving import raw_request, served
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -93,7 +93,7 @@ def begun_all(receiver: Served, begun: bytes) -> bool:
     return serving == {b"\r\n\r\n" in begun}
 
 
-async def end_of(reader: asyncio.StreamReader, seconds: float = 5) -> bytes:
+async def end_of(reader: asyncio.StreamReader, seconds: float = HANG_SECONDS) -> bytes:
     """Return what is said until the server closes; TimeoutError if it does not."""
     async with asyncio.timeout(seconds):
         with contextlib.suppress(ConnectionResetError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from support.databases import count, locked
 from support.payloads import envelope, order, signed
 from support.receiving import raw_request, served, status_of
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -57,7 +57,7 @@ async def test_a_body_on_its_way_is_refused_where_it_stands(store: SqliteStore) 
     async with served(store.inbox, max_waiting_bytes=MOST) as receiver:
         reader, writer = await receiver.connect()
         writer.write(raw_request(b"x" * (MOST + 2_000), ())[:-100])
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(HANG_SECONDS):
             assert (await reader.readexactly(12)).endswith(b"503")
             writer.write(b"x" * 100)
             assert b"too much is on its way" in await reader.read()

@@ -10,6 +10,7 @@ import pytest
 from support import payloads
 from support.push_scene import Scene, applied, scene, working
 from support.push_server import document, message, problem
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +51,7 @@ async def test_command_refused_unsent_frees_its_lane_at_once(stage: Scene) -> No
     await stage.fold(gone(40))
     refused = await stage.plan("fulfill", "ord_1")
     following = await stage.plan("cancel", "ord_1")
-    async with working(stage), asyncio.timeout(10):
+    async with working(stage), asyncio.timeout(HANG_SECONDS):
         await stage.reaches(refused, "rejected")
         await stage.reaches(following, "applied")
     assert stage.told("command.rejected")
@@ -144,6 +145,6 @@ async def test_told_to_stop_between_claim_and_send_sends_nothing(
 
         stage.store.commands.claim = claim_and_stop  # type: ignore[method-assign, assignment]  # a moment that no test can hit
         command = await stage.plan("fulfill", "ord_1")
-        await asyncio.wait_for(stage.dispatcher.run(), 10)
+        await asyncio.wait_for(stage.dispatcher.run(), HANG_SECONDS)
         assert stage.state(command) == "planned"
         assert stage.bodies() == []

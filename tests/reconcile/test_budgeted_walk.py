@@ -112,7 +112,7 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
     return ended
 
 
-@pytest.mark.timeout(1_800 if LONG else 60)
+@pytest.mark.timeout(1_800 if LONG else 600)
 @pytest.mark.parametrize("latency", [0.0, 0.8])
 async def test_a_walk_uses_what_is_spare(latency: float, tmp_path: Path) -> None:
     clock = LeapingClock()

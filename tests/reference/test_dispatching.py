@@ -27,7 +27,7 @@ from support.reference_shop import (
     open_shop,
     subscribe,
 )
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 REFUSE = """CREATE TRIGGER refuse BEFORE INSERT ON delivery_attempt
 BEGIN SELECT RAISE(ABORT, 'refused'); END"""
@@ -67,7 +67,7 @@ async def test_a_stop_does_not_wait_for_storage(
         with LockOfAnotherProcess(shop.running.platform.database):
             receiver.gate.set()
             await until(lambda: "attempts kept" in caplog.text, "a refusal")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_SECONDS):
                 await shop.running.stop()
     assert "attempts given up count=1" in caplog.text
     async with open_shop(tmp_path):
@@ -135,7 +135,7 @@ async def test_receivers_that_hang_hold_up_no_other(
         for _ in range(PER_SUBSCRIPTION):
             await shop.product()
         await hanging.until(4 * PER_SUBSCRIPTION)
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(HANG_SECONDS):
             await shop.v1("POST", "/customers", {"email": "a@example.com"})
             await receiver.until(1)
         hanging.gate.set()

@@ -21,6 +21,7 @@ from support.loop_guard import on_purpose
 from support.reference_shop import Shop, open_shop
 from support.shop_work import buy, outbox
 from support.smtp_server import SmtpServer, open_smtp_server
+from support.waiting import HANG_SECONDS
 
 WHO = ("shop", "pa ss-wörd")
 
@@ -125,7 +126,7 @@ def run_server(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     command = [sys.executable, "-m", "backhaul_reference", "--data", str(folder)]
     command += ["--port", "0", "--control-port", "0", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=20, check=False
+        command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
     )
 
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from support.loop_guard import on_purpose
-from support.reference import STOP_SECONDS, ask
+from support.reference import ask
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def counting(folder: Path) -> Iterator[str]:
             yield first_word(process)
         finally:
             process.terminate()
-            assert process.wait(STOP_SECONDS) == 0
+            assert process.wait(HANG_SECONDS) == 0
 
 
 @on_purpose()

@@ -17,12 +17,13 @@ import pytest
 from backhaul_reference.state.events import TOPICS
 from support.reference import HttpAnswer, ReferenceProcess, ask, reference
 from support.reference_shop import Receiver, cart
+from support.waiting import HANG_SECONDS
 
 
 def run_server(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "backhaul_reference", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=20, check=False
+        command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
     )
 
 

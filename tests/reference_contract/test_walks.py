@@ -135,7 +135,7 @@ class ShopAndBooks(RuleBasedStateMachine):
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(3600 if LONG else 60)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_the_shop_agrees_with_its_books() -> None:
     run_state_machine_as_test(ShopAndBooks, settings=WALKS)
 

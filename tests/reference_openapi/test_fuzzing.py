@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LONG = os.environ.get("FAULTS") == "long"
 EXAMPLES = "300" if LONG else "5"
 SEED = () if LONG else ("--seed", "20260301")
-pytestmark = [pytest.mark.timeout(3600 if LONG else 300), pytest.mark.faults]
+pytestmark = [pytest.mark.timeout(3600 if LONG else 600), pytest.mark.faults]
 
 
 @pytest.mark.parametrize("phases", ["examples,coverage", "fuzzing", "stateful"])

@@ -13,7 +13,7 @@ import pytest
 
 from repository.tree import ROOT, modules
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.programs]
 
 SCRIPT = """
 import importlib, sys, threading, traceback

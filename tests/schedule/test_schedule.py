@@ -12,7 +12,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.schedule import WATCH_SECONDS, Schedule
 from backhaul.settings.jobs import Job
 from support.clock import SettableClock, VirtualClock, settle_down
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,7 @@ async def test_what_a_clock_since_set_back_made_owed_runs_at_once(
     ahead = now + timedelta(days=1)
     schedule.add("owed", job(every="90s"), call, ahead, ahead)
     schedule.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_SECONDS):
         assert now <= await told < ahead
 
 

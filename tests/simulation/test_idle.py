@@ -7,15 +7,12 @@ import random
 import shutil
 from typing import TYPE_CHECKING
 
-import pytest
-
 from simulation.loop import VirtualLoop
 from simulation.seeds import Template, made
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(300)
 SECONDS = 240
 ROUNDS_A_SECOND = 2.0
 """Jobs that let commands leave run every 5 s, the connector is asked every 15 s."""

@@ -11,7 +11,6 @@ import pytest
 
 from simulation.bugs import BUGS, Bug
 
-pytestmark = pytest.mark.timeout(300)
 TESTS = Path(__file__).parents[1]
 
 

@@ -18,7 +18,7 @@ from support.databases import count, locked, rows, started_store
 from support.locking import LockOfAnotherProcess
 from support.payloads import arrival, envelope, order
 from support.receiving import served
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     import sqlite3
@@ -88,7 +88,7 @@ async def test_a_disk_that_fills_in_a_burst_keeps_whom_it_answered(
 async def test_a_locked_file_is_503_within_a_second(path: Path) -> None:
     async with started_store(path) as store, served(store.inbox) as receiver:
         with LockOfAnotherProcess(path):
-            async with asyncio.timeout(1.5):
+            async with asyncio.timeout(HANG_SECONDS):
                 reply = await receiver.post(BODY)
             assert reply.status == 503
             assert reply.headers["Retry-After"] == "1"
@@ -162,7 +162,7 @@ def test_a_file_that_may_not_grow_loses_nothing(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 20

@@ -14,6 +14,7 @@ from backhaul.store.sqlite.inbox import append_batch
 from backhaul.store.sqlite.writer import Writer
 from support.databases import count, locked, rows, started_store
 from support.payloads import arrival
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -186,7 +187,7 @@ async def test_stop_finishes_the_background_too(path: Path) -> None:
     writer.start()
     futures = [writer.background(mark(f"m{n}")) for n in range(20)]
     await writer.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         results = await asyncio.gather(*futures, return_exceptions=True)
     assert len(results) == 20
     done = [result for result in results if isinstance(result, str)]

@@ -14,6 +14,7 @@ from backhaul.store.sqlite.inbox import append_batch
 from backhaul.store.sqlite.writer import Writer
 from support.databases import count, started_store
 from support.payloads import arrival
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,7 +52,7 @@ async def writer(path: Path) -> AsyncIterator[Writer]:
     started = Writer(path, append_batch)
     started.start()
     yield started
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         await started.stop()
 
 
@@ -69,7 +70,7 @@ def full_disk(connection: sqlite3.Connection) -> None:
 async def test_a_round_that_cannot_be_undone_is_undone_later(path: Path) -> None:
     writer = Writer(path, append_batch, without_way_back)
     writer.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(Busy, match=TROUBLE):
             await writer.urgent(full_disk)
         with pytest.raises(Busy, match="within a transaction"):
@@ -94,7 +95,7 @@ async def test_who_waits_for_a_thread_that_ends_is_refused(
         writer.background(mark),
     ]
     waiting.append(writer.append(arrival(b"1")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         told = await asyncio.gather(*waiting, return_exceptions=True)
         with pytest.raises(WriterFailed, match=r"SystemExit.*start the program again"):
             await watched
@@ -107,7 +108,7 @@ async def test_who_waits_for_a_thread_that_ends_is_refused(
 async def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     writer = Writer(tmp_path, append_batch)
     writer.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(WriterFailed, match="unable to open"):
             await writer.watch()
         await writer.stop()

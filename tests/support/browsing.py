@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, async_playwright, expect
 
 from support.requirements import require
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +22,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 MOST_STEPS = 60
-PATIENCE_MILLISECONDS = 15_000
+PATIENCE_MILLISECONDS = HANG_SECONDS * 1_000
 REFUSAL = re.compile(r"Failed to load resource: .* status of (\d{3})")
 INSIDE = ("data:", "blob:", "about:")
 """Addresses for which nobody is asked."""

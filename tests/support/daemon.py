@@ -32,7 +32,7 @@ from backhaul.control import SOCKET_NAME
 from backhaul.core.envelope import TOPICS
 from support import session, tracking
 from support.loop_guard import on_purpose
-from support.waiting import await_true, until
+from support.waiting import HANG_SECONDS, await_true, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from support.reference_shop import Shop
 
 NOBODY = "http://127.0.0.1:9/hook"
-STOP_SECONDS = 5.0
+STOP_SECONDS = HANG_SECONDS
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ gun = "{office.device_token}"
 
 def ask_locally(path: Path, question: str) -> tuple[int, bytes]:
     """Ask over a unix socket; OSError where nobody listens."""
-    with closing(HTTPConnection("backhaul", timeout=5)) as connection:
+    with closing(HTTPConnection("backhaul", timeout=HANG_SECONDS)) as connection:
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(5)
         connection.sock.connect(str(path))

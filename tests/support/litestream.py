@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from support import session
 from support.loop_guard import on_purpose
 from support.requirements import require
-from support.waiting import await_true
+from support.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-STOP_SECONDS = 60.0
+STOP_SECONDS = HANG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pymysql
 from support.postgres import PASSWORD, USER
 from support.requirements import require
 from support.sshd import accepts, free_port
-from support.waiting import await_true
+from support.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ class MariaDb:
         """End it at once, with nothing put in order."""
         if self._server is not None:
             self._server.kill()
-            self._server.wait(30)
+            self._server.wait(HANG_SECONDS)
             self._server = None
 
     @property

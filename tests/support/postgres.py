@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from support.processes import family_of, is_over
-from support.waiting import await_true
+from support.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ class Postgres:
             for pid in every:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self._server.wait(30)
+            self._server.wait(HANG_SECONDS)
             self._server = None
             # As long as one is left, the next server takes this one for alive.
             await_true(lambda: all(map(is_over, every)), "its processes are gone")
@@ -71,7 +71,7 @@ class Postgres:
         """End it so that it gives its shared memory back."""
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
-            self._server.wait(30)
+            self._server.wait(HANG_SECONDS)
             self._server = None
 
     @property

@@ -16,11 +16,12 @@ from typing import Any
 from support import session, tracking
 from support.exchanges import HEARD, VARIABLE
 from support.loop_guard import on_purpose
+from support.waiting import HANG_SECONDS
 
 TESTS = Path(__file__).parents[1]
 
-START_SECONDS = 20
-STOP_SECONDS = 10
+START_SECONDS = HANG_SECONDS
+STOP_SECONDS = HANG_SECONDS
 FAST_RETRIES = "0,0.2,0.2,0.5,1,2,5,5,5,5"
 
 
@@ -203,7 +204,7 @@ def ask(
     sent = {**headers, "Content-Type": "application/json"}
     request = urllib.request.Request(url, content, sent, method=method)  # noqa: S310  - loopback http of our own server
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310  - as above
+        with urllib.request.urlopen(request, timeout=HANG_SECONDS) as response:  # noqa: S310  - as above
             content = response.read()
             session.issued_in(content)
             return HttpAnswer(response.status, dict(response.headers), content)

@@ -22,6 +22,7 @@ from backhaul_reference.webhooks.schedule import Schedule
 from support import session as test_session
 from support import tracking
 from support.exchanges import HERE, Recorder, recording
+from support.waiting import HANG_SECONDS
 
 ADDRESS = {"address1": "12 MG Road", "city": "Pune", "country": "IN", "zip": "411001"}
 CUSTOMER = {"name": "Asha Rao", "email": "asha@example.com"}
@@ -210,7 +211,7 @@ class Receiver:
         return self.answers.pop(0) if self.answers else web.Response()
 
     async def until(self, count: int) -> list[Received]:
-        async with asyncio.timeout(20), self._more:
+        async with asyncio.timeout(HANG_SECONDS), self._more:
             await self._more.wait_for(lambda: len(self.received) >= count)
         return self.received
 

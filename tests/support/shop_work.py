@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from support.reference_shop import ADDRESS, Reply, Shop, cart
+from support.waiting import HANG_SECONDS
 
 ONE = "/stores/demo"
 QUOTE = "/api/shipping/calculate"
-SECONDS = 15
 
 
 async def collection(shop: Shop, **values: Any) -> Any:
@@ -78,7 +78,7 @@ async def outbox(shop: Shop) -> list[Any]:
 
 async def settled(shop: Shop) -> list[Any]:
     """The outbox once nothing in it is due any more."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             found = await outbox(shop)
             if all(one["status"] != "PENDING" or one["attempts"] for one in found):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 
+from support.waiting import HANG_SECONDS
+
 GREETING = b"220 test ESMTP\r\n"
 
 
@@ -34,7 +36,7 @@ class SmtpServer:
         return [message_from_bytes(one, policy=policy.default) for one in self.raw]
 
     async def until(self, count: int) -> list[EmailMessage]:
-        async with asyncio.timeout(15), self._more:
+        async with asyncio.timeout(HANG_SECONDS), self._more:
             await self._more.wait_for(lambda: len(self.raw) >= count)
         return self.messages
 

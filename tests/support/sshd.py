@@ -17,8 +17,9 @@ import asyncssh
 
 from support.processes import family_of
 from support.requirements import require
+from support.waiting import HANG_SECONDS
 
-START_SECONDS = 20
+START_SECONDS = HANG_SECONDS
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ import sys
 import termios
 from typing import TYPE_CHECKING
 
+from support.waiting import HANG_SECONDS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -33,7 +35,7 @@ def seen(*arguments: str, config: Path, columns: int, lines: int) -> list[str]:
     ) as process:
         os.close(theirs)
         text = _all_of(ours).decode()
-        assert process.wait(60) == 0, text
+        assert process.wait(HANG_SECONDS) == 0, text
     assert _STEERING.search(text), "it is no terminal to the program"
     return _STEERING.sub("", text).replace("\r", "").splitlines()
 
@@ -49,7 +51,7 @@ def at_a_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, st
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     for end in (ours, theirs):
         os.close(end)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.demo.tryton_house import House
 from backhaul.demo.tryton_server import DATABASE, kept_in, make_database
 from support.loop_guard import on_purpose
-from support.waiting import await_true
+from support.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ class TrytonServer:
         """End it at once, whatever it does."""
         if self._server is not None:
             self._server.send_signal(signal.SIGKILL)
-            self._server.wait(30)
+            self._server.wait(HANG_SECONDS)
             self._server = None
 
     @property

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-SECONDS = 300.0
+HANG_SECONDS = 300.0
 """A guard against a hang, not a measurement: a busy machine may take its time."""
 PAUSE_SECONDS = 0.01
 
 
-async def until(look: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
+async def until(look: Callable[[], T], what: str, seconds: float = HANG_SECONDS) -> T:
     """Return what `look` finds, as soon as it is true."""
     end = time.monotonic() + seconds
     while not (found := look()):
@@ -24,7 +24,7 @@ async def until(look: Callable[[], T], what: str, seconds: float = SECONDS) -> T
     return found
 
 
-def await_true(look: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
+def await_true(look: Callable[[], T], what: str, seconds: float = HANG_SECONDS) -> T:
     """Return what `look` finds, as soon as it is true; for tests without a loop."""
     end = time.monotonic() + seconds
     while not (found := look()):

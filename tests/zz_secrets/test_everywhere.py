@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.programs,
-    pytest.mark.timeout(240),
     # The client of brokers drops its socket unclosed where TLS fails.
     pytest.mark.filterwarnings(
         "ignore:Exception ignored in. <ssl:pytest.PytestUnraisableExceptionWarning"
