@@ -29,7 +29,7 @@ SCRATCH = $(shell [ 0$(ROOM_MB) -gt 2000 ] && echo /dev/shm || echo $${TMPDIR:-/
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test machine programs check bench simulate faults-short again \
+.PHONY: help venv demo test machine programs check bench simulate faults-short \
 	faults sbom lock clean
 
 help: ## list these targets
@@ -67,12 +67,7 @@ simulate: $(READY) ## whole daemons in simulated worlds, planted bugs (SEED=n sh
 	PYTHONPATH=tests $(BIN)/python -m simulation
 
 faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form (its seconds)
-	FAULTS=short $(BIN)/pytest -n $(WORKERS) -m "faults and not timed" $(DURATIONS); \
-	beside=$$?; FAULTS=short $(BIN)/pytest -m "faults and timed" $(DURATIONS) && \
-	exit $$beside
-
-again: $(READY) ## run what failed last once more, with nothing beside it
-	FAULTS=short $(BIN)/pytest --last-failed --last-failed-no-failures=none
+	FAULTS=short $(BIN)/pytest -n $(WORKERS) -m faults $(DURATIONS)
 
 faults: $(READY) ## the same in the long form
 	FAULTS=long $(BIN)/pytest -m faults $(DURATIONS)

@@ -146,9 +146,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     session.config.stash[LEAKS] = found
     if found and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if found and (kept := getattr(session.config, "cache", None)) is not None:
-        # It would not leak when it runs once more, alone: that must not excuse it.
-        kept.set("cache/lastfailed", {})
 
 
 def pytest_unconfigure() -> None:

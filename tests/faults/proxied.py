@@ -15,7 +15,7 @@ from support.daemon import DaemonProcess, office_of
 from support.databases import count, rows
 from support.fault_proxy import fault_proxy
 from support.reference import start_reference
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -51,6 +51,7 @@ class Tried:
 
     outcome: str
     seconds: float
+    ended: str
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class Line:
 
         await until(look, f"{number} commands are sent")
 
-    async def drained(self, seconds: float = 60) -> None:
+    async def drained(self, seconds: float = HANG_SECONDS) -> None:
         await until(lambda: not self.open(), "all is settled", seconds)
 
     def mirrored(self) -> bool:
@@ -107,7 +108,7 @@ class Line:
             return None
         outcome, began, ended = found[0]
         taken = from_text(ended) - from_text(began)
-        return Tried(outcome, taken.total_seconds())
+        return Tried(outcome, taken.total_seconds(), ended)
 
     async def tried(self, product: str) -> Tried:
         found = await until(lambda: self.first(product), f"{product} is tried")
@@ -123,7 +124,7 @@ class Line:
         query = f"SELECT count(*) FROM commands WHERE state IN {OPEN}"  # noqa: S608 - ours
         return int(rows(self.office.database, query)[0][0])
 
-    async def applied(self, *products: str, seconds: float = 30) -> None:
+    async def applied(self, *products: str, seconds: float = HANG_SECONDS) -> None:
         def look() -> bool:
             return all(self.state(product) == "applied" for product in products)
 

@@ -13,6 +13,7 @@ import aiohttp
 
 from support.databases import rows
 from support.payloads import envelope, order, signed
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -78,7 +79,9 @@ class Sender:
         except aiohttp.ClientError:
             return 0, ""
 
-    async def insist(self, body: bytes | None = None, seconds: float = 30) -> float:
+    async def insist(
+        self, body: bytes | None = None, seconds: float = HANG_SECONDS
+    ) -> float:
         """Send until it is kept; return the seconds that it took."""
         body, began = body or self.body(), time.monotonic()
         while (await self.send(body)).status != 200:
@@ -109,7 +112,7 @@ class Sender:
 async def sender(office: Office, store_id: str = "") -> AsyncIterator[Sender]:
     """A sender for a daemon that runs."""
     connector = aiohttp.TCPConnector(limit=0)
-    timeout = aiohttp.ClientTimeout(total=60)
+    timeout = aiohttp.ClientTimeout(total=HANG_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         started = Sender(office, session, store_id)
         started.find()

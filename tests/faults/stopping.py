@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from support.fault_proxy import clear
 from support.payloads import envelope, order, signed
-from support.processes import thread_waited_seconds
-from support.waiting import until
+from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     import random
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 EFFECTS = 10
 REQUESTS = 50
-ANSWER_SECONDS = 10
-MERCY_SECONDS = 15
 
 
 @dataclass(slots=True)
@@ -39,7 +35,7 @@ class Halved:
         """Send the rest; return the status, 0 where the connection is closed."""
         try:
             self.writer.write(self.body[len(self.body) // 2 :])
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(HANG_SECONDS):
                 line = await self.reader.readline()
         except ConnectionError:
             line = b""
@@ -54,7 +50,6 @@ class Signaled:
 
     line: Line
     at: float = 0.0
-    waited: float = 0.0
     halved: list[Halved] = field(default_factory=list)
     kept: set[bytes] = field(default_factory=set)
 
@@ -84,7 +79,6 @@ class Signaled:
 
     def signal(self) -> None:
         self.at = time.monotonic()
-        self.waited = thread_waited_seconds(self.line.daemon.process.pid)
         self.line.daemon.process.send_signal(signal.SIGTERM)
 
     async def finish(self, requests: list[Halved]) -> list[int]:
@@ -94,24 +88,13 @@ class Signaled:
         self.kept |= {one.body for one, status in ended if status == 200}
         return statuses
 
-    async def ended(self, seconds: float) -> tuple[int, float]:
-        """Return the exit code, and how long after the signal it came.
-
-        What it waited for a processor meanwhile, on a busy machine, does not count.
-        """
-        process, waited = self.line.daemon.process, self.waited
-
-        def look() -> bool:
-            nonlocal waited
-            with suppress(OSError):
-                waited = thread_waited_seconds(process.pid)
-            return process.poll() is not None
-
-        await until(look, "it ends", seconds + MERCY_SECONDS)
-        taken = time.monotonic() - self.at - (waited - self.waited)
+    async def ended(self) -> int:
+        """Return the exit code."""
+        process = self.line.daemon.process
+        await until(lambda: process.poll() is not None, "it ends")
         for one in self.halved:
             one.writer.close()
-        return process.returncode, taken
+        return process.returncode
 
     def sent_after(self) -> list[bytes]:
         """Return the heads of commands that arrived after the signal."""

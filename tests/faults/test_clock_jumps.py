@@ -116,7 +116,7 @@ class Watched:
     def runs_of(self, total: int) -> Counter[str]:
         """Return the new runs once there are as many as expected, or what there is."""
         with suppress(AssertionError):
-            await_true(lambda: self.new_runs().total() >= total, "all ran", 10)
+            await_true(lambda: self.new_runs().total() >= total, "all ran")
         found = self.new_runs()
         query = "SELECT coalesce(max(id), 0) FROM job_runs"
         self.after = rows(self.daemon.office.database, query)[0][0]
@@ -154,7 +154,7 @@ def test_jobs_run_once_whatever_the_clock_shows(
             expected = Counter(ran.split())
             seen.wall.show(shown)
             seen.wall.pass_by(utc(shown) + timedelta(seconds=seconds))
-            await_true(seen.in_step, f"the jobs are in step: {name}", 30)
+            await_true(seen.in_step, f"the jobs are in step: {name}")
             assert seen.runs_of(expected.total()) == expected, name
         daily = seen.next_runs()["reconcile_incremental:main"]
         assert daily == utc("2026-10-26T01:30"), "what 2038 said is not believed"

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 POINTS = 20 if LONG else 5
 SENDERS = 4
 MOST_SENT = 2_000
-RECOVERY_SECONDS = 30.0
 NEVER_SENT_SECONDS = 3.0
 
 
@@ -52,7 +51,6 @@ async def refused_by_all(client: Sender) -> None:
     others = [await client.health(path) for path in ("/healthz", "/readyz")]
     others.append(await client.health("/api/status"))
     assert [told.status for told in others] == [200] * 3
-    assert max(told.seconds for told in others) < 1
 
 
 def faults_of(client: Sender) -> list[str]:
@@ -61,12 +59,11 @@ def faults_of(client: Sender) -> list[str]:
         str(told)
         for told in client.told
         if told.status not in {200, 503}
-        or (told.status == 503 and (told.retry_after != "1" or told.seconds > 1))
+        or (told.status == 503 and told.retry_after != "1")
     ]
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 async def test_a_disk_that_fills_at_any_point(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
@@ -78,7 +75,7 @@ async def test_a_disk_that_fills_at_any_point(
             room = written(daemon.office) + chance.randrange(-60_000, 200_000)
             with limited(daemon.process.pid, resource.RLIMIT_FSIZE, max(0, room)):
                 await refused_by_all(client)
-            recoveries.append(await client.insist(seconds=RECOVERY_SECONDS))
+            recoveries.append(await client.insist())
         assert daemon.process.poll() is None
         lost = client.lost(daemon.office.database)
         refused = sum(told.status == 503 for told in client.told)
@@ -118,7 +115,6 @@ def adjustments(platform: ReferenceProcess, sku: str) -> list[int]:
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 async def test_nothing_is_sent_while_it_cannot_be_written_down(
     daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:
@@ -140,7 +136,7 @@ async def test_nothing_is_sent_while_it_cannot_be_written_down(
             assert fired(platform) == before
         await until(lambda: fired(platform) > before, "it is tried again")
         arm(platform)
-        await until(lambda: adjustments(platform, "ARK"), "it took effect", 30)
+        await until(lambda: adjustments(platform, "ARK"), "it took effect")
         settled = "SELECT state FROM commands WHERE kind = 'adjust'"
         await until(
             lambda: rows(office.database, settled) == [("applied",)], "it is settled"
@@ -194,7 +190,6 @@ def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 async def test_a_small_disk_is_filled_and_cleared(
     office: Office, platform: ReferenceProcess, tmp_path: Path
 ) -> None:
@@ -206,7 +201,7 @@ async def test_a_small_disk_is_filled_and_cleared(
         async with sender(office, platform.store().id) as client:
             with filled(state, daemon, mounts):
                 await refused_by_all(client)
-            await client.insist(seconds=RECOVERY_SECONDS)
+            await client.insist()
             assert faults_of(client) == []
             assert client.lost(office.database) == set()
         assert daemon.terminate() == 0

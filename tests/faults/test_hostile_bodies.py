@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,7 @@ from support.databases import rows
 from support.payloads import signed
 from support.processes import memory_bytes, reset_most_memory, thread_seconds
 from support.receiving import raw_request, status_of
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from faults.sending import Sender
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 TIMES = 100 if LONG else 20
 RISE_BYTES = 20_000_000
-STALL_SECONDS = 0.05
+MOST_TIMES_THE_COST = 3
+"""What a refused request may cost, beside the largest webhook that is kept."""
 CHUNK = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
 LIMIT_BYTES = 1 << 20
 
@@ -58,24 +59,25 @@ async def answer_to(client: Sender, request: bytes) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             return status_of(await reader.readuntil(b"\r\n"))
     finally:
         writer.close()
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 async def test_hostile_bodies_cost_nothing(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Processor time bounds the stall of the loop, whatever else the machine does."""
+    """The loop's processor time is compared with that of webhooks of the same size."""
     pid = daemon.process.pid
     async with sender(daemon.office, platform.store().id) as client:
-        for _ in range(20):
+        began = thread_seconds(pid)
+        for _ in range(TIMES):
             await client.insist(client.body(LIMIT_BYTES - 10_000))
+        fair = thread_seconds(pid) - began
         worst = rise = 0.0
         for name, (request, allowed) in attacks(
             daemon.office.webhook_secret.encode()
@@ -83,37 +85,41 @@ async def test_hostile_bodies_cost_nothing(
             await client.insist()
             reset_most_memory(pid)
             before = memory_bytes(pid)
+            began = thread_seconds(pid)
             for _ in range(TIMES):
-                began = thread_seconds(pid)
                 assert await answer_to(client, request) in allowed, name
-                worst = max(worst, thread_seconds(pid) - began)
+            worst = max(worst, (thread_seconds(pid) - began) / fair)
             rise = max(rise, memory_bytes(pid, "VmHWM") - before)
             assert rise < RISE_BYTES, name
-            assert worst < STALL_SECONDS, name
+            assert worst < MOST_TIMES_THE_COST, name
         query = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"
         ((kept,),) = rows(daemon.office.database, query)
-        more = f"attacks; {rise / 1e6:.0f} MB more, {worst * 1e3:.0f} ms of the loop"
+        more = f"attacks; {rise / 1e6:.0f} MB more, {worst:.1f} of a webhook's cost"
         tell(capsys, kept - len(client.kept), TIMES * 6, more)
     assert kept == len(client.kept)
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 async def test_health_is_answered_under_attack(
     daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:
     async with sender(daemon.office, platform.store().id) as client:
         secret = daemon.office.webhook_secret.encode()
-        end = time.monotonic() + (10 if LONG else 1)
+        answered = asyncio.Event()
+        made = [0]
 
         async def attack(request: bytes) -> None:
-            while time.monotonic() < end:
+            while not answered.is_set():
                 await answer_to(client, request)
+                made[0] += 1
 
         async def ask() -> None:
-            while time.monotonic() < end:
-                assert (await client.health()).seconds < 1
-                await client.insist(seconds=2)
+            for _ in range(TIMES):
+                assert (await client.health()).status == 200
+                await client.insist()
+            answered.set()
 
         requests = [request for request, _ in attacks(secret).values()]
         await asyncio.gather(ask(), *map(attack, requests))
+        # A daemon that serves the attacks first would let none of ours between them.
+        assert made[0] < 50 * TIMES * len(requests)

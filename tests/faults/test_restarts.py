@@ -20,7 +20,6 @@ RESTARTS = 5
 
 @pytest.mark.faults
 @pytest.mark.long
-@pytest.mark.timed
 @pytest.mark.timeout(900)
 def test_restarts_under_five_hundred_a_second_lose_and_refuse_nothing(
     office: Office, platform: ReferenceProcess, capsys: pytest.CaptureFixture[str]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import subprocess
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,8 +33,6 @@ PER_SECOND = 250
 REQUEST_SECONDS = 10.0 if LONG else 3.0
 """The default in the long form."""
 BYTE_SECONDS = 0.5
-NOISE_SECONDS = 0.5
-"""For our own thousand timers on a busy machine."""
 FILES = 700
 """As many as 512 connections need, and what the daemon has open besides."""
 BEGINNINGS = ("nothing", "headers", "body")
@@ -47,30 +44,30 @@ request_seconds = {seconds}
 
 @dataclass(slots=True)
 class Crowd:
-    """Slow clients, and how long each was borne."""
+    """Slow clients, and what each was answered before it was thrown out."""
 
     port: int
     request: bytes
-    borne: list[float] = field(default_factory=list)
+    answers: list[bytes] = field(default_factory=list)
 
     async def stay(self, number: int) -> None:
         """Connect when it is one's turn, and send little until one is thrown out."""
         await asyncio.sleep(number / PER_SECOND)
-        began = time.monotonic()
+        answer = b""
         with suppress(ConnectionError):
             place = (f"127.0.1.{1 + number % PLACES}", 0)
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", self.port, local_addr=place
             )
             try:
-                await self._dawdle(number, reader, writer)
+                answer = await self._dawdle(number, reader, writer)
             finally:
                 writer.close()
-        self.borne.append(time.monotonic() - began)
+        self.answers.append(answer)
 
     async def _dawdle(
         self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    ) -> bytes:
         head = self.request.index(b"\r\n\r\n") + 4
         starts = {"nothing": 0, "headers": head // 2, "body": head + 10}
         sent = starts[BEGINNINGS[number % len(BEGINNINGS)]]
@@ -81,7 +78,7 @@ class Crowd:
             if sent:
                 writer.write(self.request[sent : sent + 1])
                 sent += 1
-        await ended
+        return await ended
 
 
 @pytest.fixture
@@ -111,7 +108,6 @@ async def send_meanwhile(client: Sender, crowd: asyncio.Future[Any]) -> list[flo
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 async def test_a_thousand_slow_clients_keep_nobody_out(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
@@ -124,15 +120,17 @@ async def test_a_thousand_slow_clients_keep_nobody_out(
         stay = (crowd.stay(number) for number in range(CLIENTS))
         everybody = asyncio.ensure_future(asyncio.gather(*stay))
         taken = await send_meanwhile(client, everybody)
+        among = len(taken)
         p99 = taken[int(len(taken) * 0.99) - 1]
         lost = client.lost(daemon.office.database)
         more = f"webhooks among {CLIENTS} slow clients, p99 {p99:.2f} s,"
         more += f" {taken[-1]:.2f} s at most"
         tell(capsys, len(lost), len(taken), more)
         files = open_files(daemon.process.pid)
-    assert len(crowd.borne) == CLIENTS
-    assert max(crowd.borne) <= REQUEST_SECONDS + NOISE_SECONDS
-    assert p99 < 1
+    # At its pace the shortest request takes minutes: who was let finish it is 200.
+    assert len(crowd.answers) == CLIENTS
+    assert not any(b" 200 " in answer for answer in crowd.answers)
+    assert among > CLIENTS / PER_SECOND
     assert lost == set()
     assert files < 40
 
@@ -143,7 +141,6 @@ if LONG:
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 @pytest.mark.parametrize("attack", SLOWHTTPTEST.values(), ids=SLOWHTTPTEST.keys())
 async def test_slowhttptest_keeps_nobody_out(
     attack: list[str], daemon: DaemonProcess, platform: ReferenceProcess
@@ -158,5 +155,5 @@ async def test_slowhttptest_keeps_nobody_out(
             tool, *attack, *size, stdout=subprocess.DEVNULL
         )
         taken = await send_meanwhile(client, asyncio.create_task(process.wait()))
-        assert taken[int(len(taken) * 0.99) - 1] < 1
+        assert len(taken) > CLIENTS / PER_SECOND
         assert client.lost(daemon.office.database) == set()

@@ -95,7 +95,6 @@ async def late_beyond(client: Sender, seconds: float) -> tuple[float, float]:
 
 
 @pytest.mark.faults
-@pytest.mark.timed
 @pytest.mark.long
 @pytest.mark.timeout(SECONDS + 600)
 async def test_a_long_day_leaves_it_as_it_was(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from faults.proxied import Line
 
 pytestmark = [
-    pytest.mark.timed,
     pytest.mark.faults,
     pytest.mark.timeout(900 if LONG else 600),
 ]
@@ -45,8 +43,9 @@ every = "1s"
 [jobs.reconcile_incremental]
 every = "2s"
 """
-SLACK_SECONDS = 0.5
 SENT_AT_ONCE = 8
+MISSED = 3
+"""Runs that even the rarest job missed: as many at once would be a storm."""
 
 
 def runs_since(line: Line, job: str, moment: str) -> list[datetime]:
@@ -60,19 +59,19 @@ async def stand_still(line: Line) -> str:
     """Stop the process and let it go on; return the moment when it does."""
     line.daemon.process.send_signal(signal.SIGSTOP)
     end = time.monotonic() + STILL_SECONDS
-    await until(lambda: time.monotonic() > end, "a while", STILL_SECONDS + 10)
+    await until(lambda: time.monotonic() > end, "a while")
     moment = to_text(datetime.now(UTC))
     line.daemon.process.send_signal(signal.SIGCONT)
     return moment
 
 
 async def check_runs(line: Line, job: str, moment: str) -> None:
-    """See that what was missed runs once, and after it everything in its time."""
+    """Count the runs: one for all that were missed, then one for each interval."""
     every = EVERY_SECONDS[job]
-    await until(lambda: len(runs_since(line, job, moment)) > 1, f"{job} runs on")
+    await until(lambda: len(runs_since(line, job, moment)) > MISSED, f"{job} runs on")
     found = runs_since(line, job, moment)
-    gaps = [(b - a).total_seconds() for a, b in pairwise(found)]
-    assert min(gaps) > every - SLACK_SECONDS, f"{job} ran at {found}"
+    span = (found[-1] - found[0]).total_seconds()
+    assert len(found) <= span / every + 2, f"{job} ran at {found}"
 
 
 async def test_after_a_standstill_nothing_runs_or_lands_twice(

@@ -12,11 +12,9 @@ import pytest
 from repository.tree import ROOT
 
 STEPS = ("venv", "check", "test", "programs", "simulate", "faults-short")
-TRIED_AGAIN = ("test", "programs", "faults-short")
 MAKE = """#!/bin/sh
 echo "$1 with $TEST_REQUIRE" >> "$LOG"
 [ "$1" != "$FAILING" ] || exit 5
-[ "$1" != again ] || exit "${AGAIN:-5}"
 if [ "$1" = "$STRAYING" ]; then
   setsid sleep 300 >/dev/null 2>&1 &
   # Just when a program takes another's place, its environment is empty.
@@ -85,22 +83,8 @@ def test_all_steps_run_and_are_listed_with_their_seconds(project: Path) -> None:
 def test_the_first_step_that_fails_ends_it(project: Path, step: str) -> None:
     done, table = run(project, FAILING=step)
     assert done.returncode == 5
-    last = "again" if step in TRIED_AGAIN else step
-    assert started(project)[-1] == f"{last} with all"
+    assert started(project)[-1] == f"{step} with all"
     assert table.splitlines()[-1].removesuffix(" 1/8") == f"FAILED: make {step}"
-
-
-@pytest.mark.parametrize("step", TRIED_AGAIN)
-def test_what_passes_when_it_is_tried_again_does_not_end_it(
-    project: Path, step: str
-) -> None:
-    done, table = run(project, FAILING=step, AGAIN="0")
-    assert done.returncode == 0
-    assert f"== make {step}: once more, what failed" in done.stdout
-    steps = list(STEPS)
-    steps.insert(steps.index(step) + 1, "again")
-    assert started(project) == [f"{step} with all" for step in steps]
-    assert table.splitlines()[-1].startswith("total ")
 
 
 def test_a_process_left_behind_is_a_failure_and_is_ended(project: Path) -> None:

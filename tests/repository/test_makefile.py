@@ -74,22 +74,6 @@ def test_every_target_but_these_prepares_the_environment(project: Path) -> None:
     assert unprepared == {"help", "clean", "lock"}
 
 
-@pytest.mark.parametrize("failing", ["none", "and not timed", "and timed"])
-def test_both_halves_of_the_faults_run_and_must_pass(
-    prepared: Path, failing: str
-) -> None:
-    """Else what is timed would not run at all where the rest passes the second time."""
-    stand_in = prepared / ".venv/bin/pytest"
-    stand_in.parent.mkdir()
-    fails = f'case "$*" in *"{failing}"*) exit 1; esac'
-    stand_in.write_text(f'#!/bin/sh\necho "$*"\n{fails}')
-    stand_in.chmod(0o755)
-    done = make("--silent", "faults-short", folder=prepared)
-    halves = [line.count("and not timed") for line in done.stdout.splitlines()]
-    assert halves == [1, 0]
-    assert (done.returncode == 0) is (failing == "none")
-
-
 def test_an_environment_that_is_up_to_date_is_left_alone(prepared: Path) -> None:
     assert make("--question", "venv", folder=prepared).returncode == 0
 
