@@ -38,7 +38,12 @@ class Drop:
 
     def connector(self) -> FileDrop:
         """Return a new connector, as after a restart."""
-        options = {"path": self.path, "settle_seconds": 0, **self.options}
+        options = {
+            "path": self.path,
+            "settle_seconds": 0,
+            "incomplete_seconds": 0,
+            **self.options,
+        }
         settings = Settings.model_validate(options)
         return FileDrop("drop", settings, clock=lambda: self.seconds)
 

@@ -54,6 +54,8 @@ class RowReader:
         self._encoding = encoding
         self._delimiter = delimiter
         self._cut = False
+        self.ends_open = False
+        """Whether a quotation mark was open where the file ended."""
         start = position or Position()
         self._offset, self._line, self._row = start.offset, start.line, start.row
         stream.seek(start.offset)
@@ -113,8 +115,11 @@ class RowReader:
         """Yield the row's first line, and more for as long as a quote is open."""
         yield taken[0]
         budget = MAX_ROW_BYTES - len(taken[0])
-        while budget > 0 and len(taken) < MAX_ROW_LINES and (line := self._read_line()):
-            if self._cut:
+        while budget > 0 and len(taken) < MAX_ROW_LINES:
+            line = self._read_line()
+            if not line:
+                self.ends_open = True
+            if not line or self._cut:
                 return
             taken.append(line)
             budget -= len(line)

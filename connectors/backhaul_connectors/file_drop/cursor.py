@@ -12,6 +12,12 @@ from backhaul_sdk.reading import UNREADABLE
 
 MOST_REMEMBERED = 100
 """Names of stock files; of one that is forgotten every row looks new."""
+MOST_CONTENTS = 2_000
+"""Contents of stock files without key columns that are recognized under any name."""
+DIGEST_LETTERS = 10
+"""Hex digits that are kept of each: 40 bits do not meet by chance among so many."""
+MOST_WATCHED = 50
+"""Archived files that are checked for growth."""
 
 
 class Taken(Struct, frozen=True):
@@ -20,7 +26,8 @@ class Taken(Struct, frozen=True):
     `sha256` and `size` (bytes) are of the whole file, so that one that grew since is
     recognized by its beginning. Rows `by_place` have no other key than where they
     stand. A file that `is_held` was changed behind its first rows; nothing more is
-    taken of it.
+    taken of it. `salt` is part of the keys of the rows of a file that was applied
+    although its content was taken before.
     """
 
     name: str = ""
@@ -30,39 +37,89 @@ class Taken(Struct, frozen=True):
     rows: int = 0
     by_place: bool = True
     is_held: bool = False
+    salt: str = ""
+    at: str = ""
 
     @property
     def is_partial(self) -> bool:
         return 0 < self.row < self.rows and not self.is_held
 
 
+class Watched(Struct, frozen=True):
+    """A file in the archive, as it was when its last row was taken.
+
+    `stored_as` is its name there, `name` the name that it was dropped with, `kind` the
+    kind of its form. `sha256` and `size` (bytes) are of its content alone.
+    """
+
+    name: str
+    stored_as: str
+    kind: str
+    sha256: str
+    size: int
+    modified_ns: int
+    rows: int
+
+
 class Cursor(Struct, frozen=True):
-    """The file taken last, and those `by_place` of other names, newest first."""
+    """The file taken last, and those `by_place` of other names, newest first.
+
+    `contents` are short digests of the contents taken `by_place`, joined, newest first.
+    `watched` are the files that were archived last, newest first.
+    """
 
     last: Taken = field(default_factory=Taken)
     earlier: tuple[Taken, ...] = ()
+    contents: str = ""
+    watched: tuple[Watched, ...] = ()
 
     def of(self, name: str, sha256: str) -> Taken:
         """Return what is known of this content, else of the file last of that name."""
-        known = (self.last, *self.earlier)
+        known = self._known()
         same = [each for each in known if each.sha256 == sha256]
+        same.sort(key=lambda each: each.name != name)
         named = [each for each in known if each.name == name]
         return next(iter((*same, *named)), Taken())
+
+    def has_content(self, sha256: str) -> bool:
+        """Tell whether a file of this content was taken `by_place`, by any name."""
+        digest = sha256[:DIGEST_LETTERS]
+        each = range(0, len(self.contents), DIGEST_LETTERS)
+        return any(self.contents.startswith(digest, at) for at in each)
 
     def followed_by(self, taken: Taken) -> Cursor:
         """Return the cursor behind that file; the oldest name may be forgotten."""
         before = (self.last, *self.earlier) if self.last.by_place else self.earlier
         others = [each for each in before if each.name not in ("", taken.name)]
-        return Cursor(taken, tuple(others[:MOST_REMEMBERED]))
+        contents = self.contents
+        if taken.by_place and not self.has_content(taken.sha256):
+            contents = taken.sha256[:DIGEST_LETTERS] + contents
+        return Cursor(
+            taken,
+            tuple(others[:MOST_REMEMBERED]),
+            contents[: MOST_CONTENTS * DIGEST_LETTERS],
+            self.watched,
+        )
 
     def holding(self, known: Taken, name: str, sha256: str, size: int) -> Cursor:
         """Return the cursor when the file became another, of which nothing is taken."""
         held = replace(known, name=name, sha256=sha256, size=size, is_held=True)
         return self.followed_by(held)
 
+    def watching(self, archived: Watched) -> Cursor:
+        """Return the cursor with a file that is or was archived; the oldest drops."""
+        others = [w for w in self.watched if w.stored_as != archived.stored_as]
+        return replace(self, watched=(archived, *others[: MOST_WATCHED - 1]))
+
     def to_text(self) -> str:
-        earlier = [astuple(each) for each in self.earlier]
-        return json.dumps({**asdict(self.last), "earlier": earlier})
+        return json.dumps(
+            {
+                **asdict(self.last),
+                "earlier": [astuple(each) for each in self.earlier],
+                "contents": self.contents,
+                "watched": [astuple(each) for each in self.watched],
+            }
+        )
 
     @classmethod
     def from_text(cls, text: str | None) -> Cursor:
@@ -74,9 +131,19 @@ class Cursor(Struct, frozen=True):
         try:
             found = json.loads(text or "{}")
             earlier = found.pop("earlier", ())
-            return cls(_taken(**found), tuple(_taken(*each) for each in earlier))
+            contents = str(found.pop("contents", ""))
+            watched = tuple(_watched(*each) for each in found.pop("watched", ()))
+            return cls(
+                _taken(**found),
+                tuple(_taken(*each) for each in earlier),
+                contents,
+                watched,
+            )
         except UNREADABLE:
             return cls()
+
+    def _known(self) -> tuple[Taken, ...]:
+        return (self.last, *self.earlier)
 
 
 def _taken(
@@ -87,6 +154,22 @@ def _taken(
     rows: Any,
     by_place: Any = True,
     is_held: Any = False,
+    salt: Any = "",
+    at: Any = "",
 ) -> Taken:
     numbers = int(size), int(row), int(rows)
-    return Taken(str(name), str(sha256), *numbers, bool(by_place), bool(is_held))
+    flags = bool(by_place), bool(is_held)
+    return Taken(str(name), str(sha256), *numbers, *flags, str(salt), str(at))
+
+
+def _watched(
+    name: Any,
+    stored_as: Any,
+    kind: Any,
+    sha256: Any,
+    size: Any,
+    modified_ns: Any,
+    rows: Any,
+) -> Watched:
+    numbers = int(size), int(modified_ns), int(rows)
+    return Watched(str(name), str(stored_as), str(kind), str(sha256), *numbers)

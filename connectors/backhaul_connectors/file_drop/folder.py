@@ -11,22 +11,17 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.found import Changed, Fingerprint, Found, Unreachable
-from backhaul_connectors.file_drop.naming import (
-    ARCHIVE,
-    DONE,
-    HELD,
-    form_of,
-    free_name,
-)
+from backhaul_connectors.file_drop.listing import Entry, Listing, listed
+from backhaul_connectors.file_drop.naming import ARCHIVE, HELD, free_name
 from backhaul_connectors.file_drop.replacing import publish_file, put_file
 from backhaul_connectors.file_drop.waiting import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from backhaul_connectors.file_drop.copies import Copies
+    from backhaul_connectors.file_drop.naming import Names
     from backhaul_connectors.file_drop.parsing import Form
-    from backhaul_connectors.file_drop.settling import Settling
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """No link is followed: who may write here must not choose what is read."""
@@ -79,14 +74,12 @@ class Folder:
     def __init__(
         self,
         path: Path,
-        forms: Sequence[Form],
-        settling: Settling,
+        names: Names,
         own_folders: Sequence[str],
     ) -> None:
         self._path = path
+        self._names = names
         self._own_folders = own_folders
-        self._forms = forms
-        self._settling = settling
 
     async def check(self) -> None:
         if problem := await in_thread(self._problem):
@@ -99,24 +92,29 @@ class Folder:
     async def close(self) -> None:
         return None
 
-    async def ready(self, first: str) -> Sequence[Found]:
-        found, done = await in_thread(self._look)
-        return self._settling.ready(found, done, first)
+    async def listing(self) -> Listing:
+        return await in_thread(self._look)
+
+    async def status(self, folder: str, name: str) -> Fingerprint | None:
+        return await in_thread(self._status, self._path / folder / name)
+
+    async def files(self, folder: str) -> Mapping[str, Fingerprint]:
+        return await in_thread(self._files, self._path / folder)
 
     async def fetch(self, file: Found, copies: Copies) -> InPlace:
-        return InPlace(self._path / file.file_name, file)
+        return InPlace(self._path / file.path, file)
 
-    async def archive(self, file: Found) -> None:
-        await in_thread(self._move, file, ARCHIVE)
-        self._settling.forget(file)
+    async def free_name(self, folder: str, file: Found) -> str:
+        return await in_thread(lambda: self._free(folder, file).name)
+
+    async def archive(self, file: Found, name: str) -> None:
+        await in_thread(self._move, file, ARCHIVE, name)
 
     async def hold(self, file: Found, reason: str) -> None:
         await in_thread(self._hold, file, reason)
-        self._settling.forget(file)
 
     async def read(self, folder: str, name: str) -> bytes | None:
-        path = self._path / folder / name
-        return await in_thread(lambda: path.read_bytes() if path.exists() else None)
+        return await in_thread(self._read, self._path / folder / name)
 
     async def write(self, folder: str, name: str, content: bytes) -> None:
         await self.put(folder, name, content)
@@ -150,44 +148,55 @@ class Folder:
         for name in self._own_folders:
             (self._path / name).mkdir(exist_ok=True)
 
-    def _look(self) -> tuple[list[Found], dict[str, int]]:
-        """Return the files that are for us, and when each was declared done."""
-        found: list[Found] = []
-        done: dict[str, int] = {}
+    def _look(self) -> Listing:
         with os.scandir(self._path) as entries:
-            for entry in entries:
-                status = self._status(entry)
-                if status is None:
-                    continue
-                form = form_of(entry.name, self._forms)
-                if entry.name.endswith(DONE):
-                    done[entry.name] = status.st_mtime_ns
-                # An empty file is one whose writer has not begun.
-                elif form and status.st_size:
-                    found.append(Found(entry.name, form, fingerprint_of(status)))
-        return found, done
+            there = [self._entry(entry) for entry in entries]
+        known = (entry for entry in there if entry is not None)
+        return listed(known, self._names, self._own_folders)
 
     @staticmethod
-    def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    def _entry(entry: os.DirEntry[str]) -> Entry | None:
         try:
             status = Path(entry.path).lstat()
         except FileNotFoundError:
             return None
-        return status if stat.S_ISREG(status.st_mode) else None
+        return Entry(entry.name, status.st_mode, fingerprint_of(status))
+
+    @staticmethod
+    def _status(path: Path) -> Fingerprint | None:
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            return None
+        return fingerprint_of(status) if stat.S_ISREG(status.st_mode) else None
+
+    def _files(self, folder: Path) -> dict[str, Fingerprint]:
+        found = ((path.name, self._status(path)) for path in folder.iterdir())
+        return {name: known for name, known in found if known is not None}
+
+    @staticmethod
+    def _read(path: Path) -> bytes | None:
+        """Read a file of ours; a link or a pipe in its place is no file."""
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Unreachable(f"{path} is no regular file; remove it")
+            return stream.read()
 
     def _is_still_there(self, file: Found, path: Path) -> bool:
-        try:
-            return fingerprint_of(path.lstat()) == file.fingerprint
-        except FileNotFoundError:
-            return False
+        return self._status(path) == file.fingerprint
 
     def _hold(self, file: Found, reason: str) -> None:
-        if not self._is_still_there(file, self._path / file.file_name):
+        if not self._is_still_there(file, self._path / file.path):
             return
         target = self._free(HELD, file)
         beside = target.with_name(f"{target.name}.reason.txt")
-        beside.write_text(f"{reason}\n", encoding="utf-8")
-        self._move(file, HELD)
+        put_file(beside, f"{reason}\n".encode())
+        publish_file(beside)
+        self._move(file, HELD, target.name)
 
     def _free(self, folder: str, file: Found) -> Path:
         """Return a path that does not exist yet: what is kept is never replaced."""
@@ -198,14 +207,17 @@ class Folder:
             target = target.with_name(free_name(file.file_name, number))
         return target
 
-    def _move(self, file: Found, folder: str) -> None:
-        path, target = self._path / file.file_name, self._free(folder, file)
+    def _move(self, file: Found, folder: str, name: str) -> None:
+        path, target = self._path / file.path, self._path / folder / name
         if not self._is_still_there(file, path):
             return
         target.parent.mkdir(exist_ok=True)
+        if os.path.lexists(target):
+            target = self._free(folder, file)
         path.rename(target)
         if not self._is_still_there(file, target):
             # Another file took the name in the last moment, and nobody read that one.
             target.rename(path)
             return
-        path.with_name(path.name + DONE).unlink(missing_ok=True)
+        marker = self._names.marker_of(file.file_name)
+        (self._path / marker).unlink(missing_ok=True)

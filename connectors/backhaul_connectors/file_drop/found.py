@@ -27,6 +27,10 @@ class Unreachable(CheckFailed):
     """The folder cannot be worked with now; the text says why and what to do."""
 
 
+class Incomplete(Exception):
+    """The file looks as if its writer has not finished; the text says why."""
+
+
 class Unreadable(Exception):
     """No row of the file can be used; the text says why and what to do."""
 
@@ -81,11 +85,19 @@ class Copy(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A file that is there: `file_name` is its name in the folder, as it is."""
+    """A file that is there: `file_name` is its name in the folder, as it is.
+
+    `moved_to` is where it lies below the folder, where that is no longer its name.
+    """
 
     file_name: str
     form: Form
     fingerprint: Fingerprint
+    moved_to: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.moved_to or self.file_name
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Judges a file before any of its rows is taken: where to begin, or to hold it."""
+"""Reads a whole file before any of its rows is taken: is it complete, and usable?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul_connectors.file_drop.found import Unreadable
+from backhaul_connectors.file_drop.completeness import check_end
+from backhaul_connectors.file_drop.found import Incomplete, Unreadable
 from backhaul_connectors.file_drop.reading import Digest, Table
 from backhaul_connectors.file_drop.understanding import understand
 from backhaul_connectors.file_drop.waiting import in_thread
@@ -15,7 +16,7 @@ from backhaul_connectors.file_drop.waiting import in_thread
 if TYPE_CHECKING:
     from backhaul_connectors.file_drop.copies import Copies
     from backhaul_connectors.file_drop.csv_rows import Position
-    from backhaul_connectors.file_drop.cursor import Cursor, Taken
+    from backhaul_connectors.file_drop.cursor import Taken
     from backhaul_connectors.file_drop.found import Source
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Bad
@@ -31,11 +32,18 @@ NO_DATE = (
 
 
 class Sound(Struct, frozen=True):
-    """A file to take, from `start` to the last of its `rows`."""
+    """A file to take, from `start` to the last of its `rows`.
+
+    `content` is the sha256 of its bytes alone. `notes` are for the log, and `bad` is
+    what to tell of it beside its rows.
+    """
 
     table: Table
+    content: str
     start: Position
     rows: int
+    notes: tuple[str, ...] = ()
+    bad: tuple[Bad, ...] = ()
 
 
 class Unsound(Struct, frozen=True):
@@ -46,20 +54,37 @@ class Unsound(Struct, frozen=True):
     details: tuple[str, ...] = ()
     known: Taken | None = None
     """What was taken of it before it was changed."""
+    is_repeat: bool = False
+    """Whether an operator may apply the file as it is."""
 
 
-async def judge(
-    file: Source, cursor: Cursor, settings: Settings, copies: Copies
-) -> Sound | Unsound:
-    """Read the whole file once. Raises Changed when it is written to meanwhile.
+class Read(Struct, frozen=True):
+    """A file that was read and understood, before anything of it is taken."""
 
-    Where it cannot be read in place, what is read is one of `copies`.
+    table: Table
+    content: str
+
+    @property
+    def identity(self) -> str:
+        return self.table.sha256
+
+
+async def read_whole(
+    file: Source, settings: Settings, copies: Copies, *, is_sure: bool
+) -> Read | Unsound:
+    """Read the file and understand its header. Where it cannot be read in place, what
+    is read is one of `copies`.
+
+    Raises Changed when the file is written to meanwhile, and Incomplete where it looks
+    cut, unless `is_sure`.
     """
     if file.fingerprint.size > settings.max_file_mb * 1_000_000:
         return _too_large(file, settings)
     digest = Digest()
     while await in_thread(digest.step, file):
         pass
+    if not is_sure:
+        await in_thread(check_end, file)
     identity = identity_of(file, digest)
     try:
         readable, layout = await understand(file, digest, settings, copies)
@@ -68,12 +93,7 @@ async def judge(
     dated = file.fingerprint.dated
     if dated is None and file.form.dated_by_file:
         return Unsound(identity, NO_DATE)
-    table = Table(readable, identity, dated or "", layout)
-    known = cursor.of(file.name, identity)
-    row = await in_thread(_first_row, file, identity, known)
-    if row is None:
-        return Unsound(identity, _changed(known), known=known)
-    return await _count(table, row, settings)
+    return Read(Table(readable, identity, dated or "", layout), digest.sha256)
 
 
 def identity_of(file: Source, digest: Digest) -> str:
@@ -96,64 +116,57 @@ def _too_large(file: Source, settings: Settings) -> Unsound:
     )
 
 
-def _first_row(file: Source, sha256: str, known: Taken) -> int | None:
-    """Return how many rows were taken before, or None if only a person can say."""
-    if known.sha256 == sha256 and not known.is_held:
-        return known.row
-    beginning = _beginning(file, known.size)
-    began_as = hashlib.sha256(beginning).hexdigest()
-    has_grown = began_as == known.sha256
-    # Without a line end the last row taken may have been half of one.
-    if has_grown and beginning.endswith((b"\n", b"\r")) and not known.is_held:
-        return known.row
-    if file.form.follows_content:
-        return 0
-    return None if has_grown or known.is_partial else 0
+class Tally(Struct):
+    """What was found in the rows of a file so far."""
+
+    bad: int = 0
+    shown: list[Bad] = []
+    ends_open: bool = False
 
 
-def _beginning(file: Source, size: int) -> bytes:
-    with file.open() as stream:
-        return stream.read(size)
-
-
-def _changed(known: Taken) -> str:
-    return (
-        f"the file was changed after its first {known.row} rows were taken; drop a "
-        "file with the missing stock changes only"
-    )
-
-
-async def _count(table: Table, row: int, settings: Settings) -> Sound | Unsound:
+async def count(
+    read: Read, row: int, settings: Settings, *, is_sure: bool
+) -> Sound | Unsound:
     """Find where row number `row` begins, and how many rows can be used."""
+    table = read.table
     position = start = table.layout.start
-    bad: list[Bad] = []
-    number_of_bad = 0
+    tally = Tally()
     more = True
     while more:
         left = row - position.row
         step = min(left, STEP_ROWS) if left > 0 else STEP_ROWS
-        judged, position = await in_thread(table.judge, position, step)
-        unusable = [problem for problem in judged if problem is not None]
-        number_of_bad += len(unusable)
-        bad += unusable[: MOST_SHOWN - len(bad)]
+        judged = await in_thread(table.judge, position, step)
+        position = judged.position
+        unusable = [problem for problem in judged.problems if problem is not None]
+        tally.bad += len(unusable)
+        tally.shown += unusable[: MOST_SHOWN - len(tally.shown)]
+        tally.ends_open = judged.ends_open or tally.ends_open
         start = position if position.row <= row else start
-        more = bool(judged)
-    if _is_too_bad(number_of_bad, position.row, settings.max_bad_share):
-        return _too_bad(table, bad, number_of_bad, position.row, row)
-    return Sound(table, start, position.row)
+        more = bool(judged.problems)
+    if not is_sure:
+        _check_rows(tally, position.row)
+    if _is_too_bad(tally.bad, position.row, settings.max_bad_share):
+        return _too_bad(table, tally, position.row, row)
+    return Sound(table, read.content, start, position.row)
+
+
+def _check_rows(tally: Tally, rows: int) -> None:
+    """Raise Incomplete where the writer may have stopped amid the rows."""
+    if tally.ends_open:
+        raise Incomplete("a quotation mark is open where the file ends")
+    if rows == 0:
+        raise Incomplete("the file has no rows yet")
 
 
 def _is_too_bad(bad: int, rows: int, most: float) -> bool:
     return rows >= FEWEST_ROWS and bad > most * rows
 
 
-def _too_bad(
-    table: Table, bad: list[Bad], count: int, rows: int, taken: int
-) -> Unsound:
+def _too_bad(table: Table, tally: Tally, rows: int, taken: int) -> Unsound:
     before = f"; its first {taken} rows were taken earlier" if taken else ""
-    details = tuple(f"{each.locator} {each.reason}" for each in bad)
+    details = tuple(f"{each.locator} {each.reason}" for each in tally.shown)
     reason = (
-        f"{count} of {rows} rows cannot be used, so none was taken{before}; the first: "
-        f"{details[0]}"
+        f"{tally.bad} of {rows} rows cannot be used, so none was taken{before}; the "
+        f"first: {details[0]}"
     )
     return Unsound(table.sha256, reason, details)

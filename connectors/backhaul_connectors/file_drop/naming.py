@@ -13,22 +13,54 @@ if TYPE_CHECKING:
 
 ARCHIVE, HELD, REJECTED = "archive", "held", "rejected"
 EXPORTED = "exported"
-UNFINISHED = (".tmp", ".part")
-DONE = ".done"
 
 _LEADING_ELSEWHERE = re.compile(r"[/\\\0]")
 _CHOICE = re.compile(r"\{([^{}]*)\}")
 
 
-def form_of(name: str, forms: Sequence[Form]) -> Form | None:
-    """Return what a file of this name holds; None for one that is not for us."""
-    lower = name.lower()
-    # A server may say what it likes; a name with a slash would lead elsewhere.
-    if _LEADING_ELSEWHERE.search(name):
-        return None
-    if lower.startswith(".") or lower.endswith((*UNFINISHED, DONE)):
-        return None
-    return next((form for form in forms if matches(lower, form.pattern)), None)
+class Names:
+    """What the name of a file says about it, by the settings.
+
+    `unfinished` are patterns of files that are still written. `done_file` is what the
+    marker of a complete file is called: `{name}` stands for the file's whole name,
+    `{stem}` for its name without the ending.
+    """
+
+    def __init__(
+        self, forms: Sequence[Form], unfinished: Sequence[str], done_file: str
+    ) -> None:
+        self.forms = forms
+        self._unfinished = unfinished
+        self._done_file = done_file
+        self._any_marker = done_file.format(name="*", stem="*").lower()
+
+    def form_of(self, name: str) -> Form | None:
+        """Return what a file of this name holds; None for one that is not for us."""
+        # A server may say what it likes; a name with a slash would lead elsewhere.
+        if leads_elsewhere(name) or name.startswith("."):
+            return None
+        if self.is_unfinished(name) or self.is_marker(name):
+            return None
+        lower = name.lower()
+        return next((form for form in self.forms if matches(lower, form.pattern)), None)
+
+    def is_unfinished(self, name: str) -> bool:
+        """Tell whether the name is that of a file that is still written."""
+        return any(matches(name.lower(), pattern) for pattern in self._unfinished)
+
+    def is_marker(self, name: str) -> bool:
+        """Tell whether a file of this name says that another file is complete."""
+        return fnmatchcase(name.lower(), self._any_marker)
+
+    def marker_of(self, name: str) -> str:
+        """Return the name of the file that says that this one is complete."""
+        stem, dot, _ = name.rpartition(".")
+        return self._done_file.format(name=name, stem=stem if dot and stem else name)
+
+
+def leads_elsewhere(name: str) -> bool:
+    """Tell whether the name could stand for a file in another folder."""
+    return _LEADING_ELSEWHERE.search(name) is not None
 
 
 def matches(lower: str, pattern: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from backhaul_connectors.file_drop.copies import Copies
-    from backhaul_connectors.file_drop.found import Found, Source
+    from backhaul_connectors.file_drop.found import Fingerprint, Found, Source
+    from backhaul_connectors.file_drop.listing import Listing
 
 
 class Place(Protocol):
@@ -26,14 +27,26 @@ class Place(Protocol):
     async def close(self) -> None:
         """Give everything back. Safe to call twice."""
 
-    async def ready(self, first: str) -> Sequence[Found]:
-        """Return what may be read: the file named `first`, then the oldest."""
+    async def listing(self) -> Listing:
+        """Return what lies in the folder."""
+
+    async def status(self, folder: str, name: str) -> Fingerprint | None:
+        """Return the fingerprint of a regular file; None where there is none."""
+
+    async def files(self, folder: str) -> Mapping[str, Fingerprint]:
+        """Return the regular files in one of our own folders."""
 
     async def fetch(self, file: Found, copies: Copies) -> Source:
         """Return its content: itself, or a copy of it. May raise Changed."""
 
-    async def archive(self, file: Found) -> None:
-        """Move a file away that was taken; nothing happens if it was done before."""
+    async def free_name(self, folder: str, file: Found) -> str:
+        """Return the first name for the file that nothing in the folder has."""
+
+    async def archive(self, file: Found, name: str) -> None:
+        """Move a file that was taken to `archive/name`, or a free name beside it.
+
+        Nothing happens if that was done before.
+        """
 
     async def hold(self, file: Found, reason: str) -> None:
         """Move a file away untouched, with the reason beside it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
@@ -181,36 +181,51 @@ def _places(file: Source, header: tuple[str, ...]) -> dict[str, int]:
     return {m: names.index(name) for m, name in wanted.items() if name in names}
 
 
+class Judged(NamedTuple):
+    """What is wrong with each row, and where to go on.
+
+    A file that `ends_open` has an open quotation mark where it ends.
+    """
+
+    problems: list[Bad | None]
+    position: Position
+    ends_open: bool
+
+
 class Table(Struct, frozen=True):
-    """A file whose header was understood; `sha256` names its content."""
+    """A file whose header was understood; `sha256` names its content.
+
+    `salt` is a further part of the keys of rows that have none but their place.
+    """
 
     file: Source
     sha256: str
     dated: str
     layout: Layout
+    salt: str = ""
 
     def read(
         self, position: Position, limit: int
     ) -> tuple[list[Record | Bad], Position]:
         """Return what the next `limit` rows become, and where to go on."""
-        return self._each(self._convert, position, limit)
+        records, reader = self._each(self._convert, position, limit)
+        return records, reader.position
 
-    def judge(
-        self, position: Position, limit: int
-    ) -> tuple[list[Bad | None], Position]:
-        """Return what is wrong with each of the next `limit` rows, and where to go on.
+    def judge(self, position: Position, limit: int) -> Judged:
+        """Return what is wrong with each of the next `limit` rows.
 
         Nothing is made of those that can be used.
         """
-        return self._each(self._problem, position, limit)
+        problems, reader = self._each(self._problem, position, limit)
+        return Judged(problems, reader.position, reader.ends_open)
 
     def _each(
         self, take: Callable[[Row, int], T], position: Position, limit: int
-    ) -> tuple[list[T], Position]:
+    ) -> tuple[list[T], RowReader]:
         with self.file.open() as stream:
             reader = self.layout.reader(stream, position)
             rows = enumerate(islice(reader, limit), position.row + 1)
-            return [take(row, number) for number, row in rows], reader.position
+            return [take(row, number) for number, row in rows], reader
 
     def _convert(self, row: Row, number: int) -> Record | Bad:
         try:
@@ -234,7 +249,7 @@ class Table(Struct, frozen=True):
 
     def _origin(self, row: Row, number: int) -> Origin:
         return Origin(
-            file=self.sha256,
+            file=f"{self.sha256} {self.salt}".rstrip(),
             dated=self.dated,
             row=number,
             locator=f"{self.file.name}:{row.line}",

@@ -210,9 +210,27 @@ class Settings(BaseModel):
         ge=0,
         description="Seconds for which a file must not change before it is read.",
     )
+    incomplete_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds for which a file must not change before it is read "
+        "although its end is missing: the line end of its last row, the last bracket "
+        "of a JSON array, or the end record of a spreadsheet.",
+    )
     require_done_file: bool = Field(
         default=False,
-        description="Whether a file is read only when NAME.done lies beside it.",
+        description="Whether a file is read only when its marker (done_file) lies "
+        "beside it.",
+    )
+    done_file: str = Field(
+        default="{name}.done",
+        description="Name of the marker that declares a file complete: {name} stands "
+        "for the file's name, {stem} for its name without the ending, as in {stem}.ok.",
+    )
+    unfinished: tuple[str, ...] = Field(
+        default=("*.tmp", "*.part", "*.partial", "*.filepart", "*.crdownload", "~$*"),
+        description="Patterns of the names that files have while they are written; "
+        "such files are left alone. Names with a dot in front always are.",
     )
     max_bad_share: float = Field(
         default=0.2,
@@ -253,6 +271,20 @@ class Settings(BaseModel):
             problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
             raise ValueError(problem) from None
         return name
+
+    @field_validator("done_file")
+    @classmethod
+    def _names_its_file(cls, pattern: str) -> str:
+        try:
+            marker = pattern.format(name="NAME.csv", stem="NAME")
+        except (ValueError, LookupError, AttributeError):
+            marker = ""
+        if "NAME" not in marker or marker == "NAME.csv" or "/" in marker:
+            problem = (
+                "must hold {name} or {stem} and something more, such as {name}.done"
+            )
+            raise ValueError(f"{pattern!r} {problem}")
+        return pattern
 
     @field_validator("exports")
     @classmethod

@@ -18,22 +18,20 @@ from backhaul_connectors.file_drop.found import (
     Found,
     Unreachable,
 )
+from backhaul_connectors.file_drop.listing import Entry, Listing, listed
 from backhaul_connectors.file_drop.naming import (
     ARCHIVE,
-    DONE,
     HELD,
-    form_of,
     free_name,
     unfinished_name,
 )
 from backhaul_connectors.file_drop.waiting import in_thread, to_its_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from backhaul_connectors.file_drop.copies import Copies
-    from backhaul_connectors.file_drop.parsing import Form
-    from backhaul_connectors.file_drop.settling import Settling
+    from backhaul_connectors.file_drop.naming import Names
     from backhaul_connectors.file_drop.ssh_line import Line
 
 CHUNK_BYTES = 1_000_000
@@ -54,16 +52,14 @@ class RemoteFolder:
         self,
         line: Line,
         path: str,
-        forms: Sequence[Form],
-        settling: Settling,
+        names: Names,
         *,
         own_folders: Sequence[str],
         max_bytes: int,
     ) -> None:
         self._line = line
         self._path = path
-        self._forms = forms
-        self._settling = settling
+        self._names = names
         self._own_folders = own_folders
         self._max_bytes = max_bytes
 
@@ -84,21 +80,35 @@ class RemoteFolder:
     async def close(self) -> None:
         await self._line.close()
 
-    async def ready(self, first: str) -> Sequence[Found]:
-        found: list[Found] = []
-        done: dict[str, int] = {}
+    async def listing(self) -> Listing:
         async with self._line.session() as sftp:
-            async for entry in sftp.scandir(self._path):
-                name, attributes = str(entry.filename), entry.attrs
-                if not stat.S_ISREG(attributes.permissions or 0):
-                    continue
-                form = form_of(name, self._forms)
-                fingerprint = fingerprint_of(attributes)
-                if name.endswith(DONE):
-                    done[name] = fingerprint.modified_ns
-                elif form and fingerprint.size:
-                    found.append(Found(name, form, fingerprint))
-        return self._settling.ready(found, done, first)
+            entries = [entry async for entry in self._entries(sftp, self._path)]
+        return listed(entries, self._names, self._own_folders)
+
+    async def status(self, folder: str, name: str) -> Fingerprint | None:
+        async with self._line.session() as sftp:
+            return await self._status(sftp, self._at(folder, name))
+
+    async def files(self, folder: str) -> Mapping[str, Fingerprint]:
+        async with self._line.session() as sftp:
+            entries = [entry async for entry in self._entries(sftp, self._at(folder))]
+        regular = (entry for entry in entries if stat.S_ISREG(entry.mode))
+        return {entry.name: entry.fingerprint for entry in regular}
+
+    @staticmethod
+    async def _entries(sftp: Any, path: str) -> AsyncIterator[Entry]:
+        async for each in sftp.scandir(path):
+            mode = each.attrs.permissions or 0
+            yield Entry(str(each.filename), mode, fingerprint_of(each.attrs))
+
+    @staticmethod
+    async def _status(sftp: Any, path: str) -> Fingerprint | None:
+        try:
+            found = await sftp.lstat(path)
+        except asyncssh.SFTPNoSuchFile:
+            return None
+        is_file = stat.S_ISREG(found.permissions or 0)
+        return fingerprint_of(found) if is_file else None
 
     async def fetch(self, file: Found, copies: Copies) -> Copy:
         """Copy the file whole: a line that breaks in the middle leaves nothing."""
@@ -116,7 +126,7 @@ class RemoteFolder:
 
     async def _download(self, sftp: Any, file: Found, copy: Copy) -> None:
         left = file.fingerprint.size
-        async with sftp.open(self._at(file.file_name), "rb") as remote:
+        async with sftp.open(self._at(file.path), "rb") as remote:
             while left > 0 and (content := await remote.read(min(left, CHUNK_BYTES))):
                 await in_thread(copy.stream.write, content)
                 left -= len(content)
@@ -124,21 +134,23 @@ class RemoteFolder:
         if left or now != file.fingerprint:
             raise Changed(file.name)
 
-    async def archive(self, file: Found) -> None:
+    async def free_name(self, folder: str, file: Found) -> str:
         async with self._line.session() as sftp:
-            await to_its_end(self._move(sftp, file, ARCHIVE))
-        self._settling.forget(file)
+            return posixpath.basename(await self._free(sftp, folder, file))
+
+    async def archive(self, file: Found, name: str) -> None:
+        async with self._line.session() as sftp:
+            await to_its_end(self._move(sftp, file, ARCHIVE, name))
 
     async def hold(self, file: Found, reason: str) -> None:
         async with self._line.session() as sftp:
-            if await self._is_there(sftp, file, self._at(file.file_name)):
+            if await self._is_there(sftp, file, self._at(file.path)):
                 name = posixpath.basename(await self._free(sftp, HELD, file))
                 await self._put(
                     sftp, HELD, f"{name}.reason.txt", f"{reason}\n".encode()
                 )
                 await self._publish(sftp, HELD, f"{name}.reason.txt")
-                await to_its_end(self._move(sftp, file, HELD))
-        self._settling.forget(file)
+                await to_its_end(self._move(sftp, file, HELD, name))
 
     async def read(self, folder: str, name: str) -> bytes | None:
         async with self._line.session() as sftp:
@@ -195,19 +207,19 @@ class RemoteFolder:
         return target
 
     async def _is_there(self, sftp: Any, file: Found, path: str) -> bool:
-        try:
-            return fingerprint_of(await sftp.lstat(path)) == file.fingerprint
-        except asyncssh.SFTPNoSuchFile:
-            return False
+        return await self._status(sftp, path) == file.fingerprint
 
-    async def _move(self, sftp: Any, file: Found, folder: str) -> None:
-        path, target = self._at(file.file_name), await self._free(sftp, folder, file)
+    async def _move(self, sftp: Any, file: Found, folder: str, name: str) -> None:
+        path, target = self._at(file.path), self._at(folder, name)
         if not await self._is_there(sftp, file, path):
             return
+        if await sftp.lexists(target):
+            target = await self._free(sftp, folder, file)
         await sftp.rename(path, target)
         if not await self._is_there(sftp, file, target):
             # Another file took the name in the last moment, and nobody read that one.
             await sftp.rename(target, path)
             return
-        if await sftp.lexists(path + DONE):
-            await sftp.remove(path + DONE)
+        marker = self._at(self._names.marker_of(file.file_name))
+        if await sftp.lexists(marker):
+            await sftp.remove(marker)

@@ -1,0 +1,161 @@
+"""What lies in a drop folder: files to read, and what is left alone and why."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
+
+from backhaul_connectors.file_drop.csv_rows import shown
+from backhaul_connectors.file_drop.found import Found
+from backhaul_connectors.file_drop.naming import leads_elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from backhaul_connectors.file_drop.found import Fingerprint
+    from backhaul_connectors.file_drop.naming import Names
+
+STRAY_SECONDS, UNFINISHED_SECONDS = 60.0, 3_600.0
+"""How long an entry lies there before something is said of it."""
+MOST_NAMED = 3
+"""Names that one sentence lists; of the others it says how many there are."""
+
+
+class Entry(NamedTuple):
+    """One name in the folder; `mode` is its st_mode, which says what it is."""
+
+    name: str
+    mode: int
+    fingerprint: Fingerprint
+
+
+class Stray(NamedTuple):
+    """An entry that is not read; `why` says why, and what to do."""
+
+    name: str
+    why: str
+    modified_ns: int
+
+
+class Listing(Struct, frozen=True):
+    """One look into the folder; `modified` has the time of every regular file."""
+
+    found: Sequence[Found] = ()
+    modified: dict[str, int] = field(default_factory=dict)
+    strays: Sequence[Stray] = ()
+
+
+NO_PATTERN = (
+    "no pattern takes this name; rename the file, or set a pattern for it "
+    "(fulfillments, cancellations, stock_deltas or stock_levels)"
+)
+EMPTY = "the file is empty; write it again, or delete it"
+UNFINISHED = (
+    "the name says that the file is still written; when its upload has failed, upload "
+    "it again, or rename it when it is complete"
+)
+ELSEWHERE = "the name has a slash, a backslash or a NUL character; rename the file"
+_NOT_FILES = (
+    (stat.S_ISLNK, "a link is never followed; put the file itself into the folder"),
+    (stat.S_ISDIR, "folders are not read; move their files into the drop folder"),
+    (stat.S_ISFIFO, "a named pipe is never opened; write a file, and remove the pipe"),
+    (stat.S_ISSOCK, "a socket is never opened; remove it from the drop folder"),
+    (stat.S_ISBLK, "a device is never opened; remove it from the drop folder"),
+    (stat.S_ISCHR, "a device is never opened; remove it from the drop folder"),
+)
+_UNKNOWN = "the server does not say that this is a file; put a regular file there"
+
+
+def listed(
+    entries: Iterable[Entry], names: Names, own_folders: Collection[str]
+) -> Listing:
+    """Sort the entries of the folder; names with a dot in front are left out."""
+    listing = Listing([], {}, [])
+    found, strays = list[Found](), list[Stray]()
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if stat.S_ISREG(entry.mode):
+            listing.modified[entry.name] = entry.fingerprint.modified_ns
+        form = names.form_of(entry.name)
+        if why := _why_left(entry, names, own_folders):
+            strays.append(Stray(entry.name, why, entry.fingerprint.modified_ns))
+        elif form is not None:
+            found.append(Found(entry.name, form, entry.fingerprint))
+    return Listing(found, listing.modified, strays)
+
+
+def _why_left(entry: Entry, names: Names, own_folders: Collection[str]) -> str:
+    """Say why an entry is not read; empty for a file to read, and for what is ours."""
+    if not stat.S_ISREG(entry.mode):
+        ours = stat.S_ISDIR(entry.mode) and entry.name in own_folders
+        return "" if ours else _kind(entry.mode)
+    if leads_elsewhere(entry.name):
+        return ELSEWHERE
+    if names.is_marker(entry.name):
+        return ""
+    if names.is_unfinished(entry.name):
+        return UNFINISHED
+    if names.form_of(entry.name) is None:
+        return NO_PATTERN
+    # The writer of an empty file has not begun.
+    return "" if entry.fingerprint.size else EMPTY
+
+
+def _kind(mode: int) -> str:
+    return next((why for is_kind, why in _NOT_FILES if is_kind(mode)), _UNKNOWN)
+
+
+def sentences(strays: Iterable[Stray]) -> list[str]:
+    """Return one sentence for each reason, with the names of the first entries."""
+    by_reason: dict[str, list[str]] = {}
+    for stray in sorted(strays):
+        by_reason.setdefault(stray.why, []).append(shown(stray.name))
+    return [f"{_named(names)} not read: {why}" for why, names in by_reason.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    first, more = ", ".join(names[:MOST_NAMED]), len(names) - MOST_NAMED
+    if more > 0:
+        return f"{first} and {more} more are"
+    return f"{first} {'is' if len(names) == 1 else 'are'}"
+
+
+class Strays:
+    """What is said of entries that are not read; `clock` never goes back.
+
+    Programs give a file names of their own while they write it, so nothing is said of
+    an entry that has just come.
+    """
+
+    shown: Sequence[Stray] = ()
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[tuple[str, str], float] = {}
+
+    def note(self, strays: Sequence[Stray]) -> None:
+        """Take note of a look; show the entries that have lain there for a while."""
+        now = self._clock()
+        keys = {(stray.name, stray.why) for stray in strays}
+        self._since = {key: self._since.get(key, now) for key in keys}
+        self.shown = [
+            stray
+            for stray in strays
+            if now - self._since[stray.name, stray.why] >= _patience(stray)
+        ]
+
+    def note_once(self, strays: Sequence[Stray], wall_seconds: float) -> None:
+        """Show the entries of a single look: of files in work, those that are old."""
+        self.shown = [
+            stray
+            for stray in strays
+            if stray.why not in (EMPTY, UNFINISHED)
+            or wall_seconds - stray.modified_ns / 1e9 >= _patience(stray)
+        ]
+
+
+def _patience(stray: Stray) -> float:
+    return UNFINISHED_SECONDS if stray.why == UNFINISHED else STRAY_SECONDS
