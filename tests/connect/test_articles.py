@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -97,3 +97,59 @@ async def test_the_same_key_with_other_content_is_told(
     receipt = await host.emit(shipped(tracking_number="BD2"))
     assert receipt.state == "duplicate"
     assert receipt.what == "its key is known with other content; the first one counts"
+
+
+RENAMED = payloads.item("li_7", variantId="var_1", sku="OLD-1", quantity=2)
+
+
+async def renamed(store: SqliteStore, *items: Any, barcode: str | None = None) -> None:
+    """Have an order of OLD-1, whose variant is called NEW-1 today."""
+    variant = payloads.variant(sku="NEW-1", barcode=barcode)
+    await take(
+        store,
+        envelope("products/update", payloads.product(at=4, variants=[variant])),
+        envelope(
+            "orders/create",
+            payloads.order("ord_7", number=7012, items=[RENAMED, *items]),
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", ["OLD-1", "NEW-1", EAN])
+async def test_an_order_line_is_found_by_each_name_of_its_variant(
+    name: str, store: SqliteStore
+) -> None:
+    await renamed(store, barcode=EAN)
+    record = shipped("k", "7012", lines=(Line(sku=name, quantity=2),))
+    assert (await host_of(Desk(), store).emit(record)).state == "accepted"
+    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    assert json.loads(payload)["lines"] == [{"line_id": "li_7", "quantity": 2}]
+
+
+async def test_two_names_of_one_article_in_one_shipment_are_added(
+    store: SqliteStore,
+) -> None:
+    await renamed(store)
+    lines = (Line(sku="OLD-1", quantity=1), Line(sku="NEW-1", quantity=2))
+    receipt = await host_of(Desk(), store).emit(shipped("k", "7012", lines=lines))
+    assert receipt.what == "order #7012 has 2 open of SKU 'OLD-1', not 3"
+
+
+async def test_a_name_of_two_articles_in_one_order_is_for_an_operator(
+    store: SqliteStore,
+) -> None:
+    """A later line was ordered as NEW-1 while that was another variant."""
+    await renamed(store, payloads.item("li_8", variantId="var_2", sku="NEW-1"))
+    record = shipped("k", "7012", lines=(Line(sku="NEW-1", quantity=1),))
+    receipt = await host_of(Desk(), store).emit(record)
+    assert receipt.what == "'NEW-1' could be any of OLD-1, NEW-1 in order #7012"
+
+
+async def test_an_article_that_the_order_lacks_is_told_with_what_is_open(
+    store: SqliteStore,
+) -> None:
+    await renamed(store)
+    record = shipped("k", "7012", lines=(Line(sku="NEU-1", quantity=2),))
+    receipt = await host_of(Desk(), store).emit(record)
+    said = "order #7012 has 0 open of SKU 'NEU-1', not 2; it has open: 2 of 'OLD-1'"
+    assert receipt.what == said

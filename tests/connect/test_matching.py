@@ -32,7 +32,7 @@ def only_command(store: SqliteStore) -> tuple[str, str, dict[str, Any]]:
     return kind, target, json.loads(payload)
 
 
-def test_a_record_is_kept_as_older_versions_kept_it_without_its_raw_row() -> None:
+def test_a_record_is_kept_without_its_raw_row() -> None:
     lines = (Line(sku="A", quantity=2),)
     record = Fulfillment(
         key="k",
@@ -45,7 +45,7 @@ def test_a_record_is_kept_as_older_versions_kept_it_without_its_raw_row() -> Non
     assert encode(record).decode() == (
         '{"kind":"fulfill","record":{"key":"k","order":"1001",'
         '"tracking_company":"Öst","tracking_number":null,'
-        '"lines":[{"sku":"A","quantity":2}],"shipped_at":null,"locator":"f:7","raw":""}}'
+        '"lines":[{"sku":"A","quantity":2}],"everything":false,"shipped_at":null,"locator":"f:7","raw":""}}'
     )
 
 
@@ -133,7 +133,11 @@ async def test_what_was_picked_is_spread_over_the_open_lines(
     ("sku", "quantity", "reason"),
     [
         ("A", 7, "order #1003 has 6 open of SKU 'A', not 7"),
-        ("Z", 1, "order #1003 has 0 open of SKU 'Z', not 1"),
+        (
+            "Z",
+            1,
+            "order #1003 has 0 open of SKU 'Z', not 1; it has open: 6 of 'A', 5 of 'B'",
+        ),
     ],
 )
 async def test_more_than_is_open_is_set_aside(

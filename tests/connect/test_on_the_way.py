@@ -42,7 +42,13 @@ async def twins(store: SqliteStore) -> SqliteStore:
 
 async def pick(store: SqliteStore, key: str, units: int = 1, sku: str = "A") -> Receipt:
     lines = (Line(sku=sku, quantity=units),) if units else ()
-    record = Fulfillment(key=key, order="1003", tracking_number=key, lines=lines)
+    record = Fulfillment(
+        key=key,
+        order="1003",
+        tracking_number=key,
+        lines=lines,
+        everything=not lines,
+    )
     return await host_of(Desk(), store).emit(record)
 
 

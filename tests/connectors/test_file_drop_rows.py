@@ -46,6 +46,7 @@ async def test_a_fulfillment_row(drop: Drop) -> None:
         order="#1001",
         tracking_company="BlueDart",
         tracking_number="BD1",
+        everything=True,
         locator="fulfillments.csv:2",
         raw=f"{FULFILLMENTS}#1001, BlueDart ,BD1",
     )

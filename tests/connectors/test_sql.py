@@ -55,6 +55,7 @@ async def test_a_shipment_has_what_its_columns_say(tables: SqliteTables) -> None
         order="A-7",
         tracking_company="BlueDart",
         tracking_number="BD7",
+        everything=True,
         locator="shipments 7",
         raw='{"order":"A-7","tracking_company":"BlueDart","tracking_number":"BD7"}',
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,3 +80,18 @@ class TestWriting(PushContract):
     @pytest.fixture
     def bench(self, tables: PostgresTables, relay: Relay) -> SinkBench:
         return WrittenToPostgres(tables, relay)
+
+
+async def test_a_view_whose_aggregate_finds_no_line_ships_nothing(
+    tables: PostgresTables,
+) -> None:
+    case = Path(__file__).parent / "cases" / "03-empty-lines-postgres.sql"
+    tables.run(case.read_text())
+    columns = {"order": "order_no", "lines": "lines"}
+    source = {"table": "v_ship", "changed_at": "updated_at", "columns": columns}
+    connector, host = tables.connector(fulfillments=source), MemoryHost()
+    await connector.open()
+    await host.pull(connector)
+    assert list(host.records) == []
+    (bad,) = host.bad.values()
+    assert "(lines is empty)" in bad.reason

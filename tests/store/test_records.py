@@ -79,6 +79,7 @@ def quarantined(store: SqliteStore) -> list[tuple[Any, ...]]:
 
 
 def shipped(key: str = "BD1", order: str = "1001", **members: Any) -> NewRecord:
+    members.setdefault("everything", not members.get("lines"))
     record = Fulfillment(key=key, order=order, tracking_number=key, **members)
     return new(record)
 
@@ -448,7 +449,7 @@ async def test_picking_what_is_not_open_is_refused(
     await know(store, payloads.order(items=ITEMS))
     ((state, words),) = await accept(store, matcher, picking(picked))
     assert state == "quarantined"
-    assert words.endswith(reason)
+    assert reason in words
     assert count(store.path, "commands") == 0
 
 

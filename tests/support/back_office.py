@@ -100,4 +100,5 @@ def shipped(key: str = "k1", order: str = "1001", **members: Any) -> Fulfillment
     parcel: dict[str, Any] = {"tracking_company": "BlueDart", "tracking_number": "BD1"}
     members = parcel | members
     members = {"locator": f"file.csv:{key}", "raw": f"{order};BD1"} | members
+    members.setdefault("everything", not members.get("lines"))
     return Fulfillment(key=key, order=order, **members)

@@ -179,7 +179,7 @@ async def test_the_newest_command_stays_as_its_number_would_be_given_again(
         await shelf.count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
         late = await shelf.count(3, minute_ago, state="superseded")
-        await at.hand_in(Fulfillment(key="parcel", order="nobody's"))
+        await at.hand_in(Fulfillment(key="parcel", order="nobody's", everything=True))
         assert await prune(at.store, later()) == 0
         assert at.state(at.command_of(late.key)) == "superseded"
 
@@ -244,7 +244,7 @@ async def test_of_an_unknown_article_only_the_newest_stays(
     clock = VirtualClock()
     async with started_store(tmp_path / "backhaul.db", clock) as store:
         matcher = Matcher(clock, 60)
-        parcel = Fulfillment(key="parcel", order="1001")
+        parcel = Fulfillment(key="parcel", order="1001", everything=True)
         for number in range(150):
             level = StockLevel(
                 key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())

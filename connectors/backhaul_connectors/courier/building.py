@@ -96,6 +96,7 @@ def _shipment(
             tracking_company=event.company,
             tracking_number=event.tracking_number,
             lines=lines,
+            everything=event.lines is None,
             shipped_at=event.at,
             locator=locator,
             raw=raw[:MOST_RAW],

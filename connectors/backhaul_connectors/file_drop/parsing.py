@@ -164,6 +164,7 @@ def fulfillment(how: Conventions, cells: Cells) -> Make:
             tracking_company=company,
             tracking_number=number,
             lines=lines,
+            everything=not lines,
             shipped_at=shipped_at,
             locator=origin.locator,
             raw=origin.raw,

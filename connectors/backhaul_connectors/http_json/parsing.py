@@ -135,6 +135,7 @@ class Reader:
             tracking_company=self.text(item, "tracking_company"),
             tracking_number=self.text(item, "tracking_number"),
             lines=self._lines(item),
+            everything=self._settings.lines is None,
             shipped_at=self.moment(item, "shipped_at"),
             **self._origin(key),
         )

@@ -78,6 +78,7 @@ def _pack(scan: Scan, numeric_skus: bool) -> Action:
             tracking_company=scan.tracking_company,
             tracking_number=tracking_of(scan),
             lines=lines,
+            everything=not lines,
             shipped_at=scan.at,
             locator=scan.locator,
             raw=scan.raw,

@@ -39,6 +39,10 @@ MAX_QUANTITY = 1_000_000_000
 LONGEST_KEY = 120
 YES = frozenset({"yes", "y", "true", "t", "1"})
 NO = frozenset({"no", "n", "false", "f", "0"})
+_NO_ARTICLE = (
+    "the row has no article ({} is empty), so nobody knows what was shipped; name the "
+    "articles, or read shipments of whole orders without a column of articles"
+)
 
 
 class Origin(Struct, frozen=True):
@@ -77,13 +81,15 @@ def key_of(kind: str, *content: object) -> str:
 
 
 def _fulfillment(values: Values, origin: Origin, raw: str) -> Fulfillment:
+    lines = _lines(values)
     return Fulfillment(
         key=key_of("fulfillment", origin.id),
         order=_code(values, "order"),
         tracking_company=text_of(values.get("tracking_company"), "carrier") or None,
         tracking_number=text_of(values.get("tracking_number"), "tracking number")
         or None,
-        lines=_lines(values),
+        lines=lines,
+        everything=not lines,
         shipped_at=_shipped_at(values, origin),
         locator=origin.locator,
         raw=raw,
@@ -96,13 +102,15 @@ def _shipped_at(values: Values, origin: Origin) -> str | None:
 
 
 def _lines(values: Values) -> tuple[Line, ...]:
+    """Return what left; empty only where no column could name an article."""
     if values.get("lines") is not None:
         return tuple(map(_line, _listed(values["lines"])))
-    if values.get("sku") is None:
-        if values.get("quantity") is not None and "sku" in values:
-            raise Unusable("there is a quantity but no sku; name the article")
-        return ()
-    return (_line({"sku": values["sku"], "quantity": values.get("quantity", 1)}),)
+    if text_of(values.get("sku"), "sku"):
+        return (_line({"sku": values["sku"], "quantity": values.get("quantity", 1)}),)
+    named = [name for name in ("lines", "sku") if name in values]
+    if named:
+        raise Unusable(_NO_ARTICLE.format(" and ".join(named)))
+    return ()
 
 
 def _listed(value: object) -> list[Any]:
@@ -112,6 +120,8 @@ def _listed(value: object) -> list[Any]:
         found = None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise Unusable('lines must be a JSON list of {"sku": …, "quantity": …}')
+    if not found:
+        raise Unusable(_NO_ARTICLE.format("lines"))
     return found
 
 

@@ -58,7 +58,11 @@ def decode(payload: bytes) -> tuple[str, Record]:
     """Read what `encode` wrote."""
     document = msgspec.json.decode(payload)
     kind: str = document["kind"]
-    record: Record = msgspec.convert(document["record"], RECORD_TYPES[kind])
+    members = document["record"]
+    if kind == "fulfill":
+        # Older versions wrote no such member: without lines they meant everything.
+        members.setdefault("everything", not members.get("lines"))
+    record: Record = msgspec.convert(members, RECORD_TYPES[kind])
     return kind, record
 
 

@@ -38,6 +38,8 @@ def mended(
             f"{', '.join(sorted(allowed))}"
         )
     record = {**known["record"], **{name: _value(fields[name]) for name in fields}}
+    if record.get("lines") and "everything" not in fields:
+        record.pop("everything", None)
     try:
         plain = msgspec.to_builtins(msgspec.convert(record, type_, strict=False))
         return msgspec.json.encode({"kind": known["kind"], "record": plain})

@@ -347,8 +347,8 @@ class MatchReader(Protocol):
         """Return (product id, variant id) of every variant with the SKU or GTIN."""
         ...
 
-    def skus_called(self, store: str, name: str) -> list[str]:
-        """Return the SKUs of the variants that this GTIN, as text, stands for."""
+    def articles_called(self, store: str, name: str) -> list[tuple[str, str | None]]:
+        """Return (variant id, SKU) of every variant with this SKU or GTIN today."""
         ...
 
     def parcels_tracked(self, store: str, number: str) -> list[Parcel]:
@@ -363,8 +363,20 @@ class MatchReader(Protocol):
         ...
 
 
+class OpenLine(NamedTuple):
+    """A line of an order: `sku` as it was ordered, `left` units not yet asked for.
+
+    The SKU of the variant may have changed since the order was placed.
+    """
+
+    id: str
+    sku: str | None
+    left: int
+    variant_id: str | None = None
+
+
 class OrderSummary(Struct, frozen=True):
-    """An order, as far as matching needs it; `items` is (line id, SKU, left).
+    """An order, as far as matching needs it.
 
     What other commands ask for is not left. `on_its_way`: there are such; `in_doubt`:
     what became of one is not known, so the mirror may show it already.
@@ -373,7 +385,7 @@ class OrderSummary(Struct, frozen=True):
     id: str
     name: str
     cancelled: bool
-    items: tuple[tuple[str, str | None, int], ...]
+    items: tuple[OpenLine, ...]
     on_its_way: bool = False
     in_doubt: bool = False
 

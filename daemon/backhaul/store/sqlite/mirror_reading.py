@@ -10,7 +10,7 @@ from msgspec import Struct
 from backhaul.core import gtin
 from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
-from backhaul.store.contract import OrderSummary
+from backhaul.store.contract import OpenLine, OrderSummary
 from backhaul.store.sqlite import corrections
 from backhaul.store.sqlite.members import document_of, member
 from backhaul.store.sqlite.variants import NEWEST
@@ -104,10 +104,9 @@ class MirrorReader:
         """Return (product id, variant id) of every variant with the SKU or GTIN."""
         return [(row[0], row[1]) for row in self._variants(store, sku)]
 
-    def skus_called(self, store: str, name: str) -> list[str]:
-        """Return the SKUs of the variants that this GTIN, as text, stands for."""
-        found = {row[2] for row in self._variants(store, name) if row[2] is not None}
-        return sorted(found)
+    def articles_called(self, store: str, name: str) -> list[tuple[str, str | None]]:
+        """Return (variant id, SKU) of every variant with this SKU or GTIN today."""
+        return [(row[1], row[2]) for row in self._variants(store, name)]
 
     def parcels_tracked(self, store: str, number: str) -> list[Parcel]:
         """Return the parcels with a tracking number."""
@@ -148,7 +147,7 @@ class MirrorReader:
         updated_at: str,
     ) -> OrderSummary:
         items = self._connection.execute(
-            "SELECT id, sku, quantity - fulfilled_quantity FROM order_items"
+            "SELECT id, sku, quantity - fulfilled_quantity, variant_id FROM order_items"
             " WHERE store = ? AND order_id = ?",
             (store, order_id),
         ).fetchall()
@@ -158,7 +157,10 @@ class MirrorReader:
             name=str(name),
             cancelled=cancelled_at is not None
             or self._was_cancelled(store, order_id, updated_at),
-            items=tuple((id_, sku, asked.of(id_, left)) for id_, sku, left in items),
+            items=tuple(
+                OpenLine(id_, sku, asked.of(id_, left), variant)
+                for id_, sku, left, variant in items
+            ),
             on_its_way=asked.any,
             in_doubt=asked.in_doubt,
         )

@@ -314,7 +314,8 @@ def _content(payload: bytes) -> object:
     except ValueError:
         return payload
     if isinstance(document, dict):
-        for name in ("locator", "shipped_at"):
+        # Older versions wrote `everything` nowhere; it follows from the lines.
+        for name in ("locator", "shipped_at", "everything"):
             document.get("record", {}).pop(name, None)
     return document
 
