@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 CASES = Path(__file__).parent / "cases"
 COLUMNS = {"order": "order_number"}
-EMPTY: tuple[object, ...] = (None, "[]", " [] ", "null", "", [], "{}", '[{"sku": null, "quantity": 1}]')
+EMPTY: tuple[object, ...] = (
+    None,
+    "[]",
+    " [] ",
+    "null",
+    "",
+    [],
+    "{}",
+    '[{"sku": null, "quantity": 1}]',
+)
 """What databases make of a list without rows, and lists that name nothing."""
 
 
