@@ -12,10 +12,11 @@ EXPONENTS = {
     **dict.fromkeys(("UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
     **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
 }
-MAX_MINOR = 10**15
+WHOLE_DIGITS = 12
+MAX_MINOR = 10 ** (WHOLE_DIGITS + MAX_EXPONENT)
 MAX_SUM_MINOR = 100 * MAX_MINOR
 """What one order may cost; a column takes 92 times as much."""
-PLAIN_DECIMAL = re.compile(r"[0-9]{1,16}(?:\.([0-9]{1,6}))?", re.ASCII)
+PLAIN_DECIMAL = re.compile(r"([0-9]{1,40})(?:\.([0-9]{1,20}))?", re.ASCII)
 
 
 def exponent_of(currency: str) -> int:
@@ -29,12 +30,15 @@ def to_minor(value: object, exponent: int) -> int:
     found = PLAIN_DECIMAL.fullmatch(str(value))
     if found is None:
         raise ValueError("must be a plain non-negative decimal")
-    if len(found.group(1) or "") > exponent:
+    whole, fraction = found.group(1), found.group(2) or ""
+    if isinstance(value, Decimal):
+        # 1.50 and 1.500 are the same number in JSON.
+        fraction = fraction.rstrip("0")
+    if len(fraction) > exponent:
         raise ValueError(f"has more than {exponent} fraction digits")
-    minor = int(Decimal(str(value)).scaleb(exponent))
-    if minor > MAX_MINOR:
-        raise ValueError("is too large")
-    return minor
+    if len(whole) > WHOLE_DIGITS:
+        raise ValueError(f"has more than {WHOLE_DIGITS} digits before the point")
+    return int(whole + fraction.ljust(exponent, "0"))
 
 
 def to_text(minor: int, exponent: int) -> str:

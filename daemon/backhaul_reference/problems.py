@@ -81,5 +81,8 @@ def invalid(flaws: Sequence[Flaw]) -> Problem:
     return Problem(422, code, detail, errors=[flaw.document() for flaw in flaws])
 
 
-def not_found(kind: str) -> Problem:
-    return Problem(404, f"{kind}_NOT_FOUND", f"there is no such {kind.lower()}")
+def not_found(kind: str, named: str = "") -> Problem:
+    """Return the 404; `named` is the id that was asked for, never a token."""
+    noun = kind.lower()
+    detail = f"there is no {noun} {named[:64]}" if named else f"there is no such {noun}"
+    return Problem(404, f"{kind}_NOT_FOUND", detail)

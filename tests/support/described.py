@@ -126,13 +126,25 @@ def _of_operation(exchange: Exchange, operations: Any) -> Iterator[str]:
     if (exchange.status == NOT_OFFERED) is (method in operations):
         yield "offered, or described, but not both"
         return
-    asked = _asked(exchange, method if method in operations else next(iter(operations)))
+    name = method if method in operations else next(iter(operations))
+    asked = _asked(exchange, name)
     try:
         if exchange.status in ACCEPTED:
             _held().validate_request(asked)
         _held().validate_response(asked, _answered(exchange))
     except OpenAPIError as error:
         yield _words(error)
+    yield from _of_code(exchange, operations[name])
+
+
+def _of_code(exchange: Exchange, operation: Any) -> Iterator[str]:
+    """Hold the code of a refusal to those that the operation lists for its status."""
+    if exchange.status < 400:
+        return
+    code = (_json(exchange.reply_body) or {}).get("code")
+    listed = operation["responses"].get(str(exchange.status), {}).get("x-codes", [])
+    if code not in listed:
+        yield f"code {code} is not one of {', '.join(listed) or 'none'}"
 
 
 def _words(error: OpenAPIError) -> str:

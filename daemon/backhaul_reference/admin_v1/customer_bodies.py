@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from backhaul_reference.documents import Document
@@ -16,6 +16,7 @@ from backhaul_reference.web.bodies import (
     Phone,
     Tags,
     Text,
+    at_least_one,
 )
 
 
@@ -49,14 +50,14 @@ class ChangedCustomer(Body):
         return self.model_dump(exclude_unset=True)
 
 
-REACHED: list[JsonValue] = [
+REACHED: list[Document] = [
     {"required": [name], "properties": {name: {"type": "string"}}}
     for name in ("email", "phone")
 ]
 
 
 class NewCustomer(ChangedCustomer):
-    model_config = ConfigDict(json_schema_extra={"anyOf": REACHED})
+    model_config = ConfigDict(json_schema_extra=at_least_one(*REACHED))
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> "NewCustomer":

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
 
+from backhaul_reference.documents import Document
 from backhaul_reference.state.cancellation import Cancel, Reason
 from backhaul_reference.state.customers import Contact
 from backhaul_reference.state.fulfillment import Dispatch
@@ -22,19 +23,20 @@ from backhaul_reference.web.bodies import (
     Text,
     Upper,
     Url,
+    at_least_one,
 )
 
 Behaviour = Literal["DECREMENT_OBEYING_POLICY", "DECREMENT_IGNORING_POLICY", "BYPASS"]
 
 
-NAMED: list[JsonValue] = [
+NAMED: list[Document] = [
     {"required": [name], "properties": {name: {"type": "string"}}}
     for name in ("title", "productId", "variantId", "sku")
 ]
 
 
 class Item(Body):
-    model_config = ConfigDict(json_schema_extra={"anyOf": NAMED})
+    model_config = ConfigDict(json_schema_extra=at_least_one(*NAMED))
 
     product_id: Identifier | None = None
     variant_id: Identifier | None = None
@@ -80,7 +82,16 @@ class NewOrder(Body):
     customer: Customer = Customer()
     shipping_address: Address | None = None
     totals: SentTotals = SentTotals()
-    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None = None
+    currency: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[A-Z]{3}$",
+                description="The store's own currency; another is refused with 422.",
+            ),
+        ]
+        | None
+    ) = None
     payment_method: Annotated[Literal["COD", "CUSTOM_QR", "OTHER"], Upper] | None = None
     financial_status: Annotated[Literal["PENDING", "PAID"], Upper] = "PENDING"
     discount_code: OptionalText | None = None

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     ConfigDict,
     Field,
-    JsonValue,
     StringConstraints,
     WithJsonSchema,
     field_validator,
@@ -28,6 +27,7 @@ from backhaul_reference.web.bodies import (
     Text,
     Upper,
     Url,
+    at_least_one,
 )
 
 Handle = Annotated[
@@ -89,14 +89,14 @@ def not_null(schema: Document) -> None:
     schema |= schema.pop("anyOf")[0]
 
 
-NEW_OR_KNOWN: list[JsonValue] = [
+NEW_OR_KNOWN: list[Document] = [
     {"required": ["price"]},
     {"required": ["id"], "properties": {"id": {"type": "string"}}},
 ]
 
 
 class ChangedVariant(VariantFields):
-    model_config = ConfigDict(json_schema_extra={"anyOf": NEW_OR_KNOWN})
+    model_config = ConfigDict(json_schema_extra=at_least_one(*NEW_OR_KNOWN))
 
     id: Identifier | None = None
     price: Annotated[Money | None, WithJsonSchema(MONEY_SENT)] = None
@@ -128,7 +128,7 @@ class ProductFields(Body):
     collection_ids: Annotated[list[Identifier], Field(max_length=100)] | None = None
 
 
-PRICED: list[JsonValue] = [
+PRICED: list[Document] = [
     {"required": ["variants"], "properties": {"variants": {"type": "array"}}},
     {
         "required": ["price"],
@@ -138,7 +138,7 @@ PRICED: list[JsonValue] = [
 
 
 class NewProduct(ProductFields):
-    model_config = ConfigDict(json_schema_extra={"anyOf": PRICED})
+    model_config = ConfigDict(json_schema_extra=at_least_one(*PRICED))
 
     title: Text
     status: ProductStatus = "active"

@@ -24,8 +24,28 @@ from backhaul_reference.web.bodies import Body
 from backhaul_reference.web.endpoint import Endpoint
 
 SECURITY: Document = {
-    "bearer": {"type": "http", "scheme": "bearer"},
-    "header": {"type": "apiKey", "in": "header", "name": "X-Service-Access-Token"},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A secret key; sent in both headers, the two must be equal.",
+    },
+    "header": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Service-Access-Token",
+        "description": "The same key; other than in Authorization it answers 400.",
+    },
+}
+TAGS = {
+    "storefront": "What shoppers use; x-subdomain selects the store",
+    "products": "Products and variants",
+    "orders": "Orders, their fulfillment and cancellation",
+    "inventory": "Stock levels, their history and adjustments",
+    "customers": "Customer records",
+    "store": "Facts about the store",
+    "webhooks": "Webhook subscriptions and deliveries",
+    "preflight": "What browsers ask before a request across origins",
+    "service": "Health, robots and this document",
 }
 SCHEMAS: Document = {
     "Problem": PROBLEM,
@@ -59,6 +79,7 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Store platform", "version": "v1"},
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "webhooks": events.webhooks(examples),
         "components": {"schemas": schemas, "securitySchemes": SECURITY},
@@ -68,6 +89,11 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
 def operation_id(endpoint: Endpoint) -> str:
     surface = "v1" if endpoint.path.startswith(V1) else "storefront"
     return f"{surface}.{endpoint.handle.__name__}"
+
+
+def tag_of(path: str) -> str:
+    """Return the group of an operation: the resource, or the open surface."""
+    return path.removeprefix(V1).split("/")[0] if path.startswith(V1) else "storefront"
 
 
 def success_of(endpoint: Endpoint) -> Success:
@@ -82,6 +108,7 @@ def _operation(endpoint: Endpoint, schemas: Document, examples: Document) -> Doc
     example = examples.get(name, {})
     operation: Document = {
         "operationId": name,
+        "tags": [tag_of(endpoint.path)],
         "summary": success.summary,
         "parameters": parameters(endpoint, name, keyed=keyed),
         "responses": {

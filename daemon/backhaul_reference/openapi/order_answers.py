@@ -78,7 +78,7 @@ CANCELLATION = object_of(
     note=nullable(TEXT),
     restocked=FLAG,
     refunded=FLAG,
-    skippedItems={"type": "array"},
+    skippedItems=WORDS,
     cancelledAt=INSTANT,
 )
 ORDER = object_of(

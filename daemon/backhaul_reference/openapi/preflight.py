@@ -22,6 +22,7 @@ def preflight(path: str, methods: Iterable[str], places: list[Document]) -> Docu
     asked = [{"name": name, "in": "header", "schema": TEXT} for name in ASKED]
     return {
         "operationId": f"preflight.{path}",
+        "tags": ["preflight"],
         "summary": "What a browser asks before it sends x-subdomain",
         "parameters": [*places, *asked],
         "responses": {"204": done, "405": refusal(405, *NOT_OFFERED)},

@@ -13,6 +13,7 @@ def request_schema(
     template = f"#/components/schemas/{prefix}.{{model}}"
     schema: Document = body.model_json_schema(ref_template=template)
     _drop_defaults(schema, keep=keep_defaults)
+    _drop_titles(schema)
     for name, part in schema.pop("$defs", {}).items():
         schemas[f"{prefix}.{name}"] = part
     return schema
@@ -26,3 +27,13 @@ def _drop_defaults(node: Any, *, keep: bool) -> None:
         node = list(node.values())
     for child in node if isinstance(node, list) else ():
         _drop_defaults(child, keep=keep)
+
+
+def _drop_titles(node: Any) -> None:
+    """Generators name classes by titles, and models of several bodies share one."""
+    if isinstance(node, dict):
+        if isinstance(node.get("title"), str):
+            del node["title"]
+        node = list(node.values())
+    for child in node if isinstance(node, list) else ():
+        _drop_titles(child)

@@ -15,6 +15,7 @@ def _get(name: str, summary: str, media: str, schema: Document) -> Document:
     return {
         "get": {
             "operationId": f"service.{name}",
+            "tags": ["service"],
             "summary": summary,
             "responses": {"200": done, "405": refusal(405, *NOT_OFFERED)},
             "security": [],

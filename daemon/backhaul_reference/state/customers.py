@@ -86,7 +86,7 @@ def find(rows: Rows, store: Store, customer_id: str) -> sqlite3.Row:
         "SELECT * FROM customer WHERE id = ? AND store_id = ?", (customer_id, store.id)
     )
     if row is None:
-        raise not_found("CUSTOMER")
+        raise not_found("CUSTOMER", customer_id)
     return row
 
 

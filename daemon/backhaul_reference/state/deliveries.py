@@ -176,7 +176,7 @@ def redeliver(tx: Tx, subscription: Row, delivery_id: str) -> Document:
 def _find(rows: Rows, subscription_id: str, delivery_id: str) -> Row:
     row = rows.one(LIST + " AND d.id = ?", (subscription_id, delivery_id))
     if row is None:
-        raise not_found("DELIVERY")
+        raise not_found("DELIVERY", delivery_id)
     return row
 
 

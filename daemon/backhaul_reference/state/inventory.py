@@ -78,12 +78,12 @@ def addressed(tx: Tx, store_id: str, wanted: Adjustment) -> list[Row]:
         (wanted.product_id, store_id),
     )
     if not variants:
-        raise not_found("PRODUCT")
+        raise not_found("PRODUCT", wanted.product_id)
     if wanted.variant_id is None:
         return variants
     named = [row for row in variants if row["id"] == wanted.variant_id]
     if not named:
-        raise not_found("VARIANT")
+        raise not_found("VARIANT", wanted.variant_id)
     return named
 
 
@@ -169,7 +169,7 @@ def product_levels(rows: Rows, store_id: str, product_id: str) -> list[Document]
         LEVELS + " AND v.product_id = ? ORDER BY v.position", (store_id, product_id)
     )
     if not found:
-        raise not_found("PRODUCT")
+        raise not_found("PRODUCT", product_id)
     return [level_view(row) for row in found]
 
 

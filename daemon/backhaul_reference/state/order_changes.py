@@ -34,5 +34,6 @@ def announce_update(tx: Tx, store: Store, before: Document, after: Document) -> 
 
 
 def refusal(code: str, detail: str, row: Any) -> Problem:
-    """A 409 that quotes the present state."""
-    return Problem(409, code, detail, current=order_views.standing_view(row))
+    """A 409 that names the order and quotes its present state."""
+    named = f"order #{row['number']} ({row['id']}): {detail}"
+    return Problem(409, code, named, current=order_views.standing_view(row))

@@ -28,7 +28,7 @@ def find(rows: Rows, store: Store, order_id: str) -> Row:
         "SELECT * FROM orders WHERE id = ? AND store_id = ?", (order_id, store.id)
     )
     if row is None:
-        raise not_found("ORDER")
+        raise not_found("ORDER", order_id)
     return row
 
 

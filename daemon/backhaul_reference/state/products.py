@@ -86,7 +86,7 @@ def _row(rows: Rows, store: Store, product_id: str) -> Row:
         "SELECT * FROM product WHERE id = ? AND store_id = ?", (product_id, store.id)
     )
     if row is None:
-        raise not_found("PRODUCT")
+        raise not_found("PRODUCT", product_id)
     return row
 
 

@@ -85,7 +85,7 @@ def find(rows: Rows, store_id: str, subscription_id: str) -> Row:
         (subscription_id, store_id),
     )
     if row is None:
-        raise not_found("WEBHOOK")
+        raise not_found("WEBHOOK", subscription_id)
     return row
 
 

@@ -83,9 +83,10 @@ def link_header(url: URL, total: int, window: Window) -> str:
     )
 
 
-def problem_answer(problem: Problem, template: str, request_id: str) -> web.Response:
+def problem_answer(problem: Problem, place: str, request_id: str) -> web.Response:
+    """Answer a problem; `place` is the path asked for, or its template."""
     # The braces of a template have no place in a URI reference.
-    document = problem.document(instance=quote(template), request_id=request_id)
+    document = problem.document(instance=quote(place), request_id=request_id)
     return web.Response(
         body=encode(document),
         status=problem.status,

@@ -31,10 +31,16 @@ MAX_FLAWS = 100
 MONEY_SENT: Document = {
     "anyOf": [
         {"type": "string", "pattern": r"^[0-9]{1,12}(\.[0-9]{1,3})?$"},
-        {"type": "number", "minimum": 0, "maximum": 10**12, "multipleOf": 0.001},
+        {
+            "type": "number",
+            "minimum": 0,
+            "exclusiveMaximum": 10**money.WHOLE_DIGITS,
+            "multipleOf": 0.001,
+        },
     ],
     "examples": ["1499.00"],
-    "description": "At most as many fraction digits as the store's currency has.",
+    "description": "At most as many fraction digits as the store's currency has, and"
+    " no exponent: 2 for INR, 0 for JPY, 3 for KWD; more are refused with 422.",
 }
 INSTANT_SENT: Document = {
     "type": "string",
@@ -135,6 +141,16 @@ def _whole(value: Any) -> Any:
     """1.0 is an integer in JSON, however it is written."""
     integral = isinstance(value, Decimal) and value == value.to_integral_value()
     return int(value) if integral else value
+
+
+def at_least_one(*choices: Document) -> Document:
+    """Return the rule that a body fits one of these schemas.
+
+    It is written without `anyOf`: generators of clients take that for different
+    bodies, and lose the members that all of them share.
+    """
+    first, *others = choices
+    return {"if": {"not": first}, "then": at_least_one(*others)} if others else first
 
 
 def any_case(schema: Document) -> Document:

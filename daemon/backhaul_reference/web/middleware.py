@@ -12,6 +12,7 @@ from backhaul_reference.web.answers import problem_answer
 
 log = logging.getLogger(__name__)
 EXTRA_HEADERS = web.RequestKey("extra_headers", dict[str, str])
+KEYED = "/api/v1/"
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 BY_STATUS = {
@@ -29,10 +30,16 @@ async def answer_problems(request: web.Request, handler: Next) -> web.StreamResp
         response = await handler(request)
     except Exception as error:  # noqa: BLE001  - every failure becomes a problem
         problem = _problem_of(error, request, request_id)
-        response = problem_answer(problem, template_of(request), request_id)
+        response = problem_answer(problem, _place_of(request), request_id)
     for name, value in extra.items():
         response.headers.setdefault(name, value)
     return response
+
+
+def _place_of(request: web.Request) -> str:
+    """Return the path of the keyed API; other paths may hold tracking tokens."""
+    template = template_of(request)
+    return request.path if template.startswith(KEYED) else template
 
 
 def _problem_of(error: Exception, request: web.Request, request_id: str) -> Problem:
