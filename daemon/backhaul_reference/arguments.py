@@ -56,7 +56,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--host", default="127.0.0.1", help="address of the public listener")
     add("--port", type=_port, default=8760, help="public port; 0 means any free one")
-    add("--control-port", type=_port, default=8761, help="control port, on loopback")
+    add(
+        "--control-host",
+        default="127.0.0.1",
+        help="address of the control listener, which serves the dashboard too",
+    )
+    add("--control-port", type=_port, default=8761, help="control port")
     add(
         "--fixture",
         choices=FIXTURES,
@@ -136,6 +141,7 @@ def parse(arguments: list[str] | None = None) -> Options:
     return Options(
         data=given.data,
         host=given.host,
+        control_host=given.control_host,
         port=given.port,
         control_port=given.control_port,
         fixture=given.fixture,

@@ -107,10 +107,11 @@ def test_what_is_read_only_has_a_place_for_its_state(service: dict[str, Any]) ->
 def test_ports_are_those_of_the_settings_and_open_to_this_machine_only(
     service: dict[str, Any],
 ) -> None:
-    reference = vars(parser().parse_args([]))["port"]
+    options = vars(parser().parse_args([]))
+    reference = {options["port"], options["control_port"]}
     exposed = {int(port) for line in instructions("EXPOSE") for port in line.split()}
     settings = load_settings(None, {"BACKHAUL_STATE_DIR": STATE} | SHOP)
-    known = {settings.public.port, settings.admin.port, reference}
+    known = {settings.public.port, settings.admin.port} | reference
     assert settings.public.port in exposed
     for published in service.get("ports", ()):
         address, outside, inside = published.split(":")

@@ -213,3 +213,45 @@ def test_money_is_read_or_refused(value: Any) -> None:
 @given(st.integers(0, instants.MAX_MS))
 def test_instants_round_trip(ms: int) -> None:
     assert instants.from_text(instants.to_text(ms)) == ms
+
+
+SCRIPTS = (
+    "javascript:alert(1)",
+    " javascript:alert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "data:image/png",
+    "vbscript:x",
+    "//evil.example/x.png",
+    "logo.png",
+    "https://",
+    "file:///etc/passwd",
+)
+
+
+@pytest.mark.parametrize("address", SCRIPTS)
+async def test_an_address_that_a_page_shows_is_one_of_a_picture(
+    shop: Shop, address: str
+) -> None:
+    path = "/stores/demo/settings"
+    assert (await shop.control("PUT", path, {"logo": address})).status == 422
+    picture = {"title": "T", "price": "1", "images": [{"url": address}]}
+    assert (await shop.v1("POST", "/products", picture)).status == 422
+    order = await shop.order(await shop.product())
+    tracking = {"trackingNumber": "JD1", "trackingUrl": address}
+    fulfilled = await shop.v1("POST", f"/orders/{order['id']}/fulfill", tracking)
+    assert fulfilled.status == 422
+
+
+@pytest.mark.parametrize(
+    "address", ["https://cdn.example/l.png", "data:image/png;base64,iVBORw0KGgo="]
+)
+async def test_a_logo_is_shown(shop: Shop, address: str) -> None:
+    await shop.settings(logo=address)
+    assert (await shop.shopper("GET", "/store")).data["logo"] == address
+
+
+async def test_a_logo_kept_from_before_is_not_shown(shop: Shop) -> None:
+    await shop.settings(logo="https://cdn.example/l.png")
+    old = "UPDATE store SET logo = 'javascript:alert(1)'"
+    await shop.running.platform.writer.run(lambda tx: tx.run(old))
+    assert (await shop.shopper("GET", "/store")).data["logo"] is None

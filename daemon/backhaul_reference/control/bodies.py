@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 from backhaul_reference.documents import Document
 from backhaul_reference.problems import Flaw, invalid
 from backhaul_reference.state.keys import Scope
-from backhaul_reference.state.stores import PAYMENT_OFF
+from backhaul_reference.state.stores import PAYMENT_OFF, PICTURE
 from backhaul_reference.web.bodies import (
     Body,
     Country,
@@ -26,9 +26,7 @@ Subdomain = Annotated[
 ]
 Picture = Annotated[
     str,
-    StringConstraints(
-        max_length=200_000, pattern=r"^(?:https?://\S+|data:image/[a-z.+-]+[;,]\S+)$"
-    ),
+    StringConstraints(max_length=200_000, pattern=PICTURE.pattern),
     Printable,
 ]
 TrackingPage = Annotated[
@@ -71,7 +69,7 @@ class StoreSettings(Body):
     timezone: Text | None = None
     locale: Text | None = None
     country: Country | None = None
-    logo: OptionalText | None = None
+    logo: Picture | None = None
     seo_title: OptionalText | None = None
     seo_description: LongText | None = None
     merchant_email: Email | None = None

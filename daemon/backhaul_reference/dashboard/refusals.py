@@ -24,7 +24,7 @@ FORMATS = {
     "subdomain": "May hold small letters, digits and dashes, at most 63 in all",
     "phone": "May hold digits, spaces and + ( ) . / - only, at least 3",
     "trackingPage": "Must be a web address with {token} in it",
-    "logo": "Must be a web address",
+    "logo": "Must begin with http://, https:// or data:image/",
     "url": "Must begin with http:// or https://",
     "address": "Must be an http or https address without a password in it",
     "startsAt": "Must be a date and a time",

@@ -1,5 +1,6 @@
 """Stores and their settings."""
 
+import re
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,6 +11,8 @@ from backhaul_reference.state import menus, shipping
 from backhaul_reference.state.database import Row, Rows
 from backhaul_reference.state.writer import Tx
 
+PICTURE = re.compile(r"^(?:https?://\S+|data:image/[a-z.+-]+[;,]\S+)$")
+"""The address of a picture, or the picture itself: nothing else goes into a page."""
 METHODS = {"COD": "cod", "CUSTOM_QR": "custom_qr"}
 PAYMENT_OFF = {"enabled": False, "fee": 0, "instructions": None}
 DEFAULTS: dict[str, Any] = {
@@ -139,6 +142,11 @@ def _store(row: Row | None) -> Store | None:
     return Store(**values, exponent=money.exponent_of(values["currency"]))
 
 
+def _picture(address: str | None) -> str | None:
+    """Return an address that a page can show; one kept from before is not checked."""
+    return address if address and PICTURE.fullmatch(address) else None
+
+
 def storefront_view(store: Store) -> Document:
     return {
         "id": store.id,
@@ -146,7 +154,7 @@ def storefront_view(store: Store) -> Document:
         "storeName": store.name,
         "currency": store.currency,
         "locale": store.locale,
-        "logo": store.logo,
+        "logo": _picture(store.logo),
         "seoTitle": store.seo_title,
         "seoDescription": store.seo_description,
         "paymentSettings": {
