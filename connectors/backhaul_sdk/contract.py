@@ -168,6 +168,18 @@ class Connector(Generic[SettingsT]):
         for batch in nothing:
             yield batch
 
+    async def apply(
+        self, rejection: Rejection, cursor: str | None
+    ) -> AsyncIterator[Batch]:
+        """Yield the records of a Bad with `can_apply` that an operator wants applied.
+
+        The host calls this method again after a kill or a failure, until it ends
+        without an error: the records must have the same keys each time.
+        """
+        nothing: tuple[Batch, ...] = ()
+        for batch in nothing:
+            yield batch
+
     async def listen(self, emit: Emit) -> Sequence[Route]:
         """Accept what is sent to us; return the HTTP routes the host shall serve."""
         return ()

@@ -108,12 +108,15 @@ class Bad(Struct, frozen=True, kw_only=True):
     """A row that cannot be used: a value, not an exception, so the others go on.
 
     `raw` is the row as it came, `reason` a sentence for the person who will mend it.
+    With `can_apply` the record stands for something that the connector keeps, such as
+    a whole file: when an operator retries it, the host calls `Connector.apply`.
     """
 
     key: str
     raw: str
     reason: str
     locator: str = ""
+    can_apply: bool = False
 
 
 Record: TypeAlias = Fulfillment | Cancellation | StockAdjustment | StockLevel | Tracking

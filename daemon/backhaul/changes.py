@@ -179,9 +179,13 @@ async def _try_again(
     parts: Parts, asked: Mapping[str, Any], payload: bytes | None
 ) -> Answer:
     row, who, reason = asked["row"], asked["who"], asked["reason"]
-    await parts.store.quarantine.retry(row, payload, who, reason)
+    state = await parts.store.quarantine.retry(row, payload, who, reason)
     parts.decided()
-    return {"row": row, "state": "waits to be matched"}
+    applied = "is applied by its connector in its next round"
+    return {
+        "row": row,
+        "state": applied if state == "approved" else "waits to be matched",
+    }
 
 
 async def _drop_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:

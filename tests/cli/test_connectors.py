@@ -95,3 +95,25 @@ def test_what_instances_are_told_is_listed_and_settled(office: Office) -> None:
     assert done == {"delivery": row["seq"], "state": "applied"}
     table = in_process("connectors", "deliveries", config=office.config).out
     assert "order.placed" in table
+
+
+def test_a_file_of_known_content_is_applied_or_discarded(office: Office) -> None:
+    lines = ("sku,adjustment,reason", "A,-1,DAMAGED")
+    for name in ("mon", "tue", "wed"):
+        office.put(f"stock-deltas-{name}.csv", *lines)
+        said(office, "connectors", "run", "courier")
+    states = [row[1] for row in rows(office.database, RECORDS)]
+    assert states == ["waiting", "quarantined", "quarantined"]
+    listed = said(office, "quarantine", "list")
+    assert all("its content equals that of" in row["reason"] for row in listed)
+    second, third = sorted(row["id"] for row in listed)
+    applied = said(office, "quarantine", "retry", second)
+    assert applied["state"] == "is applied by its connector in its next round"
+    said(office, "quarantine", "drop", third, "--reason", "a copy")
+    said(office, "connectors", "run", "courier")
+    assert [row[1] for row in rows(office.database, RECORDS)] == [
+        "waiting",
+        "accepted",
+        "dropped",
+        "waiting",
+    ]

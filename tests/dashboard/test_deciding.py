@@ -141,6 +141,22 @@ async def test_a_row_is_given_up_for_a_reason_only(office: Office) -> None:
     assert office.rows("SELECT state FROM quarantine") == [("dropped",)]
 
 
+async def test_a_held_file_is_applied_or_discarded_as_a_whole(office: Office) -> None:
+    reason = "b.csv was put into held/: its content equals that of a.csv"
+    record = NewRecord("same-content:1", None, "b.csv", reason, "b.csv", can_apply=True)
+    await office.store.records.accept(
+        "courier", "main", [record], None, lambda *_: Unmatched("", final=True)
+    )
+    ((row,),) = office.rows("SELECT id FROM quarantine")
+    browser = await office.browser("otto")
+    page = await browser.read(f"/quarantine/{row}")
+    assert ("Apply it" in page, "Discard it" in page) == (True, True)
+    assert "Mend it" not in page
+    assert (await browser.post(f"/quarantine/{row}/retry")).status == 303
+    assert office.rows("SELECT state FROM records") == [("approved",)]
+    assert audit(office)[0][:2] == ("otto", "quarantine retry")
+
+
 async def test_nothing_that_anybody_wrote_is_read_as_a_page(office: Office) -> None:
     order = payloads.order("ord_1", name=HOSTILE, note=HOSTILE)
     product = payloads.product("prod_1", title=HOSTILE)

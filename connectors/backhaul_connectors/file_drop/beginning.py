@@ -24,6 +24,11 @@ from backhaul_connectors.file_drop.judging import (
     count,
     read_whole,
 )
+from backhaul_connectors.file_drop.repeating import (
+    is_repeat,
+    judge_repeat,
+    with_note,
+)
 from backhaul_connectors.file_drop.waiting import in_thread
 from backhaul_sdk import Bad
 
@@ -56,8 +61,12 @@ async def judge(
     if isinstance(read, Unsound):
         return read
     known = cursor.of(file.name, read.identity)
+    if is_repeat(file, read.identity, cursor):
+        return await judge_repeat(file, read, known, settings)
     if known.sha256 == read.identity and not known.is_held:
-        return await count(read, known.row, settings, is_sure=is_sure)
+        salted = replace(read, table=replace(read.table, salt=known.salt))
+        again = await count(salted, known.row, settings, is_sure=is_sure)
+        return with_note(again, file, known, cursor)
     has_grown = await in_thread(begins_with, file, known.size, known.sha256)
     ended = has_grown and await in_thread(_ends_a_line, file, known.size)
     if ended and not known.is_held:

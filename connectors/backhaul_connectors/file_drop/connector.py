@@ -12,10 +12,11 @@ from backhaul_connectors.file_drop.folder import Folder
 from backhaul_connectors.file_drop.found import Changed, Found
 from backhaul_connectors.file_drop.listing import Strays, sentences
 from backhaul_connectors.file_drop.manifest import SPEC
-from backhaul_connectors.file_drop.naming import Names, own_folders
+from backhaul_connectors.file_drop.naming import HELD, Names, own_folders
 from backhaul_connectors.file_drop.outbox import Outbox
 from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.rejected import RejectedRows
+from backhaul_connectors.file_drop.repeating import parsed_key
 from backhaul_connectors.file_drop.settling import Settling
 from backhaul_connectors.file_drop.taking import Taking
 from backhaul_connectors.file_drop.watching import Watcher
@@ -106,6 +107,25 @@ class FileDrop(Connector["Settings"]):
                     yield batch
             taken = Cursor.from_text(cursor)
 
+    async def apply(
+        self, rejection: Rejection, cursor: str | None
+    ) -> AsyncGenerator[Batch]:
+        size, sha256, salt = parsed_key(rejection.key)
+        for name, fingerprint in (await self._place.files(HELD)).items():
+            form = self._names.form_of(rejection.raw) or self._names.form_of(name)
+            if form is None or fingerprint.size != size:
+                continue
+            file = Found(rejection.raw, form, fingerprint, f"{HELD}/{name}")
+            work = self._taking.apply(file, sha256, salt, Cursor.from_text(cursor))
+            found = False
+            async with aclosing(work) as batches:
+                async for batch in batches:
+                    found = True
+                    yield batch
+            if found:
+                return
+        yield Batch(records=[_gone(rejection)], cursor=cursor)
+
     @staticmethod
     async def _guarded(
         file: Found, work: AsyncGenerator[Batch], cursor: str | None
@@ -162,6 +182,17 @@ def _place(settings: Settings, names: Names) -> Place:
         names,
         own_folders=folders,
         max_bytes=settings.max_file_mb * 1_000_000,
+    )
+
+
+def _gone(rejection: Rejection) -> Bad:
+    """Return what to say of a held file that is no longer there to be applied."""
+    return Bad(
+        key=key_of("gone", [rejection.key]),
+        raw=rejection.raw,
+        reason=f"{rejection.raw} was not applied: no file in held/ has its content; "
+        "drop the file again",
+        locator=rejection.raw,
     )
 
 

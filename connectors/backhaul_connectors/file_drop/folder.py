@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from backhaul_connectors.file_drop.found import Changed, Fingerprint, Found, Unreachable
 from backhaul_connectors.file_drop.listing import Entry, Listing, listed
-from backhaul_connectors.file_drop.naming import ARCHIVE, HELD, free_name
+from backhaul_connectors.file_drop.naming import ARCHIVE, HELD, REASON, free_name
 from backhaul_connectors.file_drop.replacing import publish_file, put_file
 from backhaul_connectors.file_drop.waiting import in_thread
 
@@ -29,6 +29,11 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def fingerprint_of(status: os.stat_result) -> Fingerprint:
     return Fingerprint(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def reason_of(held: Path) -> Path:
+    """Return the file that says why another one was held."""
+    return held.with_name(f"{held.name}{REASON}")
 
 
 class InPlace(Struct, frozen=True):
@@ -193,7 +198,7 @@ class Folder:
         if not self._is_still_there(file, self._path / file.path):
             return
         target = self._free(HELD, file)
-        beside = target.with_name(f"{target.name}.reason.txt")
+        beside = reason_of(target)
         put_file(beside, f"{reason}\n".encode())
         publish_file(beside)
         self._move(file, HELD, target.name)
@@ -219,5 +224,7 @@ class Folder:
             # Another file took the name in the last moment, and nobody read that one.
             target.rename(path)
             return
+        if file.moved_to:
+            reason_of(path).unlink(missing_ok=True)
         marker = self._names.marker_of(file.file_name)
         (self._path / marker).unlink(missing_ok=True)

@@ -54,7 +54,7 @@ class Unsound(Struct, frozen=True):
     details: tuple[str, ...] = ()
     known: Taken | None = None
     """What was taken of it before it was changed."""
-    is_repeat: bool = False
+    can_apply: bool = False
     """Whether an operator may apply the file as it is."""
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 ARCHIVE, HELD, REJECTED = "archive", "held", "rejected"
 EXPORTED = "exported"
+REASON = ".reason.txt"
+"""What follows the name of a held file in the name of the file that says why."""
 
 _LEADING_ELSEWHERE = re.compile(r"[/\\\0]")
 _CHOICE = re.compile(r"\{([^{}]*)\}")

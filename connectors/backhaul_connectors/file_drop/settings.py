@@ -177,6 +177,12 @@ class Settings(BaseModel):
         "number; without them a movement is a row of one particular file. In other "
         "files they tell rows apart that are equal otherwise.",
     )
+    same_content: Literal["hold", "apply", "ignore"] = Field(
+        default="hold",
+        description="What is done with a file of stock changes, without key columns, "
+        "whose content equals that of a file of another name: it is held for an "
+        "operator, applied as a second event, or passed over.",
+    )
     sheet: str = Field(
         default="",
         description="Name of the sheet of a spreadsheet; empty means the first one "

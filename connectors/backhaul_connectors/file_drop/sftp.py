@@ -22,6 +22,7 @@ from backhaul_connectors.file_drop.listing import Entry, Listing, listed
 from backhaul_connectors.file_drop.naming import (
     ARCHIVE,
     HELD,
+    REASON,
     free_name,
     unfinished_name,
 )
@@ -146,10 +147,8 @@ class RemoteFolder:
         async with self._line.session() as sftp:
             if await self._is_there(sftp, file, self._at(file.path)):
                 name = posixpath.basename(await self._free(sftp, HELD, file))
-                await self._put(
-                    sftp, HELD, f"{name}.reason.txt", f"{reason}\n".encode()
-                )
-                await self._publish(sftp, HELD, f"{name}.reason.txt")
+                await self._put(sftp, HELD, f"{name}{REASON}", f"{reason}\n".encode())
+                await self._publish(sftp, HELD, f"{name}{REASON}")
                 await to_its_end(self._move(sftp, file, HELD, name))
 
     async def read(self, folder: str, name: str) -> bytes | None:
@@ -220,6 +219,9 @@ class RemoteFolder:
             # Another file took the name in the last moment, and nobody read that one.
             await sftp.rename(target, path)
             return
-        marker = self._at(self._names.marker_of(file.file_name))
-        if await sftp.lexists(marker):
-            await sftp.remove(marker)
+        beside = [self._at(self._names.marker_of(file.file_name))]
+        if file.moved_to:
+            beside.append(f"{path}{REASON}")
+        for each in beside:
+            if await sftp.lexists(each):
+                await sftp.remove(each)

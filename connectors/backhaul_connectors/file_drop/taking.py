@@ -14,8 +14,14 @@ from backhaul_connectors.file_drop.cells import key_of
 from backhaul_connectors.file_drop.copies import Copies
 from backhaul_connectors.file_drop.cursor import Taken, Watched
 from backhaul_connectors.file_drop.found import Incomplete
-from backhaul_connectors.file_drop.judging import Sound, Unsound
+from backhaul_connectors.file_drop.judging import (
+    Sound,
+    Unsound,
+    count,
+    read_whole,
+)
 from backhaul_connectors.file_drop.naming import ARCHIVE
+from backhaul_connectors.file_drop.repeating import key_of_repeat
 from backhaul_connectors.file_drop.waiting import in_thread
 from backhaul_sdk import Bad, Batch
 from backhaul_sdk.clock import seconds_since_1970
@@ -121,9 +127,33 @@ class Taking:
             await self._place.archive(file, stored_as)
         self._settling.forget(file)
 
+    async def apply(
+        self, file: Found, sha256: str, salt: str, cursor: Cursor
+    ) -> AsyncGenerator[Batch]:
+        """Yield the rows of a held file that an operator wants applied.
+
+        Yields nothing where the content is not the one with this sha256.
+        """
+        copies = Copies(self._settings.copies)
+        try:
+            source = await self._place.fetch(file, copies)
+            read = await read_whole(source, self._settings, copies, is_sure=True)
+            if isinstance(read, Unsound) or read.identity != sha256:
+                return
+            salted = replace(read, table=replace(read.table, salt=salt))
+            found = await count(salted, 0, self._settings, is_sure=True)
+            if isinstance(found, Sound):
+                async with aclosing(self._batches(file, found, cursor)) as batches:
+                    async for batch in batches:
+                        yield batch
+        finally:
+            await in_thread(copies.close)
+
     def _held(self, file: Found, unsound: Unsound, cursor: Cursor) -> Batch:
+        repeated = key_of_repeat(file, unsound.sha256)
         bad = Bad(
-            key=key_of("file", [unsound.sha256]),
+            key=repeated if unsound.can_apply else key_of("file", [unsound.sha256]),
+            can_apply=unsound.can_apply,
             raw=file.name,
             reason=f"{file.name} was put into held/: {unsound.reason}",
             locator=file.name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backhaul_sdk.contract import Receipt
+from backhaul_sdk.contract import Receipt, Rejection
 from backhaul_sdk.outcome import (
     Absent,
     Applied,
@@ -61,6 +61,14 @@ class MemoryHost(Struct):
     async def pull(self, connector: Connector[Any]) -> None:
         """Take everything there is, acknowledging each batch after its commit."""
         async for batch in connector.pull(self.cursor):
+            self.commit(batch)
+            await batch.ack()
+
+    async def apply(self, connector: Connector[Any], key: str) -> None:
+        """Let the connector apply a bad record, as an operator decided."""
+        bad = self.bad[key]
+        wanted = Rejection(bad.key, bad.raw, bad.reason, bad.locator)
+        async for batch in connector.apply(wanted, self.cursor):
             self.commit(batch)
             await batch.ack()
 

@@ -163,6 +163,7 @@ class Host:
     async def _round(self) -> None:
         try:
             await self.open()
+            await guarded(self._apply())
             if Capability.PULL in self.connector.spec.capabilities:
                 await guarded(self._pull())
             self._notices.refresh()
@@ -177,6 +178,15 @@ class Host:
         cursor = await self._records.cursor(self.connector.instance)
         async for batch in self.connector.pull(cursor):
             await self._take(batch)
+
+    async def _apply(self) -> None:
+        """Let the connector apply what it keeps, where an operator decided so."""
+        for row in await self._records.approved(self.connector.instance):
+            cursor = await self._records.cursor(self.connector.instance)
+            wanted = Rejection(row.key, row.raw, row.reason, row.locator)
+            async for batch in self.connector.apply(wanted, cursor):
+                await self._take(batch)
+            await self._records.mark_applied(row.id)
 
     async def _take(self, batch: Batch) -> None:
         await self._accept([_new(record) for record in batch.records], batch.cursor)
@@ -224,7 +234,8 @@ def _new(record: Record | Bad) -> NewRecord:
     raw, locator = storable(record.raw), storable(record.locator)
     if isinstance(record, Bad):
         reason = storable(record.reason)
-        return NewRecord(storable(record.key), None, raw, reason, locator)
+        key = storable(record.key)
+        return NewRecord(key, None, raw, reason, locator, record.can_apply)
     try:
         return NewRecord(record.key, encode(record), raw, "", locator)
     except UnicodeEncodeError:

@@ -12,6 +12,8 @@ from backhaul.errors import BackhaulError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+KEPT = "kept"
+"""The kind of a row that its connector keeps, and applies as it is."""
 _FIXED = frozenset({"key", "raw", "locator"})
 
 
@@ -26,6 +28,11 @@ def mended(
     known = msgspec.json.decode(row["payload"])
     if known is None:
         known = {"kind": kind or _kind_missing(), "record": _bare(row)}
+    elif known["kind"] == KEPT:
+        raise BackhaulError(
+            f"row {row['id']} stands for something that its connector keeps, such as a "
+            f"file, and has no fields; apply it: backhaul quarantine retry {row['id']}"
+        )
     elif kind not in {None, known["kind"]}:
         raise BackhaulError(f"row {row['id']} is a {known['kind']}, not a {kind}")
     type_ = RECORD_TYPES.get(known["kind"])

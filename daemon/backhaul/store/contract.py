@@ -271,13 +271,17 @@ class Rereads(Protocol):
 
 
 class NewRecord(Struct, frozen=True):
-    """A record or bad row from a connector; `payload` is None for a bad row."""
+    """A record or bad row from a connector; `payload` is None for a bad row.
+
+    A bad row that `can_apply` is one that its connector applies if an operator says so.
+    """
 
     key: str
     payload: bytes | None
     raw: str
     reason: str
     locator: str
+    can_apply: bool = False
 
 
 class WaitingRecord(NamedTuple):
@@ -430,6 +434,14 @@ class Records(Protocol):
     async def unreported(self, instance: str, limit: int) -> list[QuarantinedRow]: ...
 
     async def mark_reported(self, ids: Sequence[int]) -> None: ...
+
+    async def approved(self, instance: str) -> list[QuarantinedRow]:
+        """Return the rows that an operator wants applied by their connector."""
+        ...
+
+    async def mark_applied(self, id_: int) -> None:
+        """Note that the connector has applied the row with this record id."""
+        ...
 
 
 class QuarantinedRow(Struct, frozen=True):

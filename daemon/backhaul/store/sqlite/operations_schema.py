@@ -82,6 +82,11 @@ def add_unreported(db: Database) -> None:
     )
 
 
+def add_approved(db: Database) -> None:
+    """The rows that a connector is to apply, found without all other records."""
+    db.execute("CREATE INDEX records_approved ON records (id) WHERE state = 'approved'")
+
+
 def add_alert_ways(db: Database) -> None:
     """What each way to a person has told; a cause is `gone_at` until all told that."""
     db.execute("ALTER TABLE alerts ADD COLUMN gone_at TEXT")

@@ -8,6 +8,7 @@ from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.deeds import Deed
 from backhaul.store.sqlite.deeds import write_down
+from backhaul.store.sqlite.records import KEPT_BY_CONNECTOR
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,13 +47,14 @@ class SqliteQuarantine:
 
     async def retry(
         self, id_: int, payload: bytes | None, who: str, reason: str
-    ) -> None:
+    ) -> str:
         """Match a row again, with another payload where one is given.
 
-        That is also the way back for a row that was given up.
+        That is also the way back for a row that was given up. Returns the new state of
+        its record: `approved` where its connector is to apply it, else `waiting`.
         """
 
-        def unit(connection: sqlite3.Connection) -> None:
+        def unit(connection: sqlite3.Connection) -> str:
             now = to_text(self._clock.now())
             row = _find(connection, id_, _TRIED_AGAIN)
             kept = payload.decode() if payload else row["payload"]
@@ -61,16 +63,19 @@ class SqliteQuarantine:
                     f"row {id_} never became a record, so there is nothing to try "
                     f"again; mend it: backhaul quarantine edit {id_} --kind …"
                 )
+            by_connector = kept == KEPT_BY_CONNECTOR.decode()
+            state = "approved" if by_connector else "waiting"
             connection.execute(
-                "UPDATE records SET state = 'waiting', reason = '', payload = ?,"
+                "UPDATE records SET state = ?, reason = '', payload = ?,"
                 " received_at = ?, retry_at = ? WHERE instance = ? AND key = ?",
-                (kept, now, now, row["name"], row["key"]),
+                (state, kept, now, now, row["name"], row["key"]),
             )
             verb = "edit" if payload else "retry"
             _close(connection, row, "retried")
             _write_down(connection, row, verb, who, reason, now)
+            return state
 
-        await self._writer.urgent(unit)
+        return await self._writer.urgent(unit)
 
     async def drop(self, id_: int, who: str, reason: str) -> None:
         """Give a row up: it stays to be read, and is tried no more.

@@ -41,6 +41,12 @@ LONGEST_REST = timedelta(seconds=1)
 away."""
 OTHER = "its key is known with other content; the first one counts"
 GIVEN_UP = "its key is known with other content, which a person gave up"
+KEPT_BY_CONNECTOR = b'{"kind":"kept","record":{}}'
+"""The payload of a bad row that its connector can apply as it is."""
+APPROVED = """
+    SELECT id, key, raw, reason, locator FROM records
+    WHERE instance = ? AND state = 'approved' ORDER BY id
+"""
 UNREPORTED = """
     SELECT id, key, raw, reason, locator FROM quarantine
     WHERE source = 'record' AND name = ? AND reported = 0 ORDER BY id LIMIT ?
@@ -132,6 +138,27 @@ class SqliteRecords:
 
         return await self._writer.urgent(unit)
 
+    async def approved(self, instance: str) -> list[QuarantinedRow]:
+        """Return the rows that an operator wants applied by their connector."""
+
+        def unit(connection: sqlite3.Connection) -> list[QuarantinedRow]:
+            rows = connection.execute(APPROVED, (instance,))
+            return [QuarantinedRow(*row) for row in rows]
+
+        return await self._writer.urgent(unit)
+
+    async def mark_applied(self, id_: int) -> None:
+        """Note that the connector has applied the row with this record id."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE records SET state = 'accepted', reason = 'applied by decision'"
+                " WHERE id = ? AND state = 'approved'",
+                (id_,),
+            )
+
+        await self._writer.urgent(unit)
+
     async def mark_reported(self, ids: Sequence[int]) -> None:
         """Remember that the connector was told."""
 
@@ -157,7 +184,7 @@ def _accept_one(
     now: str,
     match_one: MatchOne,
 ) -> RecordOutcome:
-    payload = new.payload or b"null"
+    payload = new.payload or (KEPT_BY_CONNECTOR if new.can_apply else b"null")
     record = WaitingRecord(0, instance, store, new.key, payload, new.locator, now)
     state = "quarantined" if new.payload is None else "waiting"
     id_ = _add(connection, record, new, state, new.reason)

@@ -1,0 +1,104 @@
+"""What a connector keeps is applied when an operator decides so, and only once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect.mending import mended
+from backhaul.errors import BackhaulError
+from backhaul_sdk import Bad, Batch
+from support.back_office import Desk, host_of, shipped
+from support.databases import count, rows
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Rejection
+
+KEPT = Bad(key="file:1", raw="b.csv", reason="it equals a.csv", can_apply=True)
+
+
+class KeepingDesk(Desk):
+    """A desk that keeps a file; `fails` times it cannot apply it."""
+
+    fails = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied: list[tuple[str, str | None]] = []
+
+    async def apply(
+        self, rejection: Rejection, cursor: str | None
+    ) -> AsyncIterator[Batch]:
+        self.applied.append((rejection.key, cursor))
+        yield Batch(records=[shipped()], cursor="2")
+        if self.fails:
+            self.fails -= 1
+            raise OSError("the share is away")
+
+
+async def held(store: SqliteStore) -> KeepingDesk:
+    desk = KeepingDesk()
+    desk.waiting.append(Batch(records=[KEPT], cursor="1"))
+    await host_of(desk, store).once()
+    assert rows(store.path, "SELECT state, reason FROM quarantine") == [
+        ("open", "it equals a.csv")
+    ]
+    return desk
+
+
+async def test_what_an_operator_retries_is_applied_by_its_connector(
+    store: SqliteStore,
+) -> None:
+    desk = await held(store)
+    await host_of(desk, store).once()
+    assert desk.applied == []
+    assert await store.quarantine.retry(1, None, "ann", "two days") == "approved"
+    for _ in range(3):  # each as after a restart
+        await host_of(desk, store).once()
+    assert desk.applied == [("file:1", "1")]
+    assert rows(store.path, "SELECT key, state FROM records ORDER BY id") == [
+        ("file:1", "accepted"),
+        ("k1", "accepted"),
+    ]
+    assert rows(store.path, "SELECT value FROM cursors") == [("2",)]
+    audit = rows(store.path, "SELECT who, action FROM audit")
+    assert audit == [("ann", "quarantine retry")]
+
+
+async def test_it_is_applied_until_that_succeeds_and_its_records_count_once(
+    store: SqliteStore,
+) -> None:
+    desk = await held(store)
+    desk.fails = 2
+    await store.quarantine.retry(1, None, "ann", "two days")
+    for _ in range(2):
+        with pytest.raises(BackhaulError, match="the share is away"):
+            await host_of(desk, store).once()
+    await host_of(desk, store).once()
+    await host_of(desk, store).once()
+    assert len(desk.applied) == 3
+    assert count(store.path, "commands") == 1
+
+
+async def test_what_is_discarded_is_not_applied_and_may_be_retried_later(
+    store: SqliteStore,
+) -> None:
+    desk = await held(store)
+    await store.quarantine.drop(1, "ann", "a copy")
+    desk.waiting.append(Batch(records=[KEPT], cursor="1"))  # dropped again
+    await host_of(desk, store).once()
+    assert desk.applied == []
+    await store.quarantine.retry(1, None, "ann", "it was no copy")
+    await host_of(desk, store).once()
+    assert len(desk.applied) == 1
+
+
+async def test_it_has_no_fields_to_edit(store: SqliteStore) -> None:
+    await held(store)
+    row = await store.quarantine.find(1)
+    with pytest.raises(BackhaulError, match="backhaul quarantine retry 1"):
+        mended(row, None, {"order": "1001"})
