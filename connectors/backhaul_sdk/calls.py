@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import (
@@ -27,6 +27,7 @@ from aiohttp import (
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.contract import CheckFailed
 from backhaul_sdk.outcome import Applied, NotSent, Pushed, Rejected, Uncertain
+from backhaul_sdk.retry_after import wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 USER_AGENT = "Backhaul"
 MOST_BYTES = 5_000_000
 MOST_DEPTH = 64
+LONGEST_REST_SECONDS = 300.0
 CHUNK_BYTES = 65_536
-LONGEST_WAIT_SECONDS = 86_400.0
 SAID_CHARACTERS = 300
 SHORTEST_SECRET = 4
 REDACTED = b"[redacted]"
@@ -74,18 +75,13 @@ class Answer:
 
     @property
     def retry_after_seconds(self) -> float | None:
-        """How long the other side asks to be left alone, if it does."""
-        asked = self.headers.get("retry-after", "").strip()
-        if re.fullmatch(r"\d{1,9}", asked):
-            return min(float(asked), LONGEST_WAIT_SECONDS)
-        try:
-            # Its own clock is compared with its own clock.
-            until = parsedate_to_datetime(asked)
-            now = parsedate_to_datetime(self.headers.get("date", ""))
-            wait = (until - now).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return None
-        return min(max(wait, 0.0), LONGEST_WAIT_SECONDS)
+        """How long the other side asks to be left alone, at most 5 minutes, if it does.
+
+        After that one request tries again: the header may be wrong.
+        """
+        asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
+        wait = wait_seconds(asked, date, datetime.now(UTC))
+        return None if wait is None else min(wait, LONGEST_REST_SECONDS)
 
     def json(self) -> Any:
         """Return the body's JSON value. Raises NotJson."""

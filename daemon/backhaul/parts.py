@@ -57,6 +57,7 @@ def build_client(
         connect_seconds=push.connect_seconds,
         read_seconds=push.read_seconds,
         max_response_bytes=push.max_response_bytes,
+        longest_pause_seconds=push.longest_pause,
     )
     key = shop.api_key.get_secret_value()
     transport = Transport(shop.base_url, key, limits, clock, http)

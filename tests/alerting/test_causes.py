@@ -44,6 +44,17 @@ def commands(number: int) -> list[dict[str, str]]:
     return [{**one, "id": f"{index:040x}"} for index in range(number)]
 
 
+def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
+    pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
+    store = {"stopped": {}, "paused": pause}
+    told = causes(
+        *(WANTED, WELL | {"stores": {"main": store}}, NOTHING, SILENCE, NOW, in_time)
+    )
+    says = told["paused main"].says
+    assert pause["until"] in says
+    assert pause["reason"] in says
+
+
 def test_nothing_wrong_is_nothing_told() -> None:
     assert found() == []
 

@@ -255,6 +255,15 @@ def test_what_stopped_sending_is_told_with_the_scope() -> None:
     assert "do as it says" in found.fix  # as a restart, where two daemons work
 
 
+def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
+    pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
+    store = {"stopped": {}, "paused": pause}
+    (found,) = daemon.look({"stores": {"main": store}, "subscriptions": {}}, "main")
+    assert found.state is State.WARN
+    assert pause["until"] in found.said
+    assert pause["reason"] in found.said
+
+
 def test_what_is_not_ok_cannot_be_said_without_a_fix() -> None:
     with pytest.raises(ValueError, match="how it is mended"):
         Result("clock", "main", State.WARN, "is ahead")

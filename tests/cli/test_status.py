@@ -166,6 +166,14 @@ LIVE: dict[str, Any] = {
     "news": {"erp": {"up": False, "reason": "x"}},
     "subscriptions": {"main": "PAUSED", "other": ""},
 }
+PAUSE = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
+PAUSED = {
+    **LIVE,
+    "stores": {"main": {"stopped": {}, "paused": PAUSE}},
+    "connectors": {},
+    "news": {},
+    "subscriptions": {},
+}
 CALM: dict[str, Any] = {
     "daemon": None,
     "targets_stopped": {},
@@ -190,6 +198,7 @@ PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reas
                 *("backhaul connectors deliveries erp", "backhaul doctor"),
             ],
         ),
+        ({"daemon": PAUSED}, ["backhaul doctor"]),
         ({"targets_stopped": {"b": "x"}}, ["backhaul targets resume b"]),
         (
             {"parked": [PARKED], "commands": {"parked": 4}},

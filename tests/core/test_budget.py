@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.budget import LONGEST_WAIT_SECONDS, Budget, Priority
+from backhaul.core.budget import LONGEST_PAUSE_SECONDS, Budget, Priority
 
 POLICY = '"key";q=240;w=60'
 READS = (Priority.REREAD, Priority.INCREMENTAL, Priority.SWEEP)
@@ -94,12 +94,12 @@ def test_a_small_bucket_is_never_closed_for_good() -> None:
         assert 0 < budget.wait_seconds(priority, 0.0) <= 10.1
 
 
-def test_no_policy_closes_for_longer_than_a_day() -> None:
+def test_no_policy_closes_for_longer_than_the_longest_pause() -> None:
     budget = Budget()
     budget.spend(0.0)
     budget.answered(0.0, '"key";q=1;w=999999999', '"key";r=0;t=999999999')
-    assert budget.wait_seconds(Priority.COMMAND, 0.0) == LONGEST_WAIT_SECONDS
-    assert budget.take(1, LONGEST_WAIT_SECONDS) == 1
+    assert budget.wait_seconds(Priority.COMMAND, 0.0) == LONGEST_PAUSE_SECONDS
+    assert budget.take(1, LONGEST_PAUSE_SECONDS) == 1
 
 
 def test_a_429_closes_for_as_long_as_it_says() -> None:

@@ -43,6 +43,7 @@ def causes(
         *_parked(needs.parked),
         *_in_vain(needs.in_vain),
         *_stopped(status),
+        *_paused(status),
         *_unrepaired(needs.unrepaired, wanted.drift_rows),
         *_silent(needs.last_records, silence, now),
         *_down(status),
@@ -87,6 +88,18 @@ def _stopped(status: Mapping[str, Any]) -> Iterator[Alert]:
                 f"{what} is sent to {name}: {reason}",
                 "do as it says, or mend what it names: then it goes on by itself; see"
                 " backhaul status",
+            )
+
+
+def _paused(status: Mapping[str, Any]) -> Iterator[Alert]:
+    for name, store in status["stores"].items():
+        if pause := store.get("paused"):
+            yield Alert(
+                f"paused {name}",
+                f"Nothing is sent to {name} or read from it until {pause['until']}:"
+                f" {pause['reason']}",
+                "nothing has to be done: one request tries again then; if the platform"
+                " keeps answering so, ask its support about the rate limit of the key",
             )
 
 

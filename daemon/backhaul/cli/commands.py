@@ -7,6 +7,7 @@ import typer
 from backhaul.cli import context, evidence, showing
 from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
 from backhaul.cli.listings import StateOption, print_list, require_known
+from backhaul.cli.live import ask
 from backhaul.core.lifecycle import Kind
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
@@ -105,7 +106,8 @@ def show_command(
     if as_json:
         showing.json({**found, "next": evidence.next_steps(found)})
     else:
-        evidence.show(found)
+        live, _ = ask(context.settings(config))
+        evidence.show(found, (live or {}).get("stores", {}).get(found["store"]))
 
 
 def known_command(command: str, config: ConfigOption) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from backhaul.core.lifecycle import State
 from backhaul.store.deciding import possible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Found = dict[str, Any]
 
@@ -58,9 +58,9 @@ def _steps(found: Found) -> Iterator[tuple[str, str]]:
         yield line, meaning
 
 
-def show(found: Found) -> None:
-    """Print all of it."""
-    showing.record(_facts(found))
+def show(found: Found, store: Mapping[str, Any] | None = None) -> None:
+    """Print all of it; `store` is what the running daemon says of the store."""
+    showing.record([*_facts(found), *_waits(found, store or {})])
     history(found)
     _print_steps(found)
 
@@ -69,11 +69,36 @@ def history(found: Found) -> None:
     """Print each attempt, each look, and what was done by hand."""
     attempts = [_answered(row) for row in found["attempts"]]
     if attempts or found["kind"] != "target":
-        showing.table(attempts, _ATTEMPT, "It was never sent.")
+        showing.table(attempts, _ATTEMPT, _unsent(found))
     if found["looks"]:
         showing.table([_looked(row) for row in found["looks"]], _LOOK, "")
     if found["by_hand"]:
         showing.table(found["by_hand"], _BY_HAND, "")
+
+
+def _unsent(found: Found) -> str:
+    """Say that no attempt is recorded, without denying one that may have been made."""
+    if found["sent_at"] is not None or found["state"] == State.UNCERTAIN:
+        return (
+            "This database records no attempt; one may have been made before it was"
+            " restored."
+        )
+    if found["state"] == State.APPLIED:
+        return "This database records no attempt."
+    return "It was never sent."
+
+
+def _waits(found: Found, store: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Say until when, and for what, a command waits that is to be sent or checked."""
+    if found["state"] not in {State.PLANNED, State.UNCERTAIN}:
+        return
+    if not found["held"]:
+        yield "due at", found["due_at"]
+    for what, reason in store.get("stopped", {}).items():
+        if what in {"everything", found["kind"]}:
+            yield "sending waits", reason
+    if pause := store.get("paused"):
+        yield "paused until", f"{pause['until']}: {pause['reason']}"
 
 
 def _facts(found: Found) -> Iterator[tuple[str, object]]:

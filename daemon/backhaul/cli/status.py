@@ -43,7 +43,7 @@ def _read(
 ) -> dict[str, Any]:
     glanced = known.glance(settings.stores, settings.connectors)
     for name, store in glanced["stores"].items():
-        store |= {"sending": None, "stopped": {}}
+        store |= {"sending": None, "stopped": {}, "paused": None}
         store |= (live or {}).get("stores", {}).get(name, {})
     for name, each in glanced["connectors"].items():
         each |= {"up": None, "reason": None, "worked_at": None}

@@ -38,6 +38,9 @@ def _stopped(stores: Mapping[str, Any]) -> Iterator[Line]:
         for what, why in store["stopped"].items():
             says = f"{what} waits: {why}"
             yield Line(f"store {name}", says, "backhaul doctor", "fail")
+        if pause := store.get("paused"):
+            says = f"paused until {pause['until']}: {pause['reason']}"
+            yield Line(f"store {name}", says, "backhaul doctor", "warn")
 
 
 def _parked(found: Mapping[str, Any]) -> Iterator[Line]:

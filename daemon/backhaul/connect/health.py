@@ -19,8 +19,8 @@ CALM_SECONDS = 10.0
 """It works again once it has worked for so long: a loose plug is told of once."""
 BASE_SECONDS = 1.0
 CAP_SECONDS = 60.0
-LONGEST_REST_SECONDS = 3600.0
-"""Nobody is left alone for longer, whatever it asks for."""
+LONGEST_REST_SECONDS = 300.0
+"""After so long one request tries again, whatever the other side asked for."""
 
 
 class Health:

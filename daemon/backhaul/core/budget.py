@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ASSUMED_PER_SECOND = 4.0
 ASSUMED_BURST = 40.0
 """What a platform is taken for that answers 429 without telling its policy."""
-LONGEST_WAIT_SECONDS = 86_400.0
-"""A platform that asks for more is not obeyed: it would be an outage of ours."""
+LONGEST_PAUSE_SECONDS = 300.0
+"""After so long one request tries again, whatever the platform asked for."""
 SLOWEST_PER_SECOND = 0.1
 RECOVERY_SECONDS = 60.0
 """Time without a 429 after which an assumed rate is doubled again."""
@@ -51,9 +51,14 @@ PATIENCE_SECONDS = {
 
 
 class Budget:
-    """One bucket per API key. Times are monotonic seconds."""
+    """One bucket per API key. Times are monotonic seconds.
 
-    def __init__(self) -> None:
+    Nothing that the platform says stops all requests for more than `longest_pause`
+    seconds: a value may be wrong, and a pause too long is an outage of ours.
+    """
+
+    def __init__(self, longest_pause: float = LONGEST_PAUSE_SECONDS) -> None:
+        self._longest_pause = longest_pause
         self._per_second: float | None = None
         self._burst = 0.0
         self._left = 0.0
@@ -87,6 +92,14 @@ class Budget:
             reserve = max(min(share * self._burst, self._burst - 1), 0.0)
         wait = (reserve + 1 - self._left) / self._per_second
         return wait if wait > NO_WAIT_SECONDS else 0.0
+
+    def pause_seconds(self, now: float) -> float:
+        """Return for how long not even the most urgent request may leave."""
+        closed = max(self._closed_until - now, 0.0)
+        if self._per_second is None:
+            return closed
+        self._refill(now)
+        return max(closed, self._at - now + (1 - self._left) / self._per_second)
 
     def take(self, most: int, now: float) -> int:
         """Reserve room for up to `most` commands; return for how many there is.
@@ -143,7 +156,7 @@ class Budget:
         if not quota or not window or left is None:
             return
         self._told = True
-        self._per_second = max(quota / window, 1 / LONGEST_WAIT_SECONDS)
+        self._per_second = max(quota / window, 1 / self._longest_pause)
         full = left + (seconds or 0) * self._per_second
         self._burst = max(min(full, float(quota)), float(left), 1.0)
         # What left after this one, or is about to, is not in its count yet.
@@ -155,7 +168,7 @@ class Budget:
         if not self._told and now >= self._closed_until:
             self._assume()
         self._slowed_at = now
-        wait = UNTOLD_SECONDS if retry_after_seconds is None else retry_after_seconds
+        wait = min(retry_after_seconds or UNTOLD_SECONDS, self._longest_pause)
         self._closed_until = max(self._closed_until, now + wait)
         self._left, self._at = 0.0, self._closed_until
 

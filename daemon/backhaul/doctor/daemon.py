@@ -38,12 +38,17 @@ def ask(settings: Settings) -> tuple[dict[str, Any] | None, Result]:
 
 def look(live: dict[str, Any], name: str) -> Iterator[Result]:
     """Look at what a store's part of the daemon waits for."""
-    stopped = live["stores"].get(name, {}).get("stopped", {})
+    store = live["stores"].get(name, {})
+    stopped = store.get("stopped", {})
     for kind, reason in stopped.items():
         what = "do as it says, or mend what it names: then it goes on by itself"
         fix = f"{what}; {_scope_of(kind)}"
         yield fail("sending", f"{kind} waits: {reason}", fix, name)
-    if not stopped:
+    if pause := store.get("paused"):
+        said = f"everything waits until {pause['until']}: {pause['reason']}"
+        fix = "nothing has to be done: one request tries again then"
+        yield warn("sending", said, fix, name)
+    elif not stopped:
         yield ok("sending", "nothing is stopped", name)
     if said := live["subscriptions"].get(name):
         fix = "do as it says, or set [public] url so that the daemon subscribes"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Push
     from backhaul.shop.client import ShopClient
     from backhaul.shop.requests import Dialect
-    from backhaul.shop.transport import Transport
+    from backhaul.shop.transport import Pause, Transport
     from backhaul.store.contract import Command, MatchReader
     from backhaul.store.outbox import Commands, Doubts
 
@@ -71,6 +71,7 @@ class Dispatcher:
         self.door = Door(store, client, clock, self._reopened)
         transport.refused = self.door.refuse
         transport.failing = self.door.fail
+        transport.paused = self._log_pause
         self._wake = asyncio.Event()
         self._flying = 0
         self._looked_at = ""
@@ -103,8 +104,24 @@ class Dispatcher:
         self.wake()
 
     def state(self) -> dict[str, object]:
-        """Return what a person asks first: how many are being sent, what waits."""
-        return {"sending": self._flying, "stopped": self.door.reasons()}
+        """Return how many commands are being sent, what is stopped, and any pause.
+
+        `paused` is None, or when the pause ends (`until`, UTC) and its `reason`.
+        """
+        pause = self._transport.pause()
+        return {
+            "sending": self._flying,
+            "stopped": self.door.reasons(),
+            "paused": pause and {"until": pause.until, "reason": pause.reason},
+        }
+
+    def _log_pause(self, pause: Pause) -> None:
+        logger.bind(action="push.paused", store=self._store).warning(
+            "store {}: nothing is sent or read until {}: {}",
+            self._store,
+            pause.until,
+            pause.reason,
+        )
 
     def _told_to_stop(self) -> bool:
         return self._stopping

@@ -53,6 +53,7 @@ def settlement(
         )
     elif verdict.outcome is Outcome.THROTTLED:
         wait = verdict.retry_after_seconds or THROTTLE_SECONDS
+        wait = min(wait, push.longest_pause)
     elif verdict.outcome is Outcome.UNCERTAIN:
         wait = push.looks[0]
     return Settlement(

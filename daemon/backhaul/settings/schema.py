@@ -168,6 +168,13 @@ class Push(Section):
     retry_cap: Duration = Field(
         default=parse_duration("1m"), description="Longest wait between two retries."
     )
+    longest_pause: Duration = Field(
+        default=parse_duration("5m"),
+        le=86_400,
+        description="Longest pause that a rate limit of the platform causes (429 with "
+        "`Retry-After`, or `RateLimit`). After it one request tries again. A pause of "
+        "more than a minute is shown in `backhaul status` and raises an alert.",
+    )
     looks: Looks = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
         description="When the platform is read for the effect of a command in doubt, "

@@ -13,7 +13,7 @@ import math
 import ssl
 import sys
 from copy import copy
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
@@ -33,16 +33,18 @@ from tenacity import (
 
 from backhaul.core import strict_json
 from backhaul.core.budget import (
-    LONGEST_WAIT_SECONDS,
+    LONGEST_PAUSE_SECONDS,
     PATIENCE_SECONDS,
     Budget,
     Priority,
 )
 from backhaul.core.circuit import Circuit
+from backhaul.core.clock import to_text
 from backhaul.core.identity import fingerprint
 from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.observe.redaction import REDACTED, SHORTEST
+from backhaul_sdk.retry_after import wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -61,6 +63,8 @@ _NEVER_SENT = (
 _TRIES = 3
 _THROTTLED_SECONDS = 300.0
 """A read that is throttled for longer gives the last 429 to whoever asked."""
+REPORTED_PAUSE_SECONDS = 60.0
+"""A pause that is longer is reported to operators."""
 
 
 class NotSent(BackhaulError):
@@ -85,6 +89,7 @@ class Limits(Struct, frozen=True):
     connect_seconds: float
     read_seconds: float
     max_response_bytes: int
+    longest_pause_seconds: float = LONGEST_PAUSE_SECONDS
 
 
 class Answer(Struct, frozen=True):
@@ -93,6 +98,7 @@ class Answer(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    received_at: datetime | None = None
 
     @property
     def ok(self) -> bool:
@@ -114,19 +120,16 @@ class Answer(Struct, frozen=True):
         return f"{self.status} {describe(self.problem())}".rstrip()
 
     def retry_after_seconds(self) -> float | None:
-        """Return `Retry-After`, None where it is not given, or says nothing.
+        """Return the wait that `Retry-After` asks for, None where it states none."""
+        asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
+        return wait_seconds(asked, date, self.received_at or datetime.now(UTC))
 
-        A date is held against that of the answer itself: clocks may differ.
-        """
-        text = self.headers.get("retry-after", "")
-        if text.isascii() and text.isdigit():
-            return min(float(text), LONGEST_WAIT_SECONDS)
-        try:
-            until = parsedate_to_datetime(text)
-            wait = until - parsedate_to_datetime(self.headers.get("date", ""))
-        except (ValueError, TypeError, OverflowError):
-            return None
-        return min(max(wait.total_seconds(), 0.0), LONGEST_WAIT_SECONDS)
+
+class Pause(Struct, frozen=True):
+    """The platform's rate limit lets nothing through; `until` is a time in UTC."""
+
+    until: str
+    reason: str
 
 
 @cache
@@ -164,7 +167,7 @@ class Transport:
     `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
     so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
     told of each 401, `failing` whenever the circuit opens, `ended` of every request by
-    method, status and seconds.
+    method, status and seconds, `paused` when a pause of more than a minute begins.
     """
 
     def __init__(
@@ -175,12 +178,14 @@ class Transport:
         clock: Clock,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.budget = Budget()
+        self.budget = Budget(limits.longest_pause_seconds)
         self.circuit = Circuit()
         self.require: Callable[[], Awaitable[None]] = _let_through
         self.refused: Callable[[str], None] = lambda _: None
         self.failing: Callable[[], None] = lambda: None
         self.ended: Callable[[str, str, float], None] = lambda *_: None
+        self.paused: Callable[[Pause], None] = lambda _: None
+        self._pause: Pause | None = None
         self._limits = limits
         self._clock = clock
         timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
@@ -396,15 +401,34 @@ class Transport:
         finally:
             self._learn(headers)
             self.ended(request.method, came, self._clock.monotonic() - began)
-        answer = Answer(response.status_code, headers, body)
+        received_at = self._clock.now()
+        answer = Answer(response.status_code, headers, body, received_at)
         if not answer.ok:
             answer = self._discreet(answer)
         if answer.status == 429:
             wait = answer.retry_after_seconds()
             self.budget.throttled(self._clock.monotonic(), wait)
+        self._note_pause(request, answer)
         if answer.status == 401:
             self.refused(answer.said())
         return answer
+
+    def pause(self) -> Pause | None:
+        """Return the pause of more than a minute that lasts now, None without one."""
+        now, pause = to_text(self._clock.now()), self._pause
+        return pause if pause is not None and pause.until > now else None
+
+    def _note_pause(self, request: httpx.Request, answer: Answer) -> None:
+        wait = self.budget.pause_seconds(self._clock.monotonic())
+        if wait <= REPORTED_PAUSE_SECONDS:
+            self._pause = None
+            return
+        until = to_text(self._clock.now() + timedelta(seconds=wait))
+        path = request.url.path.removeprefix("/api/v1")
+        is_new = self._pause is None
+        self._pause = Pause(until, f"{_limit_of(answer)} to {request.method} {path}")
+        if is_new:
+            self.paused(self._pause)
 
     def _learn(self, headers: Mapping[str, str]) -> None:
         policy, limit = headers.get("ratelimit-policy"), headers.get("ratelimit")
@@ -430,6 +454,14 @@ async def _tried(
     finally:
         # Its next steps know it: it would wait long for a look for garbage.
         retrying.iter_state.reset()
+
+
+def _limit_of(answer: Answer) -> str:
+    """Return the platform's own status, words and headers that ask for a pause."""
+    names = ("Retry-After", "RateLimit-Policy", "RateLimit")
+    told = [f"{n}: {answer.headers[n]:.60}" for n in names if n in answer.headers]
+    said = answer.said() if answer.status == 429 else str(answer.status)
+    return f"the platform answered {said} ({'; '.join(told)})"
 
 
 def _may_pass(error: BaseException) -> bool:

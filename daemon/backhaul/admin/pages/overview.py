@@ -79,6 +79,8 @@ def _troubles(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, store in status["stores"].items():
         for kind, reason in store["stopped"].items():
             yield f"Store {name} stopped sending", f"{kind}: {reason}"
+        if pause := store.get("paused"):
+            yield f"Store {name} is paused until {pause['until']}", pause["reason"]
     for name, said in status["subscriptions"].items():
         if said:
             yield f"Webhooks of {name}", said

@@ -1,0 +1,49 @@
+"""What `commands show` says of a command, and what it must not say at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backhaul.cli import evidence
+from backhaul.core.lifecycle import State
+
+NEVER, MAY_HAVE = "It was never sent.", "may have"
+COMMAND: dict[str, Any] = {
+    "id": "ab" * 16,
+    "kind": "fulfill",
+    "state": "planned",
+    "sent_at": None,
+    "held": 0,
+    "due_at": "2026-03-01T12:05:00.000Z",
+    "attempts": [],
+    "looks": [],
+    "by_hand": [],
+}
+
+
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("sent_at", [None, "2026-03-01T12:00:00.000Z"])
+def test_no_command_is_called_unsent_that_may_have_been_sent(
+    state: State, sent_at: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = COMMAND | {"state": state, "sent_at": sent_at}
+    evidence.history(found)
+    said = " ".join(capsys.readouterr().out.split())
+    may_have = sent_at is not None or state in {State.UNCERTAIN, State.APPLIED}
+    assert (NEVER in said) is not may_have
+
+
+def test_a_command_says_when_it_is_due_and_what_it_waits_for() -> None:
+    pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
+    store = {"stopped": {"everything": "restored", "cancel": "403"}, "paused": pause}
+    waits = dict(evidence._waits(COMMAND, store))
+    assert waits["due at"] == COMMAND["due_at"]
+    assert waits["sending waits"] == "restored"
+    assert waits["paused until"] == f"{pause['until']}: {pause['reason']}"
+
+
+@pytest.mark.parametrize("state", [State.APPLIED, State.PARKED, State.REJECTED])
+def test_a_command_that_is_over_waits_for_nothing(state: State) -> None:
+    assert list(evidence._waits(COMMAND | {"state": state}, {})) == []
