@@ -13,6 +13,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.quiet import QuietHours
 from backhaul.errors import BackhaulError, Busy
 from backhaul.push.gates import JOBS
+from backhaul.settings import PushJob
 from backhaul.store.deeds import Deed
 from backhaul.store.job_runs import JobRun, Trigger
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 LATE = timedelta(minutes=1)
 """A run that begins later than this makes up for what was missed."""
-AT_ONCE = "eager: at once"
+AT_ONCE = "at once"
 
 
 class Work(Struct, frozen=True):
@@ -53,8 +54,8 @@ class Jobs:
         schedule: Schedule | None = None,
     ) -> None:
         self._jobs = settings.planned_jobs()
-        self._plans = plans(settings)
-        self._eager = settings.push.eager
+        self._plans, self._rules = plans(settings), rules(settings)
+        self._at_once = at_once(settings)
         self._runs = runs
         self._clock = clock
         self._schedule = schedule
@@ -83,6 +84,7 @@ class Jobs:
             return
         job, gates = self._jobs[key], self._dispatchers[store].gates
         gates.stand_open(JOBS[name], job.enabled)
+        gates.send_at_once(JOBS[name], key in self._at_once)
         gates.quiet.pop(JOBS[name], None)
         if job.quiet and self._schedule is not None:
             gates.quiet[JOBS[name]] = QuietHours(job.quiet, self._schedule.zone)
@@ -115,24 +117,31 @@ class Jobs:
 
         An interval that changed counts from now. May raise Busy, with nothing changed.
         """
-        planned = settings.planned_jobs()
+        planned, eager = settings.planned_jobs(), at_once(settings)
+        scheduled = self._at_once - eager
         changed = {
-            key: planned[key] for key in self._works if planned[key] != self._jobs[key]
+            key: planned[key]
+            for key in self._works
+            if planned[key] != self._jobs[key] or key in self._at_once ^ eager
         }
         await self._runs.replan(_in_words(changed))
-        self._jobs, self._plans = planned, plans(settings)
+        self._jobs, self._at_once = planned, eager
+        self._plans, self._rules = plans(settings), rules(settings)
         for key in changed:
             self._mind_gate(key)
+            if key in scheduled and key not in self._resting:
+                # What was planned until now was let out: its retries wait for nothing.
+                self._works[key].start(to_text(self._clock.now()))
             if self._schedule is not None:
                 self._schedule.remove(label(key))
             if key not in self._resting:
                 self._plan(key, self._clock.now())
 
     def told(self) -> dict[str, dict[str, Any]]:
-        """Return by the label of each job when it runs next, and how often in words."""
+        """Return by the label of each job its next run, its schedule and its rule."""
         runs = self._schedule.next_runs() if self._schedule else {}
         moments = {name: run and to_text(run) for name, run in runs.items()}
-        return {"jobs": moments, "plans": self._plans}
+        return {"jobs": moments, "plans": self._plans, "rules": self._rules}
 
     async def _due(self, key: JobKey, due: datetime) -> None:
         late = self._clock.now() - due > LATE
@@ -162,7 +171,7 @@ class Jobs:
 
     def _stands_open(self, key: JobKey) -> bool:
         job = self._jobs[key]
-        return key[0] in JOBS and self._eager and job.enabled and not job.quiet
+        return key in self._at_once and job.enabled and not job.quiet
 
     async def _ended(
         self, key: JobKey, before: str, detail: str, *, failed: bool = False
@@ -247,18 +256,36 @@ def key_of(called: str) -> JobKey:
     return name, store
 
 
+def at_once(settings: Settings) -> set[JobKey]:
+    """Return the jobs whose commands leave as soon as they are planned."""
+    jobs = settings.planned_jobs().items()
+    eager = settings.push.eager
+    return {k for k, j in jobs if isinstance(j, PushJob) and j.sends_at_once(eager)}
+
+
 def plans(settings: Settings) -> dict[str, str]:
     """Return for a person, by its label, when each job runs."""
-    eager = settings.push.eager
+    eager = at_once(settings)
     return {
-        label(key): words(key, job, eager=eager)
+        label(key): words(job, at_once=key in eager)
         for key, job in settings.planned_jobs().items()
     }
 
 
-def words(key: JobKey, job: Job, *, eager: bool) -> str:
+def rules(settings: Settings) -> dict[str, str]:
+    """Return for a person, by the label of each job that sends, when commands leave."""
+    push = settings.push
+    is_written = "eager" in push.model_fields_set
+    return {
+        label(key): job.rule(push.eager, eager_is_written=is_written)
+        for key, job in settings.planned_jobs().items()
+        if isinstance(job, PushJob)
+    }
+
+
+def words(job: Job, *, at_once: bool) -> str:
     """Return for a person when a job does its work."""
-    if not (eager and job.enabled and key[0] in JOBS):
+    if not (at_once and job.enabled):
         return job.in_words()
     return f"{AT_ONCE}, {job.quiet_words()}" if job.quiet else AT_ONCE
 

@@ -16,13 +16,13 @@ from apscheduler.triggers.cron import CronTrigger
 from loguru import logger
 
 from backhaul.core.quiet import QuietHours
-from backhaul.settings.jobs import cron_numbers
+from backhaul.settings.schedules import cron_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from backhaul.core.clock import Clock
-    from backhaul.settings import Job
+    from backhaul.settings import Scheduled
 
 WATCH_SECONDS = 5.0
 JUMP_SECONDS = 2.0
@@ -45,7 +45,9 @@ _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 class Timetable(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
     """When a job runs, as the settings say; cron lines and quiet hours in `zone`."""
 
-    def __init__(self, job: Job, zone: tzinfo, chance: Callable[[], float]) -> None:
+    def __init__(
+        self, job: Scheduled, zone: tzinfo, chance: Callable[[], float]
+    ) -> None:
         self._every = timedelta(seconds=job.every)
         self._cron = (
             Cron(job.cron, zone) if job.trigger == "cron" and job.cron else None
@@ -121,7 +123,7 @@ class Schedule:
     def add(
         self,
         name: str,
-        job: Job,
+        job: Scheduled,
         call: Callable[[datetime], Awaitable[None]],
         last: datetime | None = None,
         owed: datetime | None = None,

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SENDING = (
+    "job push_fulfillments",
+    "job push_cancellations",
+    "job push_adjustments",
+)
+
+
 def check(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     app = typer.Typer()
     app.command("check-config")(check_config)
@@ -39,18 +46,46 @@ def test_a_good_configuration_is_summed_up(
     assert told.err == ""
     assert told.out.splitlines() == [
         f"ok  {file}",
-        "state             /var/lib/backhaul",
-        "database          /var/lib/backhaul/backhaul.db",
-        "public            0.0.0.0:8750",
-        "admin             127.0.0.1:8751",
-        "store main        https://shop.example",
+        "state                      /var/lib/backhaul",
+        "database                   /var/lib/backhaul/backhaul.db",
+        "public                     0.0.0.0:8750",
+        "admin                      127.0.0.1:8751",
+        "store main                 https://shop.example",
+        "job prune                  every 1h",
+        "job backup                 every 1d",
+        *(
+            f"{job:<27}at once: commands leave when planned, no schedule is written"
+            " for the job"
+            for job in SENDING
+        ),
+        "job reconcile_incremental  every 5m",
+        "job reconcile_full         every 6h",
+        "job audit                  every 5m",
     ]
+
+
+def test_each_job_that_sends_is_told_its_rule(tmp_path: Path) -> None:
+    other = STORE.replace("main", "other")
+    own = '[jobs.push_fulfillments]\ntrigger = "cron"\ncron = "0 3 1 1 *"\n'
+    own += "[stores.other.jobs.push_fulfillments]\neager = true\n[push]\neager = true"
+    settings = load_settings(written(tmp_path, STORE + other + own), {})
+    rows = dict(summary(settings))
+    assert rows["job push_fulfillments:main"] == (
+        "cron 0 3 1 1 *: commands leave only then, a schedule is written for the job"
+        " and overrules [push] eager"
+    )
+    assert rows["job push_fulfillments:other"] == (
+        "at once: commands leave when planned, eager = true is set for the job;"
+        " without effect: cron, trigger"
+    )
+    assert "job push_cancellations" in rows, "both stores have the same"
 
 
 def test_connectors_are_named_with_their_store(tmp_path: Path) -> None:
     connectors = '[connectors.a]\ntype = "x"\n[connectors.b]\ntype = "y"\n'
     file = written(tmp_path, f"{STORE}{connectors}enabled = false")
-    assert list(summary(load_settings(file, {})))[-2:] == [
+    rows = [row for row in summary(load_settings(file, {})) if "connector" in row[0]]
+    assert rows == [
         ("connector a", "x for main"),
         ("connector b", "y for main, disabled"),
     ]

@@ -57,7 +57,7 @@ def test_the_jobs_of_a_store_fit_with_when_they_ran_and_will(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = from_text("2026-03-01T12:30:00.000Z")
-    due = {"store": "main", "when": "eager: at once", "outcome": "failed"}
+    due = {"store": "main", "when": "at once", "outcome": "failed"}
     due |= {"next_run_at": "2026-03-01T13:20:00.000Z"}
     resting = due | {"job": "audit", "last_run_at": None, "paused_at": "2026-03-01"}
     rows = [job_shown(ROW | row, now) for row in (due, resting)]
@@ -65,6 +65,6 @@ def test_the_jobs_of_a_store_fit_with_when_they_ran_and_will(
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert [line for line in lines if line and "─" not in line] == [
         "job store when last run next run",
-        "reconcile_incremental main eager: at once failed 30 min ago in 50 min",
-        "audit main eager: at once paused",
+        "reconcile_incremental main at once failed 30 min ago in 50 min",
+        "audit main at once paused",
     ]

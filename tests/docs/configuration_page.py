@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from backhaul.settings import Jobs, Settings
+from backhaul.settings import Job, Jobs, Settings
 from backhaul.settings.fields import ANY_NAME, is_list, is_named, is_secret, section_of
 from backhaul.settings.jobs import StoreJob
 from backhaul.settings.values import (
@@ -84,18 +84,20 @@ def _sections(key: str, model: Model) -> Iterator[str]:
 
 def _jobs() -> Iterator[str]:
     fields = Jobs.model_fields
-    job = section_of(next(iter(fields.values())).annotation)
-    assert job is not None
     names = "".join(f"- `{name}`: {f.description}\n" for name, f in fields.items())
-    section = _section(f"[jobs.{ANY_NAME}]", job, job.model_fields)
+    section = _section(f"[jobs.{ANY_NAME}]", Job, Job.model_fields)
     yield section.replace("\n\n|", f" The names are fixed:\n\n{names}\n|", 1)
+    names_of: dict[Model, list[str]] = {}
     for name, field in fields.items():
         own = section_of(field.annotation)
         assert own is not None
-        more = own.model_fields.keys() - job.model_fields.keys()
+        names_of.setdefault(own, []).append(name)
+    for own, names_ in names_of.items():
+        more = own.model_fields.keys() - Job.model_fields.keys()
         if more:
             shown = {key: f for key, f in own.model_fields.items() if key in more}
-            yield _section(f"[jobs.{name}]", own, shown)
+            title = "`, `".join(f"[jobs.{name}]" for name in names_)
+            yield _section(title, own, shown)
 
 
 def _section(title: str, model: Model, fields: dict[str, FieldInfo]) -> str:

@@ -280,7 +280,8 @@ async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
         noon = stage.clock.now().astimezone(schedule.zone)
         hours = [f"{noon + timedelta(minutes=later):%H:%M}" for later in (5, 60)]
         settings = settings_of(
-            {"push_fulfillments": {"quiet": "-".join(hours)}}, eager=True
+            {"push_fulfillments": {"quiet": "-".join(hours), "eager": True}},
+            eager=True,
         )
         jobs = Jobs(settings, stage.store.job_runs, stage.clock, schedule)
         jobs.sends("main", stage.dispatcher)
@@ -297,6 +298,68 @@ async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
             await stage.arrive(2)
             await stage.pass_time(54 * 60)
             await stage.reaches(late, "applied")
+
+
+YEARLY = {"trigger": "cron", "cron": "0 3 1 1 *"}
+
+
+async def test_a_written_schedule_is_the_only_time_at_which_its_kind_leaves(
+    path: Path,
+) -> None:
+    async with scene(path) as stage:
+        settings = settings_of({"push_cancellations": YEARLY}, eager=True)
+        jobs = Jobs(settings, stage.store.job_runs, stage.clock)
+        jobs.sends("main", stage.dispatcher)
+        await jobs.load()
+        kept = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            sent = await stage.plan("fulfill", "ord_2")
+            stage.dispatcher.wake()
+            await stage.reaches(sent, "applied")
+            await stage.pass_time(86_400)
+            await stage.arrive(1)
+            assert stage.state(kept) == "planned"
+            await jobs._due(("push_cancellations", "main"), stage.clock.now())
+            await stage.reaches(kept, "applied")
+
+
+async def test_a_reload_that_takes_the_schedule_away_lets_out_what_waits(
+    path: Path,
+) -> None:
+    async with scene(path) as stage:
+        scheduled = settings_of({"push_cancellations": YEARLY}, eager=True)
+        jobs = Jobs(scheduled, stage.store.job_runs, stage.clock)
+        jobs.sends("main", stage.dispatcher)
+        await jobs.load()
+        kept = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            await stage.arrive(0)
+            await jobs.replan(settings_of(eager=True))
+            await stage.reaches(kept, "applied")
+
+
+@pytest.mark.parametrize("written", [YEARLY, {"every": "5s"}], ids=str)
+async def test_a_reload_with_a_schedule_lets_only_retries_out_before_it(
+    path: Path, written: dict[str, str]
+) -> None:
+    """`every = "5s"` is what the job has anyhow, but it was not written before."""
+    async with scene(path) as stage:
+        jobs = Jobs(settings_of(eager=True), stage.store.job_runs, stage.clock)
+        jobs.sends("main", stage.dispatcher)
+        await jobs.load()
+        stage.platform.says("/orders/ord_1/cancel", message(429, Retry_After="60"))
+        retried = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            await stage.arrive(1)
+            await until(lambda: stage.state(retried) == "planned", "it waits")
+            stage.platform.said.clear()
+            await jobs.replan(settings_of({"push_cancellations": written}, eager=True))
+            await stage.pass_time(1)
+            kept = await stage.plan("cancel", "ord_2")
+            await stage.pass_time(61)
+            await stage.reaches(retried, "applied")
+            await stage.arrive(2)
+            assert stage.state(kept) == "planned"
 
 
 async def test_a_disabled_kind_does_not_leave_though_gates_are_eager(

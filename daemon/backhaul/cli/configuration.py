@@ -1,9 +1,10 @@
 """`backhaul check-config`: says whether the configuration can be used."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
+from backhaul import jobs
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.settings import Settings, configuration_file
@@ -21,8 +22,10 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     console = Console(highlight=False)
     console.print("[green]ok[/]", end="  ")
     console.out(configuration_file(config) or "environment only")
-    for name, value in summary(settings):
-        console.out(f"{name:<18}{value}")
+    rows = list(summary(settings))
+    width = max(len(name) for name, _ in rows) + 2
+    for name, value in rows:
+        console.out(f"{name:<{width}}{value}")
 
 
 def summary(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -40,6 +43,22 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
         yield f"connector {name}", f"{connector.type} for {connector.store}{state}"
+    yield from _jobs(settings)
+
+
+def _jobs(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield when each job runs; once for all stores where they do not differ."""
+    plans, rules = jobs.plans(settings), jobs.rules(settings)
+    told = {name: ": ".join([plans[name], *_rule(rules, name)]) for name in plans}
+    for name in dict.fromkeys(jobs.key_of(called)[0] for called in told):
+        own = {n: words for n, words in told.items() if jobs.key_of(n)[0] == name}
+        if len(set(own.values())) == 1:
+            own = {name: next(iter(own.values()))}
+        yield from ((f"job {called}", words) for called, words in own.items())
+
+
+def _rule(rules: Mapping[str, str], name: str) -> list[str]:
+    return [rules[name]] if name in rules else []
 
 
 def _without_secret(settings: Settings) -> str:

@@ -1,6 +1,6 @@
 """`backhaul jobs`: when the scheduled jobs run, and running or pausing them by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.live import ask, job_rows
 from backhaul.core.clock import SystemClock
 from backhaul.core.spans import ago
+from backhaul.jobs import label
 
 jobs = typer.Typer(no_args_is_help=True, help="The scheduled jobs.")
 
@@ -37,8 +38,20 @@ def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         return
     now = SystemClock().now()
     showing.table([shown(row, now) for row in rows], COLUMNS, "no jobs")
+    for line in legend(rows):
+        typer.echo(line)
     if live is None:
         typer.echo(f"The daemon {silence}; without it no job runs")
+
+
+def legend(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield which rule holds for the jobs that send, those with one rule together."""
+    held: dict[str, list[str]] = {}
+    for row in rows:
+        if row["rule"]:
+            held.setdefault(row["rule"], []).append(label((row["job"], row["store"])))
+    for rule, names in held.items():
+        yield f"{', '.join(names)}: {rule}"
 
 
 def shown(row: Mapping[str, Any], now: datetime) -> dict[str, str]:

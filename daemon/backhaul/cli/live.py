@@ -40,11 +40,13 @@ def job_rows(
     told = live or {}
     next_runs = told.get("jobs", {})
     plans = told.get("plans") or jobs.plans(settings)
+    rules = told.get("rules") or jobs.rules(settings)
     return [
         {
             "job": key[0],
             "store": key[1],
             "when": words,
+            "rule": rules.get(label),
             **_last(states.get(key, {})),
             "next_run_at": next_runs.get(label),
         }

@@ -27,14 +27,14 @@ class Gates:
     """One gate per kind of command; a gate is a moment.
 
     Commands planned up to that moment may leave, so that retries never wait for the
-    next opening and nothing has to be closed. Eager gates stand open for all, but in
-    quiet hours and where their job is disabled. A paused gate lets out only what a
-    person opens it for.
+    next opening and nothing has to be closed. The gate of a kind that is sent at once
+    stands open, but in quiet hours and where its job is disabled. A paused gate lets
+    out only what a person opens it for.
     """
 
     def __init__(self, eager: bool, clock: Clock) -> None:
         self._clock = clock
-        self._eager = eager
+        self._at_once = set(KINDS) if eager else set()
         self._opened: dict[str, str] = {}
         self._paused: dict[str, str] = {}
         self._opened_in_pause: set[str] = set()
@@ -44,6 +44,10 @@ class Gates:
     def stand_open(self, kind: str, enabled: bool) -> None:
         """Let an eager gate stand open, or not: its job is disabled."""
         (self._shut.discard if enabled else self._shut.add)(kind)
+
+    def send_at_once(self, kind: str, at_once: bool) -> None:
+        """Set whether commands of a kind leave when planned, or only by `open`."""
+        (self._at_once.add if at_once else self._at_once.discard)(kind)
 
     def open(self, kind: str, at: str) -> None:
         """Let out what is planned by then."""
@@ -79,7 +83,7 @@ class Gates:
     def _until(self, kind: str) -> str:
         """Return up to when what is planned may leave; "" where nothing may."""
         paused = self._paused.get(kind)
-        if self._eager and paused is None and not self._is_shut(kind):
+        if kind in self._at_once and paused is None and not self._is_shut(kind):
             return _ALWAYS
         opened = self._opened.get(kind, "")
         passes = paused is None or kind in self._opened_in_pause or opened > paused

@@ -2,12 +2,13 @@
 
 from backhaul.settings.connectors import Connector
 from backhaul.settings.explaining import explain
-from backhaul.settings.jobs import Job, Jobs
+from backhaul.settings.jobs import Job, Jobs, PushJob
 from backhaul.settings.loading import (
     bare_environment,
     configuration_file,
     load_settings,
 )
+from backhaul.settings.schedules import Scheduled
 from backhaul.settings.schema import (
     Admin,
     Connect,
@@ -32,7 +33,9 @@ __all__ = [
     "Log",
     "Public",
     "Push",
+    "PushJob",
     "Reconcile",
+    "Scheduled",
     "Settings",
     "Store",
     "bare_environment",

@@ -142,8 +142,10 @@ class Push(Section):
     )
     eager: bool = Field(
         default=True,
-        description="Send as soon as there is something to send; false sends only when "
-        "the jobs start.",
+        description="Whether commands leave as soon as they are planned where no "
+        "schedule is written for their job (`trigger`, `every`, `cron` or `quiet`); "
+        "false: they leave only when the job runs. A job's own schedule or `eager` "
+        "comes first.",
     )
     concurrency: Count = Field(
         default=8,

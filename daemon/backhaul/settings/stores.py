@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from backhaul.settings.jobs import StoreJob, StoreJobName
+from backhaul.settings.jobs import PUSH_JOBS, StoreJob, StoreJobName
 from backhaul.settings.section import Section
 from backhaul.settings.values import BaseUrl, Secret, Secrets, Text
 
@@ -56,3 +56,14 @@ class Store(Section):
     jobs: dict[StoreJobName, StoreJob] = Field(
         default={}, description="The jobs that differ for this store, by name."
     )
+
+    @field_validator("jobs")
+    @classmethod
+    def _only_push_jobs_are_eager(
+        cls, jobs: dict[str, StoreJob]
+    ) -> dict[str, StoreJob]:
+        for name, job in jobs.items():
+            if "eager" in job.model_fields_set and name not in PUSH_JOBS:
+                known = ", ".join(sorted(PUSH_JOBS))
+                raise ValueError(f"{name} has eager, which only these have: {known}")
+        return jobs
