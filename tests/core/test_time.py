@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -28,6 +28,12 @@ NORMAL = [
     ("2038-01-19T03:14:08Z", "2038-01-19T03:14:08.000Z"),
     ("0999-01-01T00:00:00Z", "0999-01-01T00:00:00.000Z"),
     ("2026-W01-1T00:00:00.000Z", "2025-12-29T00:00:00.000Z"),
+    ("2026-01-02T03:04:05.678z", "2026-01-02T03:04:05.678Z"),
+    ("2026-01-02t03:04:05z", "2026-01-02T03:04:05.000Z"),
+    ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00.000Z"),
+    ("2016-12-31T23:59:60.000Z", "2017-01-01T00:00:00.000Z"),
+    ("1990-12-31T15:59:60-08:00", "1991-01-01T00:00:00.000Z"),
+    ("2016-12-31t23:59:60.25z", "2017-01-01T00:00:00.250Z"),
 ]
 
 
@@ -43,6 +49,9 @@ NO_TIME = [
     *["2026-01-02T03:04:05.67zZ", "202\uff16-01-02T03:04:05.678Z", "1767323045"],
     *["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"],
     *["2026-01-02T03:04:05+24:00", "2026-01-02T03:04:05.678Z\n", "\x00" * 24],
+    *["2026-01-02T03:04:60.000Z", "2026-01-02T23:59:60+01:00", "z", "60", ":60z"],
+    *["2026-01-02T23:59:60zz", "2026-01-02T23:60:60Z", "9999-12-31T23:59:60Z"],
+    *["0001-01-01T00:59:60+05:00", "2026-01-02T23:59:60"],
 ]
 
 
@@ -78,6 +87,35 @@ def test_order_of_texts_is_order_of_time(one: datetime, two: datetime) -> None:
     if first < second:
         assert one < two
     assert abs(from_text(first) - one) < timedelta(milliseconds=1)
+
+
+@given(
+    moment=MOMENTS.map(lambda moment: moment.replace(microsecond=0)),
+    fraction=st.text("0123456789", max_size=12),
+    mark=st.sampled_from("Tt "),
+    zone=st.sampled_from(["Z", "z", "+00:00", "-00:00", "own"]),
+)
+def test_every_form_of_rfc_3339_is_read(
+    moment: datetime, fraction: str, mark: str, zone: str
+) -> None:
+    if zone != "own":
+        moment = moment.replace(tzinfo=UTC)
+    day, clock = moment.isoformat()[:19].split("T")
+    offset = moment.isoformat()[19:] if zone == "own" else zone
+    digits = f".{fraction}" if fraction else ""
+    read = from_text(f"{day}{mark}{clock}{digits}{offset}")
+    assert read == moment + timedelta(microseconds=int(f"{fraction:0<6}"[:6]))
+    assert normalize(f"{day}{mark}{clock}{digits}{offset}") == to_text(read)
+
+
+@given(day=st.dates(date(1972, 1, 1), date(9998, 1, 1)), offset=OFFSETS)
+def test_a_leap_second_is_the_first_second_of_the_next_day(
+    day: date, offset: timezone
+) -> None:
+    last = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=UTC)
+    local = last.astimezone(offset).isoformat()
+    leap = f"{local[:17]}60{local[19:]}"
+    assert from_text(leap) == last + timedelta(seconds=1)
 
 
 def test_time_is_written_in_utc_whatever_its_zone() -> None:

@@ -6,9 +6,15 @@ import asyncio
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_day
 from typing import Protocol
 
-_NORMAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+_NORMAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d\.\d{3}Z", re.ASCII)
+_RARE = re.compile(
+    r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:)(\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_LEAP_SECOND = "60"
+_FIRST_SECOND_ENDS = time_of_day(0, 0, 1)
 
 
 class Clock(Protocol):
@@ -64,9 +70,38 @@ def to_text(moment: datetime) -> str:
 
 
 def from_text(text: str) -> datetime:
-    """Read RFC 3339; a time without zone is UTC. Raises ValueError."""
+    """Read RFC 3339; a time without zone is UTC. Raises ValueError.
+
+    A leap second counts as the first second of the next day, as in POSIX time.
+    """
+    try:
+        return _aware(text)
+    except ValueError:
+        return _rarely_written(text)
+
+
+def _aware(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _rarely_written(text: str) -> datetime:
+    """Read what RFC 3339 allows and `fromisoformat` refuses. Raises ValueError."""
+    parts = _RARE.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"{text!r} is no time in RFC 3339")
+    minute, second, fraction, zone = parts.groups(default="")
+    is_leap = second == _LEAP_SECOND
+    before = _aware(f"{minute}{'59' if is_leap else second}{fraction}{zone.upper()}")
+    if not is_leap:
+        return before
+    try:
+        after = before.astimezone(UTC) + timedelta(seconds=1)
+    except OverflowError:
+        raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
+    if after.time() >= _FIRST_SECOND_ENDS:
+        raise ValueError(f"{text!r} has a second 60 that is no leap second")
+    return after
 
 
 def earlier(text: str, by: timedelta) -> str:
