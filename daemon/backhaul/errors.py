@@ -11,6 +11,7 @@ BackhaulError
 │   └── AlreadyRunning        75  another daemon holds the lock, or came after this one
 ├── Busy                      try again soon (answered 503 with Retry-After)
 └── Unusable                  this one row or body is set aside, the rest goes on
+    └── Unreadable            the same, of an object whose kind and id can be read
 """
 
 from __future__ import annotations
@@ -115,6 +116,19 @@ class Busy(BackhaulError):
 
 class Unusable(BackhaulError):
     """A body or row that cannot be understood; kept in quarantine with this text."""
+
+
+class Unreadable(Unusable):
+    """An object that cannot be used, although it says which one it is.
+
+    `kind` is `order`, `product`, `customer` or `level`; `object_id` is what the object
+    is fetched by: the product of a level.
+    """
+
+    def __init__(self, reason: str, kind: str, object_id: str) -> None:
+        self.kind = kind
+        self.object_id = object_id
+        super().__init__(reason)
 
 
 def why(error: OSError) -> str:

@@ -40,9 +40,7 @@ BARE = {
     "data-is-a-list": {"topic": "a/b", "data": []},
     "data-is-null": {"topic": "a/b", "data": None},
     "no-data": {"topic": "a/b"},
-    "no-topic": {"data": {"id": "x"}},
-    "topic-is-a-number": {"topic": 7, "data": {"id": "x"}},
-    "topic-is-null": {"topic": None, "data": {"id": "x"}},
+    "data-of-an-object": {"id": "x", "updatedAt": "2026-01-02", "data": {"id": "y"}},
 }
 
 
@@ -50,6 +48,21 @@ BARE = {
 def test_what_is_no_envelope_is_a_bare_resource(name: str) -> None:
     found = opened(BARE[name])
     assert (found.topic, found.data) == ("from/outside", BARE[name])
+
+
+@pytest.mark.parametrize("topic", [{}, {"topic": 7}, {"topic": None}, {"topic": " "}])
+def test_an_envelope_without_topic_takes_it_from_outside(topic: dict[str, Any]) -> None:
+    found = opened({"id": "evt_1", "data": ORDER} | topic)
+    assert (found.topic, found.event_id) == ("from/outside", "evt_1")
+    assert found.data == ORDER
+
+
+@pytest.mark.parametrize(
+    "topic", ["ORDERS/CREATE", " orders/create ", "Orders/Create\n"]
+)
+def test_topics_are_compared_without_case_and_blanks(topic: str) -> None:
+    assert opened(WRAPPED | {"topic": topic}).topic == "orders/create"
+    assert opened(ORDER, topic).topic == "orders/create"
 
 
 TEXT_MEMBERS = {"id": "event_id", "storeId": "store_id", "createdAt": "created_at"}

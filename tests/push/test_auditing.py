@@ -449,8 +449,8 @@ async def test_a_clock_set_back_under_a_lock_is_made_up_for(stage: Scene) -> Non
 STRANGERS: dict[str, dict[str, Any]] = {
     "time": {"createdAt": "soon"},
     "delta": {"adjustment": 2.5},
-    "source": {"source": "key_9"},
-    "id": {"id": 7},
+    "source": {"source": [9]},
+    "id": {"id": None},
 }
 UNUSED: dict[str, Any] = {"orderId": 7, "reason": {}, "stockAfter": 2.5}
 

@@ -123,7 +123,6 @@ HALF_TRUE = [
     ("fulfill", other("fulfill", shipments=[payloads.shipment(trackingNumber="X")])),
     ("fulfill", other("fulfill", updatedAt="soon")),
     ("fulfill", other("fulfill", updatedAt="0001-01-01T00:00:00+05:00")),
-    ("fulfill", other("fulfill", totals={"total": "1e999999999"})),
     ("cancel", other("cancel", id="ord_2")),
     ("cancel", other("cancel", cancellation=None)),
     ("cancel", other("cancel", cancellation={"cancelledAt": payloads.instant(1)})),

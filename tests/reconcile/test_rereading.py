@@ -343,3 +343,47 @@ async def test_what_was_put_to_rest_by_a_later_clock_does_not_wait_for_it(
     await place.store.rereads.postpone(row, payloads.instant(AHEAD_SECONDS))
     assert await rereader(place).work_off() == 1
     assert queued(place) == []
+
+
+UNREADABLE: dict[str, Any] = {
+    "order": payloads.order(status=None),
+    "product": payloads.product() | {"variants": 5},
+    "customer": payloads.customer() | {"updatedAt": None},
+    "level": [LEVEL, LEVEL | {"variantId": "var_2", "stock": None}],
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+async def test_an_answer_that_cannot_be_read_is_quarantined_once(
+    kind: str, place: Place
+) -> None:
+    """The row stays, so that the object is fetched until its answer can be read."""
+    path, object_id, shown, topics = KINDS[kind]
+    answer = document({"data": UNREADABLE[kind]})
+    place.platform.says(f"{path}/{object_id}", answer)
+    await ask(place, kind, object_id)
+    again = rereader(place)
+    for _ in range(4):
+        await again.work_off()
+        await fold_all(place.store)
+        await place.clock.sleep(400)
+    states = rows(place.store.path, "SELECT state FROM events ORDER BY id")
+    assert states.count(("quarantined",)) == 1
+    assert [(row[0], row[3]) for row in queued(place)] == [(kind, 4)]
+    place.platform.says(f"{path}/{object_id}", document({"data": shown}))
+    await again.work_off()
+    await fold_all(place.store)
+    assert queued(place) == []
+    assert read(place)[-len(topics) :] == topics
+
+
+async def test_a_refetch_lets_the_commands_of_its_order_go(place: Place) -> None:
+    place.platform.says("/orders/ord_1", document({"data": payloads.order(at=9)}))
+    event = payloads.envelope("orders/updated", payloads.order(status=None))
+    await place.store.inbox.append(payloads.arrival(event))
+    await fold_all(place.store)
+    held = "SELECT order_id FROM unreadable_orders"
+    assert rows(place.store.path, held) == [("ord_1",)]
+    assert await rereader(place).work_off() == 1
+    await fold_all(place.store)
+    assert rows(place.store.path, held) == []

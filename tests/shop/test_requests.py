@@ -166,7 +166,7 @@ DOUBTS = {
     "cancelled-not-restocked": (CANCEL, cancelled(restocked=False), "does not show"),
     "cancelled-yet-restocked": (KEEP, cancelled(), "does not show"),
     "cancelled-other-order": (CANCEL, cancelled(id="ord_2"), "about ord_2"),
-    "no-order": (CANCEL, {"ok": True}, "not the expected shape"),
+    "no-order": (CANCEL, {"ok": True}, "without an id"),
     "list": (CANCEL, [], "holds no object"),
     "nothing": (CANCEL, None, "holds no object"),
     "text": (CANCEL, "done", "holds no object"),
@@ -200,13 +200,15 @@ ADJUSTED: dict[str, Any] = {
 def test_adjustment_is_proved_by_its_id_and_levels() -> None:
     proof = {"adjustment_id": "adj_1", "levels": ADJUSTED["levels"]}
     assert requests.evidence(ADJUST, {"data": ADJUSTED}) == proof
+    numbered = {"data": ADJUSTED | {"adjustmentId": 7}}
+    assert requests.evidence(ADJUST, numbered)["adjustment_id"] == "7"
 
 
 NO_ADJUSTMENT: list[dict[str, Any]] = [
     {"productId": "prod_2"},
     {"productId": None},
     {"adjustmentId": None},
-    {"adjustmentId": 7},
+    {"adjustmentId": True},
     {"adjustmentId": ""},
     {"levels": None},
     {"levels": {}},

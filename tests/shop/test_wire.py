@@ -216,41 +216,38 @@ def test_variant_without_stock_shows_no_level() -> None:
 
 
 RETYPED = [
-    ("order", {"id": 7}, r"\$\.id"),
-    ("order", {"id": None}, r"\$\.id"),
-    ("order", {"updatedAt": 1767323045}, r"\$\.updatedAt"),
+    ("order", {"id": None}, "without an id"),
+    ("order", {"id": ["ord_1"]}, "without an id"),
     ("order", {"updatedAt": "yesterday"}, "updatedAt"),
     ("order", {"updatedAt": "0001-01-01T00:00:00+05:00"}, "updatedAt"),
-    ("order", {"placedAt": "soon"}, "placedAt"),
-    ("order", {"status": None}, r"\$\.status"),
-    ("order", {"status": ["PENDING"]}, r"\$\.status"),
-    ("order", {"items": None}, r"\$\.items"),
-    ("order", {"items": {}}, r"\$\.items"),
-    ("order", {"items": [payloads.item(quantity="2")]}, r"items\[0\]\.quantity"),
+    ("order", {"updatedAt": 7}, "updatedAt"),
+    ("order", {"status": None}, "status"),
+    ("order", {"status": ["PENDING"]}, "status"),
+    ("order", {"status": 1}, "status"),
+    ("order", {"financialStatus": " "}, "financialStatus"),
+    ("order", {"fulfillmentStatus": {}}, "fulfillmentStatus"),
+    ("order", {"items": None}, "items"),
+    ("order", {"items": {}}, "items"),
+    ("order", {"items": ["li_1"]}, r"items\[0\]"),
+    ("order", {"items": [payloads.item(id=None)]}, r"items\[0\]\.id"),
+    ("order", {"items": [payloads.item(quantity=None)]}, r"items\[0\]\.quantity"),
     ("order", {"items": [payloads.item(quantity=2.5)]}, r"items\[0\]\.quantity"),
     ("order", {"items": [payloads.item(quantity=2**63)]}, r"items\[0\]\.quantity"),
-    ("order", {"items": [payloads.item(unitPrice=[])]}, "unitPrice"),
-    ("order", {"items": [payloads.item(unitPrice="1.005")]}, "unitPrice"),
-    ("order", {"number": "1001"}, r"\$\.number"),
-    ("order", {"number": 2**63}, r"\$\.number"),
-    ("order", {"number": True}, r"\$\.number"),
-    ("order", {"currency": None}, r"\$\.currency"),
-    ("order", {"totals": {"total": None}}, r"totals\.total"),
-    ("order", {"totals": {"total": "free"}}, r"totals\.total"),
-    ("order", {"totals": []}, r"\$\.totals"),
-    ("order", {"shipments": None}, r"\$\.shipments"),
-    ("order", {"shipments": [{"id": 1}]}, r"shipments\[0\]\.id"),
-    ("order", {"cancellation": {"cancelledAt": "x"}}, "cancelledAt"),
-    ("order", {"cancellation": "yes"}, r"\$\.cancellation"),
-    ("product", {"title": None}, r"\$\.title"),
-    ("product", {"status": 1}, r"\$\.status"),
-    ("product", {"variants": None}, r"\$\.variants"),
-    ("product", {"variants": [payloads.variant() | {"stock": "1"}]}, r"\.stock"),
-    ("product", {"variants": [payloads.variant(price={})]}, "price"),
+    ("order", {"items": [payloads.item(quantity="two")]}, r"items\[0\]\.quantity"),
+    ("order", {"items": [payloads.item(fulfilledQuantity="?")]}, "fulfilledQuantity"),
+    ("order", {"shipments": {}}, "shipments"),
+    ("order", {"shipments": [{"id": None}]}, r"shipments\[0\]\.id"),
+    ("order", {"shipments": [{"id": "s", "trackingNumber": []}]}, "trackingNumber"),
+    ("order", {"cancellation": {"cancelledAt": "x"}}, "cancellation"),
+    ("order", {"cancellation": "yes"}, "cancellation"),
+    ("order", {"confirmation": "yes"}, "confirmation"),
+    ("order", {"confirmation": {"required": "perhaps"}}, r"confirmation\.required"),
+    ("product", {"variants": {}}, "variants"),
+    ("product", {"variants": [payloads.variant() | {"stock": "many"}]}, "stock"),
     ("product", {"variants": ["var_1"]}, r"variants\[0\]"),
-    ("customer", {"email": ["a@b"]}, r"\$\.email"),
-    ("customer", {"updatedAt": None}, r"\$\.updatedAt"),
+    ("customer", {"updatedAt": None}, "updatedAt"),
 ]
+"""What decides over goods is never guessed, and no object goes without id and time."""
 
 
 @pytest.mark.parametrize(
@@ -264,7 +261,7 @@ def test_retyped_member_that_is_used_is_named(
         read(data | members)
 
 
-@pytest.mark.parametrize("stock", [2**63, -(2**63) - 1, 10**30, "12", 1.5, None, True])
+@pytest.mark.parametrize("stock", [2**63, -(2**63) - 1, 10**30, "x", 1.5, None, True])
 def test_stock_that_cannot_be_kept_is_unusable(stock: Any) -> None:
     with pytest.raises(Unusable, match="stock"):
         wire.level(LEVEL | {"stock": stock})

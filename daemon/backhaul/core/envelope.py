@@ -31,20 +31,33 @@ class Envelope(Struct, frozen=True):
     data: dict[str, Any]
 
 
+def topic_of(value: object) -> str:
+    """Return a topic as the specification writes it; empty where there is none.
+
+    Platforms differ in case, and proxies leave blanks around it.
+    """
+    return value.strip().lower() if isinstance(value, str) else ""
+
+
 def open_envelope(body: bytes, outside_topic: str) -> Envelope:
-    """Read a delivery's body. Raises Unusable when it is no JSON object."""
+    """Read a delivery's body. Raises Unusable when it is no JSON object.
+
+    A document that holds `data` is an envelope, unless it is an object of its own: that
+    has a time of its own. Without a topic in it the one from outside counts.
+    """
     document = strict_json.decode_object(body)
     data = document.get("data")
-    if isinstance(data, dict) and isinstance(document.get("topic"), str):
+    topic = topic_of(document.get("topic"))
+    if isinstance(data, dict) and (topic or "updatedAt" not in document):
         return Envelope(
-            topic=document["topic"],
+            topic=topic or topic_of(outside_topic),
             event_id=_text(document.get("id")),
             store_id=_text(document.get("storeId")),
             sequence=_sequence(document.get("sequence")),
             created_at=_text(document.get("createdAt")),
             data=data,
         )
-    return Envelope(outside_topic, None, None, 0, None, document)
+    return Envelope(topic_of(outside_topic), None, None, 0, None, document)
 
 
 def _text(value: object) -> str | None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import re
-from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
+from decimal import (
+    ROUND_HALF_UP,
+    Context,
+    Decimal,
+    Inexact,
+    InvalidOperation,
+    Overflow,
+    Underflow,
+)
 
 from backhaul.errors import Unusable
 
@@ -26,7 +34,7 @@ def to_minor(amount: object, currency: str) -> int:
 
     Never through a float: a number read from JSON arrives as int or Decimal.
     """
-    exponent = EXPONENTS.get(currency.upper(), 2)
+    exponent = _exponent(currency)
     # Nearly every amount there is, at a fraction of what Decimal takes.
     if exponent == 2 and isinstance(amount, str) and _USUAL.fullmatch(amount):
         return int(amount.replace(".", ""))
@@ -41,3 +49,17 @@ def to_minor(amount: object, currency: str) -> int:
     if not exact or (isinstance(amount, str) and not _PLAIN.issuperset(amount)):
         raise Unusable(f"{amount!r:.60} is not an amount of {currency or 'money'}")
     return int(minor)
+
+
+def nearest_minor(amount: object, currency: str) -> int:
+    """Return the nearest amount in minor units, half a unit up. Raises Unusable."""
+    try:
+        exact = Decimal(str(amount))
+        minor = exact.scaleb(_exponent(currency)).quantize(1, ROUND_HALF_UP)
+    except (ArithmeticError, ValueError):
+        raise Unusable(f"{amount!r:.60} is not an amount of money") from None
+    return to_minor(minor.scaleb(-_exponent(currency)), currency)
+
+
+def _exponent(currency: str) -> int:
+    return EXPONENTS.get(currency.upper(), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,16 @@ def holds(items: object, lines: Sequence[Mapping[str, Any]]) -> bool:
     if not lines or not isinstance(items, list):
         return True
     parts = [item for item in items if isinstance(item, dict) and "lineItemId" in item]
-    said = [(part["lineItemId"], part.get("quantity")) for part in parts]
+    said = [(str(part["lineItemId"]), _units(part.get("quantity"))) for part in parts]
     wanted = [(line.get("line_id"), line.get("quantity")) for line in lines]
     same = len(said) == len(wanted) and all(line in said for line in wanted)
     return same or len(said) < len(items)
+
+
+def _units(quantity: object) -> object:
+    """Return a number of units as an int, whichever way the platform writes it."""
+    try:
+        number = Decimal(str(quantity).strip())
+        return int(number) if number == int(number) else quantity
+    except (ArithmeticError, ValueError):
+        return quantity

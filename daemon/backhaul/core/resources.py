@@ -2,7 +2,7 @@
 
 Times are RFC 3339 in UTC with milliseconds, money is integer minor units, statuses are
 upper case. `document` is the whole JSON object as canonical bytes, unknown fields
-included.
+included. `notes` name what of the payload was left out or rounded.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Product(Struct, frozen=True):
     variants: tuple[Variant, ...]
     levels: tuple[Level, ...]
     document: bytes
+    notes: tuple[str, ...] = ()
 
 
 class Item(Struct, frozen=True):
@@ -52,7 +53,7 @@ class Item(Struct, frozen=True):
     title: str
     quantity: int
     fulfilled_quantity: int
-    unit_price_minor: int
+    unit_price_minor: int | None
 
 
 class Shipment(Struct, frozen=True):
@@ -77,13 +78,14 @@ class Order(Struct, frozen=True):
     fulfillment_status: str
     placed_at: str | None
     cancelled_at: str | None
-    total_minor: int
+    total_minor: int | None
     currency: str
     customer_id: str | None
     updated_at: str
     items: tuple[Item, ...]
     shipments: tuple[Shipment, ...]
     document: bytes
+    notes: tuple[str, ...] = ()
 
 
 class Customer(Struct, frozen=True):
@@ -95,6 +97,7 @@ class Customer(Struct, frozen=True):
     phone: str | None
     updated_at: str
     document: bytes
+    notes: tuple[str, ...] = ()
 
 
 class Deletion(Struct, frozen=True):

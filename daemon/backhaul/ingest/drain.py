@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -23,6 +24,10 @@ SLICE_SECONDS = 0.005
 LONGEST_SLICE_SECONDS = 0.05
 SLICE_PER_SECOND_BEHIND = 0.04
 """Folds and accepts take turns, so longer slices are a greater share for the fold."""
+MOST_NOTES = 200
+"""Kinds of odd events that are logged before the log keeps silent of new ones."""
+_PLACE = re.compile(r"\[\d+\]|: .*|(?<= )[\d.,]+(?= )", re.DOTALL)
+"""What differs between two notes about the same member."""
 PAUSE_SECONDS = 0.5
 """Rest after the database refused to write."""
 
@@ -49,6 +54,7 @@ class Drain:
         self._moved = asyncio.Event()
         self._folded_to = 0
         self._behind_seconds = 0.0
+        self._noted: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
         """Tell that the inbox has grown."""
@@ -82,7 +88,8 @@ class Drain:
             logger.bind(action="fold.busy").warning("{}", error)
             await self._clock.sleep(PAUSE_SECONDS)
             return True
-        tell(report.problems)
+        tell(one for one in report.problems if self._is_news(one[1]))
+        self._tell_notes(report)
         self._count(report)
         if report.folded:
             self._folded()
@@ -92,6 +99,27 @@ class Drain:
         self._behind_seconds = report.behind_seconds
         self._moved.set()
         return report.more
+
+    def _tell_notes(self, report: FoldReport) -> None:
+        """Log each kind of member once that was left out; a platform sends it often."""
+        for event, folded in report.incomplete:
+            self._metrics.counts("events_incomplete_total")[folded.topic,] += 1
+            notes = {_PLACE.sub("[]", note) for note in folded.notes}
+            if not self._notes(*((folded.topic, note) for note in notes)):
+                continue
+            logger.bind(action="fold.incomplete", event=event).warning(
+                "event {} ({}): {}", event, folded.topic, folded.detail
+            )
+
+    def _is_news(self, folded: Folded) -> bool:
+        """Tell whether a problem is to be logged: an unknown topic once for all."""
+        return folded.state != "unhandled" or self._notes((folded.topic, "unhandled"))
+
+    def _notes(self, *about: tuple[str, str]) -> bool:
+        """Remember what is logged once; return whether it was not logged before."""
+        is_news = not self._noted.issuperset(about) and len(self._noted) < MOST_NOTES
+        self._noted.update(about if is_news else ())
+        return is_news
 
     def _slice_seconds(self) -> float:
         """Return how long to fold: the longer, the further the mirror is behind."""

@@ -7,10 +7,10 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
-from backhaul.core.envelope import Envelope, open_envelope
+from backhaul.core.envelope import Envelope, open_envelope, topic_of
 from backhaul.core.intact import is_intact
-from backhaul.errors import Unusable
-from backhaul.ingest import objects, stock
+from backhaul.errors import Unreadable, Unusable
+from backhaul.ingest import hints, objects, stock
 from backhaul.ingest.forgotten import without_forgotten
 from backhaul.ingest.objects import Fold
 from backhaul.shop.wire import TRACKING
@@ -57,6 +57,8 @@ READS: Mapping[str, Handler] = {
 """What we read ourselves; never accepted from outside."""
 
 
+TEST_TOPIC = "webhooks/test"
+"""What the platform sends when somebody asks it for a test delivery."""
 DAMAGED = (
     "its bytes are not those that came in: the disk or the file is damaged; the object"
     " is read again from the platform at the next walk"
@@ -77,19 +79,47 @@ def fold_one(
             raise Unusable(DAMAGED)
         envelope = open_envelope(event.body, event.topic)
         envelope = without_forgotten(event, envelope, mirror)
-        handler = (READS if event.kind == "read" else TOPICS).get(envelope.topic)
-        if handler is None:
-            return _unhandled(envelope, f"unknown topic {envelope.topic!r}")
-        if store_id and envelope.store_id and envelope.store_id != store_id:
-            detail = f"belongs to another store {envelope.store_id}"
-            return _unhandled(envelope, detail, envelope.store_id)
-        if event.kind == "delivery" and not mirror.first_sight(
-            _digest(event), event.id
-        ):
-            return Folded("duplicate", envelope.topic, envelope.event_id)
-        return handler(Fold(event, envelope, mirror, currency, tracking))
     except Unusable as error:
-        return Folded("quarantined", event.topic, detail=str(error))
+        return Folded("quarantined", topic_of(event.topic), detail=str(error))
+    fold = Fold(event, envelope, mirror, currency, tracking)
+    try:
+        return _folded(fold, store_id)
+    except Unreadable as error:
+        return fold.quarantine(error)
+    except Unusable as error:
+        return Folded(
+            "quarantined", envelope.topic, envelope.event_id, detail=str(error)
+        )
+
+
+def _folded(fold: Fold, store_id: str | None) -> Folded:
+    """Hand an opened event to the handler of its topic. Raises Unusable."""
+    event, envelope = fold.event, fold.envelope
+    if store_id and envelope.store_id and envelope.store_id != store_id:
+        detail = f"belongs to another store {envelope.store_id}"
+        return _unhandled(envelope, detail, envelope.store_id)
+    handler = (READS if event.kind == "read" else TOPICS).get(envelope.topic)
+    if handler is None:
+        return _without_handler(fold)
+    if event.kind == "delivery" and not fold.mirror.first_sight(
+        _digest(event), event.id
+    ):
+        return Folded("duplicate", envelope.topic, envelope.event_id)
+    return handler(fold)
+
+
+def _without_handler(fold: Fold) -> Folded:
+    """Take an event of no known topic as a hint: what it names is fetched."""
+    topic, event_id = fold.envelope.topic, fold.envelope.event_id
+    if topic == TEST_TOPIC:
+        return Folded("folded", topic, event_id, detail="a test delivery")
+    detail = f"unknown topic {topic!r}" if topic else "no topic"
+    named = hints.named(topic, fold.envelope.data)
+    if fold.is_read or named is None:
+        return _unhandled(fold.envelope, detail)
+    fold.ask(*named, f"event {fold.event.id} has {detail}")
+    detail = "; ".join([detail, *fold.doubts])
+    return Folded("unhandled", topic, event_id, *named, detail)
 
 
 def _unhandled(envelope: Envelope, detail: str, stranger: str | None = None) -> Folded:

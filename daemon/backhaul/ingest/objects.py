@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.envelope import Envelope
     from backhaul.core.resources import Order
+    from backhaul.errors import Unreadable
     from backhaul.store.contract import MirrorWriter, StoredEvent
 
 _STATES = {
@@ -53,6 +54,7 @@ class Fold:
         self.is_read = event.kind == "read"
         self.is_confirming = self.is_read and event.topic.endswith(CONFIRMING)
         self.doubts: list[str] = []
+        self.notes: tuple[str, ...] = ()
 
     def version(self, updated_at: str, content: bytes, standing: int = 0) -> Version:
         """Return the version of what the event says."""
@@ -91,8 +93,35 @@ class Fold:
             event_id=self.envelope.event_id,
             kind=kind,
             object_id=object_id,
-            detail="; ".join(self.doubts) or None,
+            detail="; ".join((*self.doubts, *self.notes)) or None,
+            notes=self.notes,
         )
+
+    def quarantine(self, error: Unreadable) -> Folded:
+        """Set the event aside, fetch its object again, and let its commands wait."""
+        reason = f"event {self.event.id} could not be read"
+        self.ask(error.kind, error.object_id, reason)
+        if error.kind == "order":
+            self.mirror.hold_order(
+                self.event.store,
+                error.object_id,
+                self.event.id,
+                str(error),
+                self.event.received_at,
+            )
+        return Folded(
+            "quarantined",
+            self.envelope.topic,
+            self.envelope.event_id,
+            error.kind,
+            error.object_id,
+            str(error),
+        )
+
+    def settles(self, order_id: str) -> None:
+        """Tell that the event shows what the order is now, or that it is gone."""
+        began = self.event.received_at if self.is_confirming else ""
+        self.mirror.release_order(self.event.store, order_id, self.event.id, began)
 
 
 def decide(
@@ -125,13 +154,15 @@ def decide(
 
 def order(fold: Fold) -> Folded:
     """Fold an order."""
-    found = wire.order(fold.envelope.data, fold.tracking)
+    found = wire.order(fold.envelope.data, fold.tracking, fold.currency)
     store, mirror = fold.event.store, fold.mirror
+    fold.notes = found.notes
     version = fold.version(found.updated_at, found.document, standing.of_order(found))
     held = mirror.held("order", store, found.id)
     put = partial(mirror.put_order, store, found)
     _listen(fold, found)
     judgement = decide(fold, ("order", found.id), held, version, put)
+    fold.settles(found.id)
     return fold.conclude("order", found.id, judgement)
 
 
@@ -156,6 +187,7 @@ def customer(fold: Fold) -> Folded:
     """Fold a customer."""
     found = wire.customer(fold.envelope.data)
     store, mirror = fold.event.store, fold.mirror
+    fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
     held = mirror.held("customer", store, found.id)
     put = partial(mirror.put_customer, store, found)
@@ -202,4 +234,6 @@ def gone(kind: str, fold: Fold) -> Folded:
     held = mirror.held(kind, store, object_id)
     put = partial(mirror.remove, kind, store, object_id)
     judgement = decide(fold, (kind, object_id), held, version, put)
+    if kind == "order":
+        fold.settles(object_id)
     return fold.conclude(kind, object_id, judgement)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backhaul.core.fold import Judgement, Version
+from backhaul.errors import Unusable
 from backhaul.ingest.objects import Fold, decide
 from backhaul.shop import wire
 
@@ -24,6 +25,7 @@ def product(fold: Fold) -> Folded:
     """Fold a product, and the stock that its variants show."""
     found = wire.product(fold.envelope.data, fold.currency)
     store, mirror = fold.event.store, fold.mirror
+    fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
     held = mirror.held("product", store, found.id)
     put = partial(mirror.put_product, store, found, fold.currency)
@@ -59,6 +61,8 @@ def history_row(fold: Fold) -> Folded:
     Nearly always it raises Unusable, which tells what is wrong with the row.
     """
     row = wire.entry(fold.envelope.data)
+    if row.stock_after is None or row.adjustment is None:
+        raise Unusable("stockAfter or adjustment is missing or null")
     move = {
         "variantId": row.variant_id,
         "stock": row.stock_after,

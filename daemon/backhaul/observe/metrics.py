@@ -54,6 +54,11 @@ NAMES: dict[str, Meaning] = {
     "fold_problems_total": Meaning(
         "counter", "Events that are quarantined or unhandled.", ("state",)
     ),
+    "events_incomplete_total": Meaning(
+        "counter",
+        "Events that were folded without a member that could not be read.",
+        ("topic",),
+    ),
     "commands_total": Meaning(
         "counter",
         "Steps of commands, by what they came to: applied, planned (again),"

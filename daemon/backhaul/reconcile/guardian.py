@@ -17,7 +17,7 @@ from backhaul.core import strict_json
 from backhaul.core.budget import Priority
 from backhaul.core.envelope import TOPICS
 from backhaul.errors import Busy, Unusable
-from backhaul.shop import wire
+from backhaul.shop import shapes, wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
 
@@ -80,12 +80,12 @@ class Guardian:
         except (NotSent, InDoubt, Unusable, Busy, OSError) as error:
             self._tell(_unkept(error))
 
-    async def deliveries(self) -> list[wire.Delivery]:
+    async def deliveries(self) -> list[shapes.Delivery]:
         """Return the newest deliveries to this daemon, as the platform tells them.
 
         Raises NotSent, InDoubt, Unusable, and ReadRefused where it tells nothing.
         """
-        found: list[wire.Delivery] = []
+        found: list[shapes.Delivery] = []
         for hook in self._ours(await self._hooks()):
             path = f"{_path(hook)}/deliveries"
             page = await self._client.page(path, 1, Priority.REREAD)
@@ -93,7 +93,7 @@ class Guardian:
             found += map(wire.delivery, rows)
         return found
 
-    def _ours(self, hooks: list[dict[str, Any]]) -> list[wire.Hook]:
+    def _ours(self, hooks: list[dict[str, Any]]) -> list[shapes.Hook]:
         ours = (hook for hook in hooks if hook.get("address") == self.address)
         return [wire.hook(hook) for hook in ours]
 
@@ -138,7 +138,7 @@ class Guardian:
         made = wire.hook(wire.resource(answer.json()))
         return await self._change(_path(made), {}, topics, parts)
 
-    async def _repair(self, hook: wire.Hook) -> str:
+    async def _repair(self, hook: shapes.Hook) -> str:
         status = (hook.status or "").upper()
         if status == "PAUSED":
             return f"the webhook subscription {hook.id} is paused by somebody"
@@ -179,7 +179,7 @@ class Guardian:
             self._log("subscription.repaired", "the webhook subscription was repaired")
         return failed or self._lacking(topics)
 
-    async def _mind_secret(self, hook: wire.Hook) -> None:
+    async def _mind_secret(self, hook: shapes.Hook) -> None:
         """Replace a secret with which a delivery was refused: once for a delivery.
 
         A shop that is quiet shows the same refusal at every look.
@@ -270,7 +270,7 @@ def _identity(row: dict[str, Any]) -> str:
     return str(row.get("id") or row.get("address"))
 
 
-def _path(hook: wire.Hook) -> str:
+def _path(hook: shapes.Hook) -> str:
     return f"{HOOKS}/{quote(hook.id, safe='')}"
 
 

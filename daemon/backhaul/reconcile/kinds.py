@@ -10,7 +10,9 @@ import msgspec
 
 from backhaul.core import strict_json
 from backhaul.core.clock import normalize
+from backhaul.errors import Unusable
 from backhaul.shop import wire
+from backhaul.shop.fields import identity, time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -53,16 +55,6 @@ class _LevelHead(msgspec.Struct, rename="camel"):
     updated_at: str
 
 
-class _StockedVariant(msgspec.Struct):
-    id: str
-    stock: int | None = None
-
-
-class _Stocked(msgspec.Struct):
-    id: str
-    variants: list[_StockedVariant] = []
-
-
 class _ShownLevel(msgspec.Struct, rename="camel"):
     product_id: str
     variant_id: str
@@ -75,7 +67,7 @@ def _object(body: bytes, _: str) -> Iterable[Row]:
         head = msgspec.json.decode(body, type=_Head)
         yield Row(head.id, normalize(head.updated_at), body)
     except (msgspec.MsgspecError, ValueError):
-        yield Row("", "", body)
+        yield _odd_row(body, "id")
 
 
 def _level(body: bytes, _: str) -> Iterable[Row]:
@@ -83,7 +75,17 @@ def _level(body: bytes, _: str) -> Iterable[Row]:
         head = msgspec.json.decode(body, type=_LevelHead)
         yield Row(head.variant_id, normalize(head.updated_at), body)
     except (msgspec.MsgspecError, ValueError):
-        yield Row("", "", body)
+        yield _odd_row(body, "variantId")
+
+
+def _odd_row(body: bytes, key: str) -> Row:
+    """Read which object a row is that is not in the contract's form."""
+    try:
+        data = strict_json.decode_object(body)
+        id_, at = identity(data.get(key)), time(data.get("updatedAt"))
+        return Row(id_, at, body)
+    except Unusable:
+        return Row("", "", body)
 
 
 def _shown_levels(body: bytes, read_at: str) -> Iterable[Row]:
@@ -92,13 +94,12 @@ def _shown_levels(body: bytes, read_at: str) -> Iterable[Row]:
     A product's own `updatedAt` does not move with its stock.
     """
     try:
-        product = msgspec.json.decode(body, type=_Stocked)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        levels = wire.product(strict_json.decode_object(body), "").levels
+    except Unusable:
         return
-    for variant in product.variants:
-        if variant.stock is not None:
-            level = _ShownLevel(product.id, variant.id, variant.stock, read_at)
-            yield Row(variant.id, read_at, msgspec.json.encode(level))
+    for shown in levels:
+        level = _ShownLevel(shown.product_id, shown.variant_id, shown.stock, read_at)
+        yield Row(shown.variant_id, read_at, msgspec.json.encode(level))
 
 
 def _order_digest(body: bytes, _: str) -> bytes:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backhaul.reconcile.kinds import Kind
     from backhaul.reconcile.repairing import Difference, Repair
     from backhaul.shop.client import ShopClient
-    from backhaul.shop.wire import Entry
+    from backhaul.shop.shapes import Entry
     from backhaul.store.contract import Marks
     from backhaul.store.reconciling import Progress, Sweep, Sweeps
 

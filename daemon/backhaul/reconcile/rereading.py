@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 from msgspec import Struct
@@ -13,7 +13,7 @@ from backhaul.core import strict_json
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Unusable
-from backhaul.shop import objects
+from backhaul.shop import objects, wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent, TooLong
 from backhaul.store.contract import LONGEST_REST_SECONDS, Arrival
@@ -41,6 +41,16 @@ LISTS: Mapping[str, str] = {
     "level": "/inventory",
 }
 """Where each kind is read; its topics are called as its list."""
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any], ShopClient], object]] = {
+    "orders/reread": lambda data, client: wire.order(data, client.tracking),
+    "products/reread": lambda data, _: wire.product(data, ""),
+    "customers/reread": lambda data, _: wire.customer(data),
+    "inventory/reread": lambda data, _: wire.level(data),
+    "inventory/shown/reread": lambda data, _: wire.product(data, ""),
+}
+"""How each answer will be read when it is folded."""
 
 
 class _Read(Struct, frozen=True):
@@ -132,15 +142,38 @@ class Rereader:
         except (NotSent, InDoubt) as error:
             await self._failed(reread, error)
         else:
-            await self._keep(reread, found, began)
+            await self._take(reread, found, began)
 
-    async def _keep(self, reread: Reread, found: _Read, began: str) -> None:
+    async def _take(self, reread: Reread, found: _Read, began: str) -> None:
+        """Keep an answer that can be read; one that cannot is quarantined once."""
+        problem = self._problem(found)
+        if problem is None:
+            await self._keep(reread, found, began)
+            return
+        if reread.failures == 0:
+            await self._append(found, began)
+        await self._cannot_be_read(reread, problem)
+
+    def _problem(self, found: _Read) -> Unusable | None:
+        read = _READERS.get(found.topic)
+        try:
+            for body in found.bodies:
+                if read is not None:
+                    read(strict_json.decode_object(body), self._client)
+        except Unusable as error:
+            return error
+        return None
+
+    async def _append(self, found: _Read, began: str) -> None:
         arrivals = [
             Arrival(self._store, "read", found.topic, began, b"{}", body)
             for body in found.bodies
         ]
         await asyncio.gather(*(self._inbox.append(arrival) for arrival in arrivals))
         self._arrived()
+
+    async def _keep(self, reread: Reread, found: _Read, began: str) -> None:
+        await self._append(found, began)
         await self._rereads.done(reread)
         if self._failures:
             self._failures = 0

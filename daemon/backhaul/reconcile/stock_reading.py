@@ -9,7 +9,7 @@ from backhaul.core.budget import Priority
 from backhaul.core.clock import to_text
 from backhaul.core.stock import Seen
 from backhaul.reconcile.polling import HISTORY, adjustments, move_of
-from backhaul.shop import objects, wire
+from backhaul.shop import objects, shapes, wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.history import is_past
 
@@ -86,7 +86,7 @@ class StockReader:
         """Return the product's moves since then, the oldest first; None without any
         history to read.
         """
-        found: dict[str, wire.Entry] = {}
+        found: dict[str, shapes.Entry] = {}
         for number in range(1, MOST_PAGES + 1):
             filters = {"productId": product_id}
             try:

@@ -12,7 +12,7 @@ from backhaul.core.budget import Priority
 from backhaul.core.identity import TAG_PREFIX
 from backhaul.core.proof import Move
 from backhaul.errors import Unusable
-from backhaul.shop import wire
+from backhaul.shop import shapes, wire
 from backhaul.shop.client import PAGE_ROWS
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _is_last(listing: Listing, *, news: bool) -> bool:
 
 def _readable(
     listing: Listing, passed_over: Callable[[Unusable], None]
-) -> Iterator[wire.Moved]:
+) -> Iterator[shapes.Moved]:
     """Read the rows of a page; what a stranger wrote may have any shape."""
     for body in listing.rows:
         try:
@@ -128,7 +128,7 @@ def _readable(
             passed_over(error)
 
 
-def _move(entry: wire.Moved) -> Move:
+def _move(entry: shapes.Moved) -> Move:
     """Return an entry as a move; what it does not name is an empty text."""
     return Move(
         adjustment_id=entry.adjustment_id or "",

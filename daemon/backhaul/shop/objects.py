@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Named(msgspec.Struct):
-    id: str
+    id: str | int
 
 
 def read(answer: Answer, object_id: str) -> bytes:
@@ -27,7 +27,7 @@ def read(answer: Answer, object_id: str) -> bytes:
     """
     raw = _inner(answer)
     try:
-        found = msgspec.json.decode(raw, type=_Named).id
+        found = str(msgspec.json.decode(raw, type=_Named).id)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Unusable(f"the answer holds no object: {error}") from None
     if found != object_id:

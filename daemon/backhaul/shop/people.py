@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backhaul.core import strict_json
+from backhaul.core.envelope import topic_of
 from backhaul.errors import Unusable
+from backhaul.shop.fields import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,11 +51,18 @@ def person_of(topic: str, data: Mapping[str, Any]) -> Person | None:
     """Return whom a customer, or an object with one (an order), is about."""
     told = data if topic.startswith(_CUSTOMERS) else data.get("customer")
     if not isinstance(told, dict):
-        return None
+        told = {"id": told}
     names = ("id", "email", "name", "phone")
-    values = [told.get(name) for name in names]
-    person = Person(*(value if isinstance(value, str) else None for value in values))
+    person = Person(*(_text(told.get(name)) for name in names))
     return person if person != Person() else None
+
+
+def _text(value: object) -> str | None:
+    """Return an id or a name as it is mirrored: a number as its digits."""
+    try:
+        return text(value)
+    except Unusable:
+        return None
 
 
 def redacted(topic: str, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +121,5 @@ def redacted_envelope(document: dict[str, Any], topic: str) -> dict[str, Any]:
     inner = document.get("data")
     if not isinstance(inner, dict):
         return redacted(topic, document)
-    told = document.get("topic")
-    topic = told if isinstance(told, str) else topic
+    topic = topic_of(document.get("topic")) or topic
     return {**document, "data": redacted(topic, inner)}

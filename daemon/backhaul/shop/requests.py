@@ -11,6 +11,7 @@ from backhaul.core.identity import cancellation, tag
 from backhaul.core.parcels import holds
 from backhaul.errors import Unusable
 from backhaul.shop import wire
+from backhaul.shop.fields import identity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -164,7 +165,7 @@ def own_cancellation(
     if an attempt may have made it: `before` is what was known of the order before the
     first such attempt, None where there is none.
     """
-    if note := (data.get("cancellation") or {}).get("note"):
+    if note := _cancellation(data).get("note"):
         return cancelled(order) if tag(command.id) in str(note) else {}
     if before is None or before.get("cancelled_at") == order.cancelled_at:
         return {}
@@ -172,12 +173,19 @@ def own_cancellation(
 
 
 def _adjustment(command: Command, data: Mapping[str, Any]) -> dict[str, Any]:
-    if data.get("productId") != command.target:
+    if _id(data.get("productId")) != command.target:
         raise Unusable(f"the answer is about {data.get('productId')!r}")
-    identity, levels = data.get("adjustmentId"), data.get("levels")
-    if not (isinstance(identity, str) and identity and isinstance(levels, list)):
+    adjustment, levels = _id(data.get("adjustmentId")), data.get("levels")
+    if not (adjustment and isinstance(levels, list)):
         raise Unusable("the answer holds no adjustmentId and levels")
-    return {"adjustment_id": identity, "levels": levels}
+    return {"adjustment_id": adjustment, "levels": levels}
+
+
+def _id(value: object) -> str | None:
+    try:
+        return identity(value)
+    except Unusable:
+        return None
 
 
 def shows(command: Command, order: Order, data: Mapping[str, Any]) -> bool:
@@ -204,12 +212,19 @@ def otherwise(command: Command, order: Order, data: Mapping[str, Any]) -> str:
 
 
 def _restocked(data: Mapping[str, Any]) -> bool:
-    return bool((data.get("cancellation") or {}).get("restocked"))
+    return bool(_cancellation(data).get("restocked"))
+
+
+def _cancellation(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what an answer tells of the cancellation; nothing in another shape."""
+    found = data.get("cancellation")
+    return found if isinstance(found, dict) else {}
 
 
 def _came_back(data: Mapping[str, Any]) -> bool:
     """Tell whether units of a restocked order came back; what is not told may have."""
-    return any(line.get("restockedQuantity") != 0 for line in data.get("items", ()))
+    lines = data.get("items") or ()
+    return any(line.get("restockedQuantity") not in {0, "0"} for line in lines)
 
 
 def parcels_of(
@@ -229,7 +244,9 @@ def parcels_of(
         return []  # somebody else sent a part: what takes all leaves nothing
     fitting = [
         parcel.id
-        for parcel, raw in zip(order.shipments, data.get("shipments", ()), strict=True)
+        for parcel, raw in zip(
+            order.shipments, data.get("shipments") or (), strict=True
+        )
         if (parcel.tracking_company, parcel.tracking_number) == wanted
         and holds(raw.get("items"), command.payload["lines"])
     ]

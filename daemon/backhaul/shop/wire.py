@@ -1,18 +1,21 @@
-"""The platform's payloads: every field name of theirs, and how it becomes ours.
+"""Reads the platform's payloads into our objects: the home of their member names.
 
-Shapes: platform contract, JSON shapes. Only what we use is checked; the rest is kept in
-the document. Statuses may come in any case, money as text or number.
+A payload in the contract's form is read as it is. Any other one is brought into that
+form first, member by member (`shapes`, `fields`): only what decides over goods must be
+readable, everything else is left out with a note. The whole payload is kept as the
+object's document.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from backhaul.core import strict_json
 from backhaul.core.clock import normalize
-from backhaul.core.money import to_minor
+from backhaul.core.money import nearest_minor, to_minor
 from backhaul.core.resources import (
     Customer,
     Deletion,
@@ -25,10 +28,12 @@ from backhaul.core.resources import (
     StockMove,
     Variant,
 )
-from backhaul.errors import Unusable
+from backhaul.errors import Unreadable, Unusable
+from backhaul.shop import shapes
+from backhaul.shop.fields import identity, money, tidied, word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 TRANSIENT = frozenset({"changes", "shipment", "trigger"})
 """Members of a delivery that tell about the event and are not part of the object."""
@@ -40,234 +45,103 @@ Tracking: TypeAlias = tuple[str, str]
 TRACKING: Tracking = ("trackingCompany", "trackingNumber")
 """The members of a parcel that name its carrier and its number."""
 
-Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""A whole number that the database can hold."""
+Data: TypeAlias = "Mapping[str, Any]"
+T = TypeVar("T")
 
 
-class _Wire(msgspec.Struct, rename="camel", gc=False):
-    pass
+def order(data: Data, tracking: Tracking = TRACKING, currency: str = "") -> Order:
+    """Read a v1 order. Raises Unreadable, or Unusable where its id cannot be read.
 
-
-WireT = TypeVar("WireT", bound=_Wire)
-
-
-class _Confirmation(_Wire):
-    required: bool = False
-    confirmed_at: str | None = None
-
-
-class _Reference(_Wire):
-    id: str | None = None
-
-
-class _Totals(_Wire):
-    total: Any = 0
-
-
-class _Cancellation(_Wire):
-    cancelled_at: str | None = None
-
-
-class _Item(_Wire):
-    id: str
-    quantity: Integer
-    product_id: str | None = None
-    variant_id: str | None = None
-    sku: str | None = None
-    title: str = ""
-    fulfilled_quantity: Integer = 0
-    unit_price: Any = 0
-
-
-class _Shipment(_Wire):
-    id: str
-    tracking_company: str | None = None
-    tracking_number: str | None = None
-    shipped_at: str | None = None
-
-
-class _Order(_Wire):
-    id: str
-    updated_at: str
-    status: str
-    financial_status: str
-    fulfillment_status: str
-    items: list[_Item]
-    number: Integer | None = None
-    name: str | None = None
-    external_id: str | None = None
-    confirmation: _Confirmation | None = None
-    currency: str = ""
-    customer: _Reference | None = None
-    totals: _Totals | None = None
-    shipments: list[_Shipment] = []
-    cancellation: _Cancellation | None = None
-    placed_at: str | None = None
-
-
-class _Variant(_Wire):
-    id: str
-    sku: str | None = None
-    barcode: str | None = None
-    title: str | None = None
-    price: Any = None
-    stock: Integer | None = None
-
-
-class _Product(_Wire):
-    id: str
-    title: str
-    updated_at: str
-    handle: str | None = None
-    status: str = "active"
-    external_id: str | None = None
-    variants: list[_Variant] = []
-
-
-class _Named(_Wire):
-    id: str
-
-
-class _Variants(_Wire):
-    variants: list[_Named] = []
-
-
-class _Deletion(_Wire):
-    id: str
-    deleted_at: str
-    handle: str | None = None
-    title: str | None = None
-    external_id: str | None = None
-
-
-class _Customer(_Wire):
-    id: str
-    updated_at: str
-    name: str | None = None
-    email: str | None = None
-    phone: str | None = None
-
-
-class _Move(_Wire):
-    variant_id: str
-    stock: Integer
-    adjustment: Integer = 0
-
-
-class _StockChange(_Wire):
-    product_id: str
-    updated_at: str
-    levels: list[_Move]
-    adjustment_id: str | None = None
-    reason: str = ""
-    order_id: str | None = None
-
-
-class _Level(_Wire):
-    product_id: str
-    variant_id: str
-    stock: Integer
-    updated_at: str
-
-
-class Source(_Wire):
-    """Who changed the stock."""
-
-    id: str | None = None
-
-
-class Moved(_Wire):
-    """What tells in a row of the stock's history whose it is; times in normal form."""
-
-    id: str
-    created_at: str
-    adjustment_id: str | None = None
-    product_id: str | None = None
-    variant_id: str | None = None
-    adjustment: Integer | None = None
-    note: str | None = None
-    source: Source | None = None
-    order_id: Any = None
-    """Of any shape; unless it is empty, an order moved the stock."""
-
-
-class Entry(Moved):
-    """A whole row of the stock's history."""
-
-    order_id: str | None = None
-    reason: str | None = None
-    stock_after: Integer | None = None
-
-
-MovedT = TypeVar("MovedT", bound=Moved)
-
-
-class Hook(_Wire):
-    """A webhook subscription."""
-
-    id: str
-    status: str | None = None
-    topics: list[str] | None = None
-    consecutive_failures: int | None = None
-
-
-class Attempt(_Wire):
-    """One try to deliver; `at` is in normal form. No answer has no status."""
-
-    at: str
-    status_code: int | None = None
-    error: object = None
-    duration_ms: object = None
-
-
-class _Delivery(_Wire):
-    attempts: list[Attempt] | None = None
-
-
-class Delivery(_Delivery, kw_only=True):
-    """What became of one webhook at the platform; its times are in normal form."""
-
-    id: str
-    topic: str = ""
-    status: str = ""
-    created_at: str | None = None
-    next_attempt_at: str | None = None
-
-
-def order(data: Mapping[str, Any], tracking: Tracking = TRACKING) -> Order:
-    """Read a v1 order. Raises Unusable, naming the member.
-
-    `tracking` is how the store names the carrier and the number of a parcel; its
-    document keeps them so.
+    `tracking` is how the store names the carrier and the number of a parcel; the
+    document keeps them so. `currency` is the store's, for an order that names none.
     """
-    wire = _read(_with_tracking(data, tracking), _Order)
-    cancellation = wire.cancellation
-    return Order(
+    try:
+        strict = _strict(_with_tracking(data, tracking), shapes.Order)
+        return _order(strict, data, [], currency)
+    except Unusable:
+        pass
+    try:
+        return _odd_order(data, tracking, currency)
+    except Unusable as error:
+        raise _named(error, "order", data) from None
+
+
+def _odd_order(data: Data, tracking: Tracking, currency: str) -> Order:
+    """Read an order of which some members are not in the contract's form."""
+    notes: list[str] = []
+    document = tidied(data, shapes.SHAPES[shapes.Order], notes)
+    _require_cancellation(data, document)
+    if "fulfillmentStatus" not in document:
+        document["fulfillmentStatus"] = _fulfillment_of(document["items"])
+    renamed = _with_tracking(document, tracking)
+    if renamed is not document:
+        renamed = tidied(renamed, shapes.SHAPES[shapes.Order], [])
+        document = _plain(data) or document
+    return _order(_strict(renamed, shapes.Order), document, notes, currency)
+
+
+def _plain(data: Data) -> dict[str, Any] | None:
+    """Return an order that is in the contract's form but for its parcels' own names.
+
+    Its document must not depend on those names: versions are compared by it.
+    """
+    try:
+        _order(_strict(data, shapes.Order), data, [], "")
+    except Unusable:
+        return None
+    return dict(data)
+
+
+def _require_cancellation(data: Data, document: Data) -> None:
+    """Refuse an order whose cancellation cannot be read, unless its status tells it."""
+    is_left_out = data.get("cancellation") is not None and (
+        "cancellation" not in document
+    )
+    if is_left_out and document["status"] != "CANCELLED":
+        raise Unusable(f"cancellation: {data['cancellation']!r:.60} is not readable")
+
+
+def _fulfillment_of(items: list[dict[str, Any]]) -> str:
+    """Return the fulfillment status that the lines of an order show."""
+    lines = [(item.get("fulfilledQuantity"), item["quantity"]) for item in items]
+    if not lines or any(sent is None for sent, _ in lines):
+        raise Unusable("fulfillmentStatus is missing or null")
+    if not any(sent for sent, _ in lines):
+        return "UNFULFILLED"
+    is_whole = all(sent >= quantity for sent, quantity in lines)
+    return "FULFILLED" if is_whole else "PARTIALLY_FULFILLED"
+
+
+def _order(
+    wire: shapes.Order, document: Data, notes: list[str], currency: str
+) -> Order:
+    cancellation, currency = wire.cancellation, wire.currency or currency
+    total = wire.totals.total if wire.totals else 0
+    found = Order(
         id=wire.id,
         number=wire.number,
         name=wire.name,
         external_id=wire.external_id,
         awaiting_confirmation=_awaits(wire.confirmation),
-        status=wire.status.upper(),
-        financial_status=wire.financial_status.upper(),
-        fulfillment_status=wire.fulfillment_status.upper(),
+        status=word(wire.status),
+        financial_status=word(wire.financial_status),
+        fulfillment_status=word(wire.fulfillment_status),
         placed_at=_time_or_none(wire.placed_at, "placedAt"),
         cancelled_at=_time_or_none(
             cancellation.cancelled_at if cancellation else None, "cancelledAt"
         ),
-        total_minor=_money(
-            wire.totals.total if wire.totals else 0, wire.currency, "totals.total"
-        ),
-        currency=wire.currency,
+        total_minor=_minor(total, currency, "totals.total", notes),
+        currency=currency,
         customer_id=wire.customer.id if wire.customer else None,
         updated_at=_time(wire.updated_at),
-        items=tuple(_item(item, wire.currency) for item in wire.items),
+        items=tuple(_item(item, wire, currency, notes) for item in wire.items),
         shipments=tuple(_shipment(parcel) for parcel in wire.shipments),
-        document=_document(data),
+        document=_document(document),
     )
+    return _with_notes(found, notes)
 
 
-def _with_tracking(data: Mapping[str, Any], names: Tracking) -> Mapping[str, Any]:
+def _with_tracking(data: Data, names: Tracking) -> Data:
     """Name carrier and number of every parcel as the specification does."""
     parcels = data.get("shipments")
     if names == TRACKING or not isinstance(parcels, list):
@@ -282,13 +156,15 @@ def _with_tracking(data: Mapping[str, Any], names: Tracking) -> Mapping[str, Any
     return {**data, "shipments": renamed}
 
 
-def _awaits(confirmation: _Confirmation | None) -> bool:
+def _awaits(confirmation: shapes.Confirmation | None) -> bool:
     if confirmation is None:
         return False
     return confirmation.required and confirmation.confirmed_at is None
 
 
-def _item(item: _Item, currency: str) -> Item:
+def _item(
+    item: shapes.Item, order: shapes.Order, currency: str, notes: list[str]
+) -> Item:
     return Item(
         id=item.id,
         product_id=item.product_id,
@@ -296,12 +172,25 @@ def _item(item: _Item, currency: str) -> Item:
         sku=item.sku,
         title=item.title,
         quantity=item.quantity,
-        fulfilled_quantity=item.fulfilled_quantity,
-        unit_price_minor=_money(item.unit_price, currency, "unitPrice"),
+        fulfilled_quantity=_fulfilled(item, order),
+        unit_price_minor=_minor(item.unit_price, currency, "unitPrice", notes),
     )
 
 
-def _shipment(parcel: _Shipment) -> Shipment:
+def _fulfilled(item: shapes.Item, order: shapes.Order) -> int:
+    """Return how many units of a line have left, as the order's status tells it.
+
+    Where the line does not say and the order is partly fulfilled, nobody knows.
+    """
+    if item.fulfilled_quantity is not None:
+        return item.fulfilled_quantity
+    status = word(order.fulfillment_status)
+    if status == "PARTIALLY_FULFILLED":
+        raise Unusable("fulfilledQuantity of a line is missing or null")
+    return item.quantity if status == "FULFILLED" else 0
+
+
+def _shipment(parcel: shapes.Shipment) -> Shipment:
     return Shipment(
         id=parcel.id,
         tracking_company=parcel.tracking_company,
@@ -310,37 +199,41 @@ def _shipment(parcel: _Shipment) -> Shipment:
     )
 
 
-def product(data: Mapping[str, Any], currency: str) -> Product:
+def product(data: Data, currency: str) -> Product:
     """Read a v1 product; its variants' stock becomes `levels`. Raises Unusable.
 
     A product names no currency of its own: `currency` is the store's.
     """
-    wire = _read(data, _Product)
-    return Product(
+    return _read(data, shapes.Product, partial(_product, currency), "product")
+
+
+def _product(
+    currency: str, wire: shapes.Product, document: Data, notes: list[str]
+) -> Product:
+    found = Product(
         id=wire.id,
         handle=wire.handle,
         title=wire.title,
         status=wire.status.lower(),
         external_id=wire.external_id,
         updated_at=_time(wire.updated_at),
-        variants=tuple(_variant(variant, currency) for variant in wire.variants),
+        variants=tuple(_variant(one, currency, notes) for one in wire.variants),
         levels=tuple(
             Level(wire.id, variant.id, variant.stock)
             for variant in wire.variants
             if variant.stock is not None
         ),
-        document=_document(_without_stock(data)),
+        document=_document(_without_stock(document)),
     )
+    return _with_notes(found, notes)
 
 
-def _variant(variant: _Variant, currency: str) -> Variant:
-    price = variant.price
-    if price is not None:
-        price = _money(price, currency, "price")
+def _variant(variant: shapes.Variant, currency: str, notes: list[str]) -> Variant:
+    price = _minor(variant.price, currency, "price", notes)
     return Variant(variant.id, variant.sku, variant.barcode, variant.title, price)
 
 
-def _without_stock(data: Mapping[str, Any]) -> dict[str, Any]:
+def _without_stock(data: Data) -> dict[str, Any]:
     """Drop stock from the document: the levels are its only home."""
     variants = [
         {name: value for name, value in variant.items() if name != "stock"}
@@ -349,45 +242,62 @@ def _without_stock(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "variants": variants}
 
 
-def variant_ids(data: Mapping[str, Any]) -> set[str]:
+def variant_ids(data: Data) -> set[str]:
     """Return the ids of the variants that a product has. Raises Unusable."""
-    return {variant.id for variant in _read(data, _Variants).variants}
+    return _read(
+        data,
+        shapes.Variants,
+        lambda wire, _data, _notes: {variant.id for variant in wire.variants},
+        "product",
+    )
 
 
-def deletion(data: Mapping[str, Any]) -> Deletion:
+def deletion(data: Data) -> Deletion:
     """Read what products/delete carries. Raises Unusable."""
-    wire = _read(data, _Deletion)
+    return _read(data, shapes.Deletion, _deletion, "product")
+
+
+def _deletion(wire: shapes.Deletion, document: Data, _notes: list[str]) -> Deletion:
     return Deletion(
         id=wire.id,
         deleted_at=_time(wire.deleted_at, "deletedAt"),
         handle=wire.handle,
         title=wire.title or "",
         external_id=wire.external_id,
-        document=_document(data),
+        document=_document(document),
     )
 
 
-def gone(data: Mapping[str, Any]) -> str:
+def gone(data: Data) -> str:
     """Read the id of an object that was asked for and is not there."""
-    return _read(data, _Named).id
+    return identity(data.get("id"))
 
 
-def customer(data: Mapping[str, Any]) -> Customer:
+def customer(data: Data) -> Customer:
     """Read a v1 customer. Raises Unusable."""
-    wire = _read(data, _Customer)
-    return Customer(
+    return _read(data, shapes.Customer, _customer, "customer")
+
+
+def _customer(wire: shapes.Customer, document: Data, notes: list[str]) -> Customer:
+    found = Customer(
         id=wire.id,
         name=wire.name,
         email=wire.email,
         phone=wire.phone,
         updated_at=_time(wire.updated_at),
-        document=_document({k: v for k, v in data.items() if k not in DERIVED}),
+        document=_document({k: v for k, v in document.items() if k not in DERIVED}),
     )
+    return _with_notes(found, notes)
 
 
-def stock_change(data: Mapping[str, Any]) -> StockChange:
+def stock_change(data: Data) -> StockChange:
     """Read what inventory/level_update carries. Raises Unusable."""
-    wire = _read(data, _StockChange)
+    return _read(data, shapes.StockChange, _stock_change, "level", "productId")
+
+
+def _stock_change(
+    wire: shapes.StockChange, _document: Data, _notes: list[str]
+) -> StockChange:
     moves = tuple(
         StockMove(
             Level(wire.product_id, move.variant_id, move.stock),
@@ -405,52 +315,60 @@ def stock_change(data: Mapping[str, Any]) -> StockChange:
     )
 
 
-def level(data: Mapping[str, Any]) -> tuple[Level, str]:
+def level(data: Data) -> tuple[Level, str]:
     """Read one inventory level and its `updatedAt`. Raises Unusable."""
-    wire = _read(data, _Level)
+    return _read(data, shapes.Level, _level, "level", "productId")
+
+
+def _level(wire: shapes.Level, _document: Data, _notes: list[str]) -> tuple[Level, str]:
     found = Level(wire.product_id, wire.variant_id, wire.stock)
     return found, _time(wire.updated_at)
 
 
-def entry(data: Mapping[str, Any]) -> Entry:
+def entry(data: Data) -> shapes.Entry:
     """Read a row of the stock's history. Raises Unusable."""
-    return _moved(data, Entry)
+    return _read(data, shapes.Entry, _moved, "level", "productId")
 
 
-def moved(data: Mapping[str, Any]) -> Moved:
+def moved(data: Data) -> shapes.Moved:
     """Read of a row of the stock's history whose it is. Raises Unusable."""
-    return _moved(data, Moved)
+    return _read(data, shapes.Moved, _moved, "level", "productId")
 
 
-def _moved(data: Mapping[str, Any], shape: type[MovedT]) -> MovedT:
-    wire = _read(data, shape)
+def _moved(wire: shapes.MovedT, _document: Data, _notes: list[str]) -> shapes.MovedT:
     wire.created_at = _time(wire.created_at, "createdAt")
     return wire
 
 
-def hook(data: Mapping[str, Any]) -> Hook:
+def hook(data: Data) -> shapes.Hook:
     """Read a webhook subscription. Raises Unusable."""
-    return _read(data, Hook)
+    return _read(data, shapes.Hook, _as_it_is, "subscription")
 
 
-def last_attempt(data: Mapping[str, Any]) -> Attempt | None:
+def _as_it_is(wire: shapes.WireT, _document: Data, _notes: list[str]) -> shapes.WireT:
+    return wire
+
+
+def last_attempt(data: Data) -> shapes.Attempt | None:
     """Read when a delivery was tried last, if it was. Raises Unusable."""
-    attempts = _read(data, _Delivery).attempts
-    if not attempts:
-        return None
-    attempts[-1].at = _time(attempts[-1].at, "at")
-    return attempts[-1]
+    attempts = _read(data, shapes.Attempts, _attempts, "delivery").attempts
+    return attempts[-1] if attempts else None
 
 
-def delivery(data: Mapping[str, Any]) -> Delivery:
+def delivery(data: Data) -> shapes.Delivery:
     """Read a delivery with every attempt. Raises Unusable."""
-    found = _read(data, Delivery)
-    found.created_at = found.created_at and _time(found.created_at, "createdAt")
-    due = found.next_attempt_at
-    found.next_attempt_at = due and _time(due, "nextAttemptAt")
-    for attempt in found.attempts or ():
-        attempt.at = _time(attempt.at, "at")
+    found = _read(data, shapes.Delivery, _attempts, "delivery")
+    found.created_at = _time_or_none(found.created_at, "createdAt")
+    found.next_attempt_at = _time_or_none(found.next_attempt_at, "nextAttemptAt")
     return found
+
+
+def _attempts(
+    wire: shapes.AttemptsT, _document: Data, _notes: list[str]
+) -> shapes.AttemptsT:
+    for attempt in wire.attempts or ():
+        attempt.at = _time(attempt.at, "at")
+    return wire
 
 
 def resource(document: object) -> dict[str, Any]:
@@ -469,18 +387,72 @@ def rows(document: object) -> list[Any]:
     return inner
 
 
-def _read(data: Mapping[str, Any], shape: type[WireT]) -> WireT:
+def _read(
+    data: Data,
+    shape: type[shapes.WireT],
+    build: Callable[[shapes.WireT, Data, list[str]], T],
+    kind: str,
+    key: str = "id",
+) -> T:
+    """Build an object from its payload, which is tidied first where it has to be.
+
+    Raises Unreadable, or Unusable where what `key` names cannot be read either.
+    """
+    try:
+        return build(_strict(data, shape), data, [])
+    except Unusable:
+        pass
+    try:
+        notes: list[str] = []
+        document = tidied(data, shapes.SHAPES[shape], notes)
+        return build(_strict(document, shape), document, notes)
+    except Unusable as error:
+        raise _named(error, kind, data, key) from None
+
+
+def _strict(data: Data, shape: type[shapes.WireT]) -> shapes.WireT:
     try:
         return msgspec.convert(data, shape)
     except msgspec.ValidationError as error:
         raise Unusable(f"not the expected shape: {error}") from None
 
 
-def _money(amount: object, currency: str, member: str) -> int:
+def _named(error: Unusable, kind: str, data: Data, key: str = "id") -> Unusable:
+    """Say of which object something cannot be read, where its id can."""
+    try:
+        id_ = identity(data.get(key))
+    except Unusable:
+        return Unusable(f"{kind} without an id that can be read: {error}")
+    name = data.get("name") if kind == "order" else None
+    called = f"{kind} {name} ({id_})" if isinstance(name, str) else f"{kind} {id_}"
+    return Unreadable(f"{called}: {error}", kind, id_)
+
+
+NotedT = TypeVar("NotedT", Order, Product, Customer)
+
+
+def _with_notes(found: NotedT, notes: list[str]) -> NotedT:
+    return msgspec.structs.replace(found, notes=tuple(notes)) if notes else found
+
+
+def _minor(amount: object, currency: str, member: str, notes: list[str]) -> int | None:
+    """Return an amount in minor units; one with too many digits is rounded.
+
+    None where there is none. Raises Unusable for what is not written as an amount.
+    """
+    if amount is None:
+        return None
     try:
         return to_minor(amount, currency)
+    except Unusable:
+        if money(amount) != amount:
+            raise
+    try:
+        notes.append(f"{member} {amount} is rounded to the currency's digits")
+        return nearest_minor(amount, currency)
     except Unusable as error:
-        raise Unusable(f"{member}: {error}") from None
+        notes[-1] = f"left out {member}: {error}"
+        return None
 
 
 def _time(text: str, member: str = "updatedAt") -> str:
@@ -494,7 +466,7 @@ def _time_or_none(text: str | None, member: str) -> str | None:
     return None if text is None else _time(text, member)
 
 
-def _document(data: Mapping[str, Any]) -> bytes:
+def _document(data: Data) -> bytes:
     if not TRANSIENT.isdisjoint(data):
         data = {name: value for name, value in data.items() if name not in TRANSIENT}
     return strict_json.encode(data)

@@ -55,7 +55,8 @@ class Folded(Struct, frozen=True):
     """What became of an event.
 
     `state` is `folded`, `duplicate`, `stale`, `unhandled` or `quarantined`; `stranger`
-    is the platform's id of the store it belongs to where that is another one.
+    is the platform's id of the store it belongs to where that is another one. `notes`
+    name the members that were left out or rounded.
     """
 
     state: str
@@ -65,13 +66,15 @@ class Folded(Struct, frozen=True):
     object_id: str | None = None
     detail: str | None = None
     stranger: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class FoldReport(Struct, frozen=True):
     """One slice of folding: how many events, and whether more wait.
 
     `doubts` tells how often a re-read was asked for; up to the id `folded_to`
-    everything is folded. `behind_seconds` is how long the last event had waited.
+    everything is folded. `behind_seconds` is how long the last event had waited;
+    `incomplete` are the events of which a member was left out.
     """
 
     folded: int
@@ -80,6 +83,7 @@ class FoldReport(Struct, frozen=True):
     doubts: int = 0
     folded_to: int = 0
     behind_seconds: float = 0.0
+    incomplete: tuple[tuple[int, Folded], ...] = ()
 
 
 class MirrorWriter(Protocol):
@@ -134,6 +138,19 @@ class MirrorWriter(Protocol):
         """Keep that a confirming read began then, which did not replace what is held.
 
         A `level` goes by its variant's id.
+        """
+        ...
+
+    def hold_order(
+        self, store: str, order_id: str, event: int, reason: str, received_at: str
+    ) -> None:
+        """Let an order's commands wait: an event of it could not be read."""
+        ...
+
+    def release_order(self, store: str, order_id: str, event: int, began: str) -> None:
+        """Let them leave again if this event settles what the order is.
+
+        `began` is when a confirming read began, empty for any other event.
         """
         ...
 

@@ -20,6 +20,7 @@ from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.members import document_of, is_document
 from backhaul.store.sqlite.mirror_reading import MirrorReader
+from backhaul.store.sqlite.unreadable import HOLDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ _OPEN_TO = """
 # the order to change, not for its turn, and lets the others pass; so does one that a
 # dry run has set aside, and a stock target, which reckons with whatever leaves before
 # its adjustment does. `behind` is kept by triggers and says the same, so that those who
-# wait their turn are not even looked at.
+# wait their turn are not even looked at. An order that must be fetched holds its own.
 _DUE = f"""
     SELECT {_TO_CHECK} FROM commands c INDEXED BY commands_free
     WHERE {_OPEN_TO} AND behind = 0 AND NOT EXISTS (
@@ -69,6 +70,7 @@ _DUE = f"""
         WHERE o.store = c.store AND o.lane = c.lane AND o.seq < c.seq
           AND o.state IN ('planned', 'sending', 'uncertain')
           AND o.kind != 'target' AND o.held = 0)
+    AND NOT {HOLDS}
     ORDER BY due_at, seq LIMIT :limit
 """  # noqa: S608 - constants
 # Of the first that are due, those that a dry run holds back, or does not.

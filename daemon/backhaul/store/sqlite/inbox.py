@@ -151,6 +151,7 @@ def _fold_slice(
         mirror.doubts,
         folded_to(connection),
         mirror.seconds_since(last_at),
+        tuple(outcome for outcome in outcomes if outcome[1].notes),
     )
 
 

@@ -12,6 +12,7 @@ from backhaul.store.sqlite import (
     operations_schema,
     outbox_schema,
     part_keys,
+    unreadable,
 )
 
 if TYPE_CHECKING:
@@ -439,3 +440,4 @@ migrations(name="m090_rehearsed")(outbox_schema.add_rehearsed)
 migrations(name="m091_joined_moves")(mirror_schema.join_doubled_moves)
 migrations(name="m092_part_keys")(part_keys.add_part_keys)
 migrations(name="m093_approved")(operations_schema.add_approved)
+migrations(name="m094_unreadable_orders")(unreadable.add_unreadable_orders)

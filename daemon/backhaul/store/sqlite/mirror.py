@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
-from backhaul.store.sqlite import echoes, moves
+from backhaul.store.sqlite import echoes, moves, unreadable
 from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.mirror_rows import parts, table
 from backhaul.store.sqlite.rereads import Doubt, ask
@@ -84,10 +84,11 @@ _RELEASE = """
     UPDATE commands SET held = 0, due_at = ?
     WHERE store = ? AND lane = ? AND state = 'planned' AND held = 1
 """
-_RARE = """
+_RARE = f"""
     SELECT EXISTS (SELECT 1 FROM tombstones),
-           EXISTS (SELECT 1 FROM commands WHERE state = 'planned' AND held = 1)
-"""
+           EXISTS (SELECT 1 FROM commands WHERE state = 'planned' AND held = 1),
+           {unreadable.EXIST}
+"""  # noqa: S608 - constants
 
 
 class MirrorTransaction:
@@ -100,8 +101,9 @@ class MirrorTransaction:
         self.doubts = 0
         self._forgets_anyone: bool | None = None
         self._heard: dict[int, dict[str, str | None]] = {}
-        # Nearly always there is neither: only then is each object looked up in them.
-        self._has_tombstones, self._has_held = connection.execute(_RARE).fetchone()
+        # Nearly always there is none: only then is each object looked up in them.
+        rare = connection.execute(_RARE).fetchone()
+        self._has_tombstones, self._has_held, self._has_unreadable = rare
 
     def seconds_since(self, at: str) -> float:
         """Return how long before this transaction something was."""
@@ -394,6 +396,22 @@ class MirrorTransaction:
     def share(self, event: int) -> None:
         """Note that an event shows more than what is our own: all are told of it."""
         self._heard.pop(event, None)
+
+    def hold_order(
+        self, store: str, order_id: str, event: int, reason: str, received_at: str
+    ) -> None:
+        """Let an order's commands wait: an event of it could not be read."""
+        self._has_unreadable = True
+        unreadable.hold(self._connection, store, order_id, event, reason, received_at)
+
+    def release_order(self, store: str, order_id: str, event: int, began: str) -> None:
+        """Let them leave again if this event settles what the order is.
+
+        `began` is when a confirming read began, empty for any other event.
+        """
+        if self._has_unreadable:
+            place = (store, order_id, event, began, self.now)
+            unreadable.release(self._connection, *place)
 
     def order_document(self, store: str, object_id: str) -> dict[str, Any]:
         """Return the document of an order; empty where none is known."""

@@ -1,0 +1,242 @@
+"""An event that cannot be read names its object: it is fetched, its commands wait."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.errors import Unusable
+from backhaul.store.outbox import Sendable
+from backhaul.store.refolds import Selection
+from support import payloads
+from support.databases import (
+    arrive,
+    count,
+    fold_all,
+    fold_as_demo,
+    rows,
+    states,
+    take,
+)
+from support.payloads import arrival, envelope, read
+from support.push_records import plan
+
+if TYPE_CHECKING:
+    from backhaul.store.contract import Command, MatchReader
+    from backhaul.store.sqlite.database import SqliteStore
+
+CASES = Path(__file__).parent / "cases"
+GATES = dict.fromkeys(("cancel", "fulfill", "adjust"), "9999")
+
+
+def case(name: str) -> bytes:
+    return (CASES / name).read_bytes()
+
+
+def prepare(command: Command, _: MatchReader) -> Sendable:
+    return Sendable(command.id.encode(), "mark")
+
+
+async def claimed(store: SqliteStore) -> list[str]:
+    found = await store.commands.claim("main", GATES, 99, prepare)
+    return [command.target for command, _ in found]
+
+
+async def asked(store: SqliteStore) -> list[tuple[str, str]]:
+    found = await store.rereads.next("main", 99)
+    return [(row.kind, row.object_id) for row in found]
+
+
+def order_event(at: int = 30, **members: Any) -> Any:
+    body = envelope("orders/cancelled", payloads.order(at=9) | members)
+    return arrival(body, at=at)
+
+
+UNREADABLE: list[dict[str, Any]] = [
+    {"status": None},
+    {"items": [payloads.item(quantity="two")]},
+    {"items": None},
+    {"shipments": "none"},
+    {"updatedAt": "yesterday"},
+    {"cancellation": "perhaps"},
+    {"fulfillmentStatus": []},
+]
+
+
+@pytest.mark.parametrize("members", UNREADABLE, ids=str)
+async def test_an_unreadable_event_holds_what_its_order_waits_to_send(
+    members: dict[str, Any], store: SqliteStore
+) -> None:
+    await take(store, envelope("orders/create", payloads.order()))
+    await plan(store, "fulfill", "ord_1", lane="order:ord_1")
+    await plan(store, "fulfill", "ord_2", lane="order:ord_2")
+    await store.inbox.append(order_event(**members))
+    ((_, folded),) = await fold_all(store)
+    assert (folded.state, folded.kind, folded.object_id) == (
+        "quarantined",
+        "order",
+        "ord_1",
+    )
+    assert "order #1001 (ord_1)" in (folded.detail or "")
+    assert ("order", "ord_1") in await asked(store)
+    assert await claimed(store) == ["ord_2"]
+
+
+async def test_only_a_read_that_began_later_lets_the_commands_go(
+    store: SqliteStore,
+) -> None:
+    await take(store, envelope("orders/create", payloads.order()))
+    await plan(store, "fulfill", "ord_1", lane="order:ord_1")
+    await store.inbox.append(order_event(at=30, status=None))
+    await fold_all(store)
+    shown = payloads.order(at=9)
+    await arrive(store, read("orders/reread", shown, at=29))
+    assert await claimed(store) == []
+    await arrive(store, arrival(envelope("orders/updated", payloads.order(at=10))))
+    assert await claimed(store) == []
+    await arrive(store, read("orders/read", payloads.order(at=11), at=40))
+    assert await claimed(store) == []
+    await arrive(store, read("orders/reread", payloads.order(at=11), at=41))
+    assert await claimed(store) == ["ord_1"]
+    assert count(store.path, "unreadable_orders") == 0
+
+
+async def test_an_unreadable_refetch_settles_nothing(store: SqliteStore) -> None:
+    await take(store, envelope("orders/create", payloads.order()))
+    await plan(store, "fulfill", "ord_1", lane="order:ord_1")
+    await store.inbox.append(order_event(at=30, status=None))
+    await store.inbox.append(read("orders/reread", payloads.order(status=None), at=35))
+    await fold_all(store)
+    assert await claimed(store) == []
+    await arrive(store, read("orders/reread", payloads.order(), at=34))
+    assert await claimed(store) == []
+    await arrive(store, read("orders/reread", payloads.order(), at=36))
+    assert await claimed(store) == ["ord_1"]
+
+
+async def test_an_order_that_is_gone_holds_nothing(store: SqliteStore) -> None:
+    await plan(store, "fulfill", "ord_1", lane="order:ord_1")
+    await store.inbox.append(order_event(at=30, status=None))
+    await fold_all(store)
+    await arrive(store, read("orders/gone", {"id": "ord_1"}, at=31))
+    assert await claimed(store) == ["ord_1"]
+
+
+async def test_the_event_itself_lets_go_once_it_can_be_read(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an update of Backhaul that knows the member's new form."""
+    await plan(store, "fulfill", "ord_1", lane="order:ord_1")
+    await store.inbox.append(order_event(at=30, status="ONLY-NOW"))
+    with monkeypatch.context() as patched:
+        patched.setattr("backhaul.shop.wire.word", _refuse)
+        await fold_all(store)
+    assert await claimed(store) == []
+    everything = Selection(state="quarantined")
+    await store.refolds.refold(fold_as_demo, everything, 0, 1.0, confirming=False)
+    assert await claimed(store) == ["ord_1"]
+
+
+def _refuse(value: object) -> str:
+    raise Unusable(f"{value!r} is not a status")
+
+
+NAMED: list[tuple[str, Any, tuple[str, str]]] = [
+    ("products/update", payloads.product() | {"variants": 5}, ("product", "prod_1")),
+    ("products/delete", {"id": "prod_1", "deletedAt": "?"}, ("product", "prod_1")),
+    ("customers/create", payloads.customer() | {"updatedAt": 5}, ("customer", "cus_1")),
+    (
+        "inventory/level_update",
+        payloads.stock_change(levels=[{"variantId": "var_1", "stock": None}]),
+        ("level", "prod_1"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("topic", "data", "named"), NAMED, ids=str)
+async def test_every_kind_of_object_is_fetched_when_its_event_is_unreadable(
+    topic: str, data: Any, named: tuple[str, str], store: SqliteStore
+) -> None:
+    ((_, folded),) = await take(store, envelope(topic, data))
+    assert (folded.state, folded.topic) == ("quarantined", topic)
+    assert (folded.kind, folded.object_id) == named
+    assert await asked(store) == [named]
+    assert count(store.path, "unreadable_orders") == 0
+
+
+async def test_a_topic_is_kept_from_the_envelope(store: SqliteStore) -> None:
+    await store.inbox.append(arrival(envelope("orders/create", {"id": None}), ""))
+    ((_, folded),) = await fold_all(store)
+    assert folded.topic == "orders/create"
+
+
+async def test_a_cancellation_with_a_null_title_cancels(store: SqliteStore) -> None:
+    opened, cancelled = (
+        case("01a-order-open.json"),
+        (case("01b-same-order-cancelled-null-title.json")),
+    )
+    assert await take(store, opened, cancelled) == []
+    shown = "SELECT status, cancelled_at FROM orders WHERE number = 7001"
+    assert rows(store.path, shown) == [("CANCELLED", "2026-03-01T12:05:00.000Z")]
+    assert rows(store.path, "SELECT title FROM order_items") == [("",)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "02-new-order-shipments-null.json",
+        "02-new-order-time-lower-z.json",
+        "02-new-order-title-null.json",
+        "10a-topic-upper-case.json",
+    ],
+)
+async def test_an_order_in_another_form_is_mirrored(
+    name: str, store: SqliteStore
+) -> None:
+    assert await take(store, case(name)) == []
+    assert rows(store.path, "SELECT state, topic FROM events") == [
+        ("folded", "orders/create")
+    ]
+    assert count(store.path, "orders") == 1
+
+
+TOPICLESS: list[tuple[str, Any, tuple[str, str]]] = [
+    ("", json.loads(case("09-bare-order.json")), ("order", "ord_CASE7009")),
+    ("orders/edited", {"id": "ord_1"}, ("order", "ord_1")),
+    ("orders/delete", {"id": 77}, ("order", "77")),
+    ("products/published", payloads.product(), ("product", "prod_1")),
+    ("inventory/set", {"productId": "prod_1"}, ("level", "prod_1")),
+    ("", payloads.product(), ("product", "prod_1")),
+    ("", payloads.stock_change(), ("level", "prod_1")),
+    ("", payloads.customer(), ("customer", "cus_1")),
+    ("shop/news", payloads.order(), ("order", "ord_1")),
+]
+
+
+@pytest.mark.parametrize(("topic", "data", "named"), TOPICLESS, ids=str)
+async def test_what_an_unknown_topic_names_is_fetched(
+    topic: str, data: Any, named: tuple[str, str], store: SqliteStore
+) -> None:
+    await store.inbox.append(arrival(json.dumps(data).encode(), topic))
+    ((_, folded),) = await fold_all(store)
+    assert (folded.state, folded.kind, folded.object_id) == ("unhandled", *named)
+    assert await asked(store) == [named]
+    assert count(store.path, "orders") == 0
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"id": 5}, {"title": "x"}, {"id": [], "items": [], "totals": {}}]
+)
+async def test_what_names_nothing_is_only_kept(data: Any, store: SqliteStore) -> None:
+    await store.inbox.append(arrival(json.dumps(data).encode(), "some/thing"))
+    await fold_all(store)
+    assert states(store.path) == ["unhandled"]
+    assert await asked(store) == []
+
+
+async def test_a_test_delivery_is_no_problem(store: SqliteStore) -> None:
+    assert await take(store, envelope("webhooks/test", {"id": "wh_1"})) == []
+    assert states(store.path) == ["folded"]
