@@ -19,6 +19,7 @@ from support.databases import take
 from support.planned_jobs import settings_of
 
 if TYPE_CHECKING:
+    from backhaul.shop import shapes
     from support.dashboard import Browser, Office
 
 OLD, NEW = b"an old secret of the store", b"a new secret of the store"
@@ -166,7 +167,7 @@ DELIVERY = {
 
 
 async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -> None:
-    async def tell() -> list[wire.Delivery]:
+    async def tell() -> list[shapes.Delivery]:
         return [wire.delivery(DELIVERY)]
 
     office.deliveries["main"] = tell
@@ -187,7 +188,7 @@ async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -
 
 
 async def test_a_platform_that_cannot_be_read_is_said_so(office: Office) -> None:
-    async def refuse() -> list[wire.Delivery]:
+    async def refuse() -> list[shapes.Delivery]:
         raise Unusable("GET /webhooks: 403")
 
     office.deliveries["main"] = refuse
