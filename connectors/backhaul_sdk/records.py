@@ -74,12 +74,17 @@ class StockLevel(Struct, frozen=True, kw_only=True):
 
     `as_of` (RFC 3339) is when the back office counted, not when it told us: what was
     sold since is taken off. `key` is stable for this statement about this article.
+    `listed_at` is when the list, page or file was written: of two levels with one
+    `as_of` the later listed one counts, and two of one list contradict each other.
+    `note` says what was changed while reading ("-2 is taken as 0").
     """
 
     key: str
     sku: str
     quantity: int
     as_of: str
+    listed_at: str = ""
+    note: str = ""
     locator: str = ""
     raw: str = ""
 
@@ -149,5 +154,7 @@ STOCK_REASONS = frozenset(
         "OTHER",
     }
 )
+MAX_LEVEL = 1_000_000_000
+"""Largest stock level that is believed: more is an article number or a slip."""
 MAX_DELTA = 1_000_000
 """Largest step of one adjustment, either way (platform contract 1.1)."""

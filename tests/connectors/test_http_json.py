@@ -125,6 +125,7 @@ def test_each_kind_of_record_is_made() -> None:
     item |= {"word": "Zugestellt", "why": "customer", "yes": True}
     text = text_of(item)
     origin = {"locator": "x a", "raw": text}
+    listed = {**origin, "listed_at": NOW}
     made = [
         reader_of("cancellation", {"order": "no", "restock": "yes", "reason": "why"}),
         reader_of("stock_adjustment", {"sku": "no", "delta": "n"}),
@@ -140,8 +141,8 @@ def test_each_kind_of_record_is_made() -> None:
     assert [reader.read(item, text) for reader in made] == [
         Cancellation(key="x:a", order="7", restock=True, reason="CUSTOMER", **origin),
         StockAdjustment(key="x:a", sku="7", delta=3, **origin),
-        StockLevel(key=f"x:a:{NOW}:2", sku="7", quantity=2, as_of=NOW, **origin),
-        StockLevel(key=f"x:a:{then}:2", sku="7", quantity=2, as_of=then, **origin),
+        StockLevel(key=f"x:a:{NOW}:2", sku="7", quantity=2, as_of=NOW, **listed),
+        StockLevel(key=f"x:a:{then}:2", sku="7", quantity=2, as_of=then, **listed),
         Tracking(key="x:a", tracking_number="7", status="delivered", at=then, **origin),
     ]
 
@@ -152,13 +153,14 @@ def test_each_kind_of_record_is_made() -> None:
         ("fulfillment", {"order": "o"}, {"id": 1}, "no order"),
         ("fulfillment", {"order": "o"}, {"o": 1}, "no key"),
         ("fulfillment", {"order": "o"}, "text", "no key"),
-        ("fulfillment", {"order": "o"}, {"id": 1, "o": 4.01e12}, "text or a whole"),
-        ("fulfillment", {"order": "o"}, {"id": 1, "o": "a\0"}, "do not print"),
+        ("fulfillment", {"order": "o"}, {"id": 1, "o": 4.5}, "text or a whole"),
+        ("fulfillment", {"order": "o"}, {"id": 1, "o": "a\0b"}, "control"),
         ("fulfillment", {"order": "abs(o)"}, {"id": 1, "o": "x"}, "does not fit"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": 0}, "not 0"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": 0.5}, "whole"),
         ("stock_adjustment", {"sku": "s", "delta": "d"}, {"id": 1, "d": True}, "whole"),
-        ("stock_level", {"sku": "s", "quantity": "q"}, {"id": 1, "q": -1}, "0 or more"),
+        ("stock_level", {"sku": "s", "quantity": "q"}, {"id": 1, "q": 1e10}, "from 0"),
+        ("stock_level", {"sku": "s", "quantity": "q"}, {"id": 1, "q": 2.125}, "whole"),
         (
             "stock_level",
             {"sku": "s", "quantity": "floor(q)"},

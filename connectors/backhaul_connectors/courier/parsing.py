@@ -13,6 +13,7 @@ from jmespath.exceptions import JMESPathError
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backhaul_sdk.fields import plain
 from backhaul_sdk.reading import Unusable, rfc3339
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def _text(document: Any, name: str) -> str | None:
 def _plain(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    text = str(value).strip()
+    text = plain(str(value))
     return text if text and len(text) <= 200 and text.isprintable() else None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 
-DIGITS_KEPT = 15
-"""Beyond so many digits a spreadsheet has lost the others."""
+from backhaul_connectors.file_drop.cells import FRACTION_MARK
+from backhaul_sdk.fields import DIGITS_KEPT
 
 
 def number_text(raw: str, width: int = 0) -> str:
@@ -13,6 +13,7 @@ def number_text(raw: str, width: int = 0) -> str:
 
     A number with more digits than a spreadsheet keeps is shown as one shows it,
     3.401234E+17, which no code is taken for. `width` is how many digits are shown.
+    A fraction begins with a mark, as 2.125 would be a thousand in some countries.
     Raises ValueError for what is no number.
     """
     if raw.isascii() and raw.isdigit() and len(raw) <= DIGITS_KEPT:
@@ -28,4 +29,4 @@ def number_text(raw: str, width: int = 0) -> str:
         return f"{value:.6E}"
     if value == value.to_integral_value():
         return str(int(value)).zfill(width)
-    return f"{float(value):.{DIGITS_KEPT}g}"
+    return f"{FRACTION_MARK}{float(value):.{DIGITS_KEPT}g}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.cells import (
+    day,
     identifier,
     key_of,
     moment,
@@ -17,16 +19,18 @@ from backhaul_connectors.file_drop.cells import (
 )
 from backhaul_connectors.file_drop.settings import zone
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment, StockLevel
-from backhaul_sdk.reading import Unusable, reason_of
+from backhaul_sdk.fields import reason, stock_of
+from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import tzinfo
+    from datetime import date, tzinfo
 
     from backhaul_connectors.file_drop.cells import Cells
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Record
+    from backhaul_sdk.fields import DecimalSign
 
 MAX_QUANTITY = 1_000_000
 
@@ -53,8 +57,10 @@ class Conventions(Struct, frozen=True, kw_only=True):
 
     zone: tzinfo
     date_format: str
-    decimal: str
+    decimal: DecimalSign
     named: tuple[str, ...]
+    negative_is_zero: bool
+    reason_map: Mapping[str, str]
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -80,6 +86,8 @@ def forms(settings: Settings) -> tuple[Form, ...]:
         date_format=settings.date_format,
         decimal=settings.decimal,
         named=tuple(keys),
+        negative_is_zero=settings.negative_is_zero,
+        reason_map=settings.reason_map,
     )
     makers = (_fulfillment_form, _cancellation_form, _stock_delta_form, _level_form)
     all_forms = (maker(settings, keys, conventions) for maker in makers)
@@ -190,7 +198,7 @@ def cancellation(how: Conventions, cells: Cells) -> Make:
     """Understand a cancellation; its key is its content."""
     order = identifier(cells, "order")
     restock = yes_or_no(cells["restock"])
-    why = reason_of(cells["reason"], CANCEL_REASONS, "OTHER")
+    why = reason(cells["reason"], CANCEL_REASONS, "OTHER", how.reason_map)
     content = [same(order).lstrip("#"), restock, why, *_named(how, cells)]
     return lambda origin: Cancellation(
         key=key_of("cancellation", content),
@@ -212,12 +220,12 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
     sku = identifier(cells, "sku")
     named = [same(identifier(cells, column)) for column in how.named]
     delta = _delta(cells["adjustment"], how.decimal)
-    reason = reason_of(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT")
+    why = reason(cells["reason"], STOCK_REASONS, "MANUAL_ADJUSTMENT", how.reason_map)
     return lambda origin: StockAdjustment(
         key=key_of("stock delta", named or [origin.file, origin.row]),
         sku=sku,
         delta=delta,
-        reason=reason,
+        reason=why,
         locator=origin.locator,
         raw=origin.raw,
     )
@@ -226,22 +234,36 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
 def stock_level(how: Conventions, cells: Cells) -> Make:
     """Understand a count; the same number counted at another time is news."""
     sku = identifier(cells, "sku")
-    quantity = _quantity(cells["quantity"], how.decimal, least=0)
+    number = whole_number(cells["quantity"], "quantity", how.decimal)
+    quantity, note = stock_of(number, negative_is_zero=how.negative_is_zero)
     counted_at = moment(cells, "as_of", how.zone, how.date_format)
+    counted_on = day(cells, "as_of", how.date_format)
     named = _named(how, cells)
 
     def make(origin: Origin) -> StockLevel:
-        as_of = counted_at or origin.dated
+        as_of, listed = counted_at or origin.dated, list[str]()
+        if counted_on is not None:
+            # Lists of one day are told apart, and ordered, by when they were written.
+            as_of = _within(counted_on, origin.dated, how.zone) or as_of
+            listed = [origin.dated]
         return StockLevel(
-            key=key_of("stock level", [same(sku), quantity, as_of, *named]),
+            key=key_of("stock level", [same(sku), quantity, as_of, *listed, *named]),
             sku=sku,
             quantity=quantity,
             as_of=as_of,
+            listed_at=origin.dated,
+            note=note,
             locator=origin.locator,
             raw=origin.raw,
         )
 
     return make
+
+
+def _within(day: date, dated: str, zone: tzinfo) -> str | None:
+    """Return when the file was written, where that was on the day."""
+    written = datetime.fromisoformat(dated).astimezone(zone)
+    return dated if written.date() == day else None
 
 
 def _named(how: Conventions, cells: Cells) -> list[Any]:
@@ -254,31 +276,19 @@ def _named(how: Conventions, cells: Cells) -> list[Any]:
     return [found] if found else []
 
 
-def _quantity(text: str, decimal: str, *, least: int) -> int:
-    quantity = whole_number(text, decimal)
-    if quantity is None or not least <= quantity <= MAX_QUANTITY:
+def _quantity(text: str, decimal: DecimalSign, *, least: int) -> int:
+    quantity = whole_number(text, "quantity", decimal)
+    if not least <= quantity <= MAX_QUANTITY:
         raise Unusable(
-            f"quantity must be a whole number of at least {least}, not {text!r}"
-            f"{_ambiguous(text, decimal)}"
+            f"quantity must be from {least} to {MAX_QUANTITY}, not {quantity}"
         )
     return quantity
 
 
-def _delta(text: str, decimal: str) -> int:
-    delta = whole_number(text, decimal)
-    if delta is None:
-        raise Unusable(
-            f"adjustment must be a whole number such as 5 or -5: {text!r}"
-            f"{_ambiguous(text, decimal)}"
-        )
+def _delta(text: str, decimal: DecimalSign) -> int:
+    delta = whole_number(text, "adjustment", decimal)
     if delta == 0:
         raise Unusable("adjustment is 0, so nothing would change")
     if abs(delta) > MAX_DELTA:
-        raise Unusable(f"adjustment must be between -1000000 and 1000000, not {text}")
+        raise Unusable(f"adjustment must be between -1000000 and 1000000, not {delta}")
     return delta
-
-
-def _ambiguous(text: str, decimal: str) -> str:
-    if decimal != "auto" or whole_number(text, ".") is None:
-        return ""
-    return "; is that thousands or decimals? set decimal to ',' or '.'"

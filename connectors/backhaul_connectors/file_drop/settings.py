@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     SecretStr,
@@ -15,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from backhaul_sdk.fields import known_reasons
 from backhaul_sdk.manifest import STRICT
 
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
@@ -196,6 +198,14 @@ class Settings(BaseModel):
         default="auto",
         description='How letters are stored; "auto" is UTF-8, UTF-16 for a file that '
         "begins as such, or Windows-1252 for one that is neither.",
+    )
+    negative_is_zero: bool = Field(
+        default=True,
+        description="Whether a stock level below 0 is taken as 0; else it is refused.",
+    )
+    reason_map: Annotated[dict[str, str], AfterValidator(known_reasons)] = Field(
+        default_factory=dict,
+        description="What the words for a reason mean; `*` is any other.",
     )
     decimal: Literal["auto", ".", ","] = Field(
         default="auto",

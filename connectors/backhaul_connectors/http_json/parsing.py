@@ -20,8 +20,9 @@ from backhaul_sdk import (
     StockAdjustment,
     StockLevel,
     Tracking,
+    fields,
 )
-from backhaul_sdk.reading import Unusable, reason_of, rfc3339
+from backhaul_sdk.reading import Unusable, rfc3339
 from backhaul_sdk.records import (
     CANCEL_REASONS,
     MAX_DELTA,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 MAX_TEXT = 500
 MAX_RAW = 20_000
 _NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 def find(expression: str, document: Any) -> Any:
@@ -117,7 +117,10 @@ class Reader:
         return None if expression is None else find(expression, item)
 
     def text(self, item: Any, name: str) -> str | None:
-        return _text(self._field(item, name), name)
+        return _code(self._field(item, name), name.replace("_", " "))
+
+    def carrier(self, item: Any) -> str | None:
+        return fields.label(self._field(item, "tracking_company"), "carrier") or None
 
     def required(self, item: Any, name: str) -> str:
         text = self.text(item, name)
@@ -132,7 +135,7 @@ class Reader:
     def fulfillment(self, item: Any, key: str) -> Fulfillment:
         return Fulfillment(
             order=self.required(item, "order"),
-            tracking_company=self.text(item, "tracking_company"),
+            tracking_company=self.carrier(item),
             tracking_number=self.text(item, "tracking_number"),
             lines=self._lines(item),
             everything=self._settings.lines is None,
@@ -150,7 +153,7 @@ class Reader:
         return tuple(map(self._line, found))
 
     def _line(self, line: Any) -> Line:
-        sku = _text(find(self._settings.line_sku, line), "sku")
+        sku = _code(find(self._settings.line_sku, line), "sku")
         if sku is None:
             raise Unusable("a line names no article, so nobody knows what was shipped")
         quantity = _whole(find(self._settings.line_quantity, line), "quantity")
@@ -160,11 +163,9 @@ class Reader:
 
     def cancellation(self, item: Any, key: str) -> Cancellation:
         restock = self._field(item, "restock")
-        if not isinstance(restock, bool | None):
-            raise Unusable("restock must be true or false")
         return Cancellation(
             order=self.required(item, "order"),
-            restock=bool(restock),
+            restock=restock is not None and fields.yes_or_no(restock, "restock"),
             reason=self._reason(item, CANCEL_REASONS, "OTHER"),
             **self._origin(key),
         )
@@ -181,20 +182,24 @@ class Reader:
         )
 
     def level(self, item: Any, key: str) -> StockLevel:
-        quantity = _whole(self._field(item, "quantity"), "quantity")
-        if quantity < 0:
-            raise Unusable(f"quantity must be 0 or more, not {quantity}")
+        number = _whole(self._field(item, "quantity"), "quantity")
+        negative_is_zero = self._settings.negative_is_zero
+        quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
         as_of = self.moment(item, "as_of") or self._now
         # The same level at another time is another statement.
         return StockLevel(
             sku=self.required(item, "sku"),
             quantity=quantity,
             as_of=as_of,
+            listed_at=self._now,
+            note=note,
             **self._origin(key, f":{as_of}:{quantity}"),
         )
 
     def tracking(self, item: Any, key: str) -> Tracking:
-        word = self.required(item, "status")
+        word = _text(self._field(item, "status"), "status")
+        if word is None:
+            raise Unusable("it has no status")
         status = self._settings.statuses.get(word, word)
         if status not in TRACKING_STATUSES:
             raise Unusable(f"nobody knows the status {word!r}: add it to statuses")
@@ -202,13 +207,14 @@ class Reader:
             tracking_number=self.required(item, "tracking_number"),
             status=status,
             at=self.moment(item, "at"),
-            tracking_company=self.text(item, "tracking_company"),
+            tracking_company=self.carrier(item),
             order=self.text(item, "order"),
             **self._origin(key),
         )
 
     def _reason(self, item: Any, known: frozenset[str], default: str) -> str:
-        return reason_of(self.text(item, "reason") or "", known, default)
+        value = self._field(item, "reason")
+        return fields.reason(value, known, default, self._settings.reason_map)
 
 
 BUILDERS: Mapping[str, Callable[[Reader, Any, str], Record]] = {
@@ -222,6 +228,8 @@ BUILDERS: Mapping[str, Callable[[Reader, Any, str], Record]] = {
 
 def moment(value: Any, name: str) -> str:
     """Return a time in UTC, to the millisecond. Raises Unusable."""
+    if fields.day_alone(value) is not None:
+        raise Unusable(f"{name} is a day without a time of day: {str(value)[:40]!r}")
     try:
         found = datetime.fromisoformat(str(value))
         if found.tzinfo is None:
@@ -243,12 +251,10 @@ def _text(value: Any, name: str) -> str | None:
     return text or None
 
 
+def _code(value: Any, name: str) -> str | None:
+    """Return an identifier: an order, an article or a tracking number."""
+    return fields.identifier(value, name, is_text=True) or None
+
+
 def _whole(value: Any, name: str) -> int:
-    """Return a number of units: 5, 5.0 and "5" are five."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise Unusable(f"{name} must be a whole number")
+    return fields.whole_number(value, name, "system")

@@ -16,6 +16,7 @@ from pydantic import (
 
 from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.contract import TOPICS
+from backhaul_sdk.fields import known_reasons
 from backhaul_sdk.manifest import STRICT
 from backhaul_sdk.records import TRACKING_STATUSES
 
@@ -49,6 +50,7 @@ def _path(text: str) -> str:
 
 Expression = Annotated[str, AfterValidator(_expression)]
 UrlPath = Annotated[str, AfterValidator(_path)]
+ReasonMap = Annotated[dict[str, str], AfterValidator(known_reasons)]
 
 
 class List(BaseModel):
@@ -73,6 +75,14 @@ class List(BaseModel):
     line_quantity: Expression = Field(default="quantity", description="A line's units.")
     statuses: dict[str, str] = Field(
         default_factory=dict, description="What the system's words for a status mean."
+    )
+    reason_map: ReasonMap = Field(
+        default_factory=dict,
+        description="What the system's words for a reason mean; `*` is any other.",
+    )
+    negative_is_zero: bool = Field(
+        default=True,
+        description="Whether a stock level below 0 is taken as 0; else it is refused.",
     )
     query: dict[str, str] = Field(
         default_factory=dict, description="Parameters that every request has."

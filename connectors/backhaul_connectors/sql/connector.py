@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backhaul_connectors.sql.cursor import Cursor
 from backhaul_connectors.sql.database import Database, words
 from backhaul_connectors.sql.manifest import SPEC
+from backhaul_connectors.sql.parsing import Rules
 from backhaul_connectors.sql.reading import Reader
 from backhaul_connectors.sql.settings import zone
 from backhaul_connectors.sql.writing import Writer
@@ -37,8 +38,10 @@ class Sql(Connector["Settings"]):
         super().__init__(instance, settings)
         self._database = Database(instance, settings)
         family = self._database.family
+        own = zone(settings.timezone), settings.batch_rows
+        rules = Rules(settings.negative_is_zero, settings.reason_map)
         self._readers = [
-            Reader(kind, source, family, zone(settings.timezone), settings.batch_rows)
+            Reader(kind, source, family, *own, rules)
             for kind, source in settings.sources().items()
         ]
         self._writer = Writer(settings.write, family)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from backhaul_connectors.sql.values import (
-    moment,
-    shown,
-    text_of,
-    to_json,
-    whole,
-)
+from backhaul_connectors.sql.values import latest, moment, shown, to_json
 from backhaul_sdk import (
     Bad,
     Cancellation,
@@ -22,8 +17,9 @@ from backhaul_sdk import (
     Line,
     StockAdjustment,
     StockLevel,
+    fields,
 )
-from backhaul_sdk.reading import Unusable, reason_of, rfc3339
+from backhaul_sdk.reading import Unusable, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
@@ -35,23 +31,35 @@ if TYPE_CHECKING:
 Values: TypeAlias = "Mapping[str, Any]"
 """What a row holds, by what it means; columns that are absent are absent here."""
 
-MAX_QUANTITY = 1_000_000_000
 LONGEST_KEY = 120
-YES = frozenset({"yes", "y", "true", "t", "1"})
-NO = frozenset({"no", "n", "false", "f", "0"})
 _NO_ARTICLE = (
     "the row has no article ({} is empty), so nobody knows what was shipped; name the "
     "articles, or read shipments of whole orders without a column of articles"
 )
 
 
+class Rules(Struct, frozen=True):
+    """What the settings say about values, whichever table they are in."""
+
+    negative_is_zero: bool = True
+    reason_map: Mapping[str, str] = {}
+
+
+DEFAULT_RULES = Rules()
+
+
 class Origin(Struct, frozen=True):
-    """Which row it was: its place, its id, when it changed, and the zone of times."""
+    """Which row it was: its place, its id, when it changed, and the zone of times.
+
+    `read_at` (RFC 3339) is when the list was read that the row is part of.
+    """
 
     place: str
     id: Any
     changed_at: Any
     zone: tzinfo
+    read_at: str = ""
+    rules: Rules = Rules()
 
     @property
     def locator(self) -> str:
@@ -85,9 +93,8 @@ def _fulfillment(values: Values, origin: Origin, raw: str) -> Fulfillment:
     return Fulfillment(
         key=key_of("fulfillment", origin.id),
         order=_code(values, "order"),
-        tracking_company=text_of(values.get("tracking_company"), "carrier") or None,
-        tracking_number=text_of(values.get("tracking_number"), "tracking number")
-        or None,
+        tracking_company=_carrier(values) or None,
+        tracking_number=_text(values, "tracking_number") or None,
         lines=lines,
         everything=not lines,
         shipped_at=_shipped_at(values, origin),
@@ -96,9 +103,24 @@ def _fulfillment(values: Values, origin: Origin, raw: str) -> Fulfillment:
     )
 
 
+def _carrier(values: Values) -> str:
+    return fields.label(_letters(values.get("tracking_company"), "carrier"), "carrier")
+
+
 def _shipped_at(values: Values, origin: Origin) -> str | None:
+    """Return when the parcel left; None also for a time that may be two.
+
+    The platform is not told of it, so it keeps no shipment back.
+    """
     value = values.get("shipped_at")
-    return None if value is None else rfc3339(moment(value, origin.zone, "shipped at"))
+    if value is None:
+        return None
+    if (day := fields.day_alone(value)) is not None:
+        return rfc3339(fields.day_start(day, origin.zone))
+    latest(value, origin.zone, "shipped at")
+    with suppress(Unusable):
+        return rfc3339(moment(value, origin.zone, "shipped at"))
+    return None
 
 
 def _lines(values: Values) -> tuple[Line, ...]:
@@ -126,9 +148,9 @@ def _listed(value: object) -> list[Any]:
 
 
 def _line(values: Values) -> Line:
-    quantity = whole(values.get("quantity"), "quantity")
-    if not 1 <= quantity <= MAX_QUANTITY:
-        raise Unusable(f"quantity must be at least 1, not {quantity}")
+    quantity = _whole(values.get("quantity"), "quantity")
+    if not 1 <= quantity <= MAX_DELTA:
+        raise Unusable(f"quantity must be from 1 to {MAX_DELTA}, not {quantity}")
     return Line(sku=_code(values, "sku"), quantity=quantity)
 
 
@@ -136,15 +158,15 @@ def _cancellation(values: Values, origin: Origin, raw: str) -> Cancellation:
     return Cancellation(
         key=key_of("cancellation", origin.id),
         order=_code(values, "order"),
-        restock=_yes_or_no(values["restock"]),
-        reason=_reason(values, CANCEL_REASONS, "OTHER"),
+        restock=fields.yes_or_no(_letters(values["restock"], "restock"), "restock"),
+        reason=_reason(values, origin, CANCEL_REASONS, "OTHER"),
         locator=origin.locator,
         raw=raw,
     )
 
 
 def _stock_delta(values: Values, origin: Origin, raw: str) -> StockAdjustment:
-    delta = whole(values["adjustment"], "adjustment")
+    delta = _whole(values["adjustment"], "adjustment")
     if delta == 0:
         raise Unusable("adjustment is 0, so nothing would change")
     if abs(delta) > MAX_DELTA:
@@ -153,47 +175,67 @@ def _stock_delta(values: Values, origin: Origin, raw: str) -> StockAdjustment:
         key=key_of("stock-delta", origin.id),
         sku=_code(values, "sku"),
         delta=delta,
-        reason=_reason(values, STOCK_REASONS, "MANUAL_ADJUSTMENT"),
+        reason=_reason(values, origin, STOCK_REASONS, "MANUAL_ADJUSTMENT"),
         locator=origin.locator,
         raw=raw,
     )
 
 
 def _stock_level(values: Values, origin: Origin, raw: str) -> StockLevel:
-    quantity = whole(values["quantity"], "quantity")
-    if not 0 <= quantity <= MAX_QUANTITY:
-        raise Unusable(f"quantity must be 0 or more, not {quantity}")
-    counted = values.get("as_of")
-    as_of = rfc3339(
-        moment(origin.changed_at if counted is None else counted, origin.zone, "as of")
-    )
+    number = _whole(values["quantity"], "quantity")
+    negative_is_zero = origin.rules.negative_is_zero
+    quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
+    as_of = _counted_at(values, origin)
     return StockLevel(
         # The same row says something new whenever it changes.
         key=key_of("stock-level", origin.id, as_of, quantity),
         sku=_code(values, "sku"),
         quantity=quantity,
         as_of=as_of,
+        listed_at=origin.read_at,
+        note=note,
         locator=origin.locator,
         raw=raw,
     )
 
 
+def _counted_at(values: Values, origin: Origin) -> str:
+    counted = values.get("as_of")
+    counted = origin.changed_at if counted is None else counted
+    if fields.day_alone(counted) is not None:
+        raise Unusable(
+            f"as of is a day without a time of day: {shown(counted)!r}; two counts of"
+            " one day could not be told apart, so name a column with a time"
+        )
+    return rfc3339(moment(counted, origin.zone, "as of"))
+
+
 def _code(values: Values, name: str) -> str:
-    text = text_of(values.get(name), name)
+    text = _text(values, name)
     if not text:
         raise Unusable(f"the {name} is empty")
     return text
 
 
-def _yes_or_no(value: object) -> bool:
-    word = text_of(value, "restock").casefold()
-    if word not in YES | NO:
-        raise Unusable(f"restock must be yes or no, not {shown(value)!r}")
-    return word in YES
+def _text(values: Values, name: str) -> str:
+    spoken = name.replace("_", " ")
+    return fields.identifier(_letters(values.get(name), spoken), spoken, is_text=True)
 
 
-def _reason(values: Values, known: frozenset[str], default: str) -> str:
-    return reason_of(text_of(values.get("reason"), "reason"), known, default)
+def _whole(value: object, name: str) -> int:
+    return fields.whole_number(value, name, "system")
+
+
+def _reason(values: Values, origin: Origin, known: frozenset[str], default: str) -> str:
+    value = _letters(values.get("reason"), "reason")
+    return fields.reason(value, known, default, origin.rules.reason_map)
+
+
+def _letters(value: object, name: str) -> object:
+    """Return the value. Raises Unusable for bytes, which may be in any encoding."""
+    if isinstance(value, bytes):
+        raise Unusable(f"the {name} holds bytes that are no letters: {shown(value)}")
+    return value
 
 
 _BUILDERS: dict[str, Callable[[Values, Origin, str], Record]] = {

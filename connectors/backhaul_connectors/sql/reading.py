@@ -20,12 +20,18 @@ from backhaul_connectors.sql.dialects import (
     is_shown_in_summer_time,
     later,
 )
-from backhaul_connectors.sql.parsing import Origin, key_of, record_of
+from backhaul_connectors.sql.parsing import (
+    DEFAULT_RULES,
+    Origin,
+    Rules,
+    key_of,
+    record_of,
+)
 from backhaul_connectors.sql.settings import columns_of
 from backhaul_connectors.sql.tables import lack, quoted_column, table_of
 from backhaul_connectors.sql.values import Bytes, is_long_before, latest, shown, to_json
 from backhaul_sdk import Bad
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.reading import Unusable, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,13 +66,20 @@ class Reader:
     """The statements of one source. Every method blocks."""
 
     def __init__(
-        self, kind: str, source: Source, family: str, zone: tzinfo, limit: int
+        self,
+        kind: str,
+        source: Source,
+        family: str,
+        zone: tzinfo,
+        limit: int,
+        rules: Rules = DEFAULT_RULES,
     ) -> None:
         self.kind = kind
         self.source = source
         self._family = family
         self._zone = zone
         self._limit = limit
+        self._rules = rules
         self._meanings = columns_of(source)
         self._from = self._place()
         self._id = self._column(source.id)
@@ -106,7 +119,7 @@ class Reader:
             now = self._now(connection)
             rows = self._rows(connection, place)
         dated = [(row[0], now, *row[2:]) for row in rows]
-        return self._page(dated, len(rows) == self._limit, None)
+        return self._page(dated, len(rows) == self._limit, None, rfc3339(now))
 
     def mark(self, engine: Engine, ids: Sequence[Any]) -> None:
         """Say in the table that these rows were taken."""
@@ -278,12 +291,14 @@ class Reader:
             locator=f"{self.name} {shown(row[0])}",
         )
 
-    def _page(self, rows: Sequence[Any], more: bool, at: Any) -> Page:
+    def _page(
+        self, rows: Sequence[Any], more: bool, at: Any, read_at: str = ""
+    ) -> Page:
         records = [
             record_of(
                 self.kind,
                 self._values(row),
-                Origin(self.name, row[0], row[1], self._zone),
+                Origin(self.name, row[0], row[1], self._zone, read_at, self._rules),
             )
             for row in rows
         ]

@@ -17,6 +17,7 @@ from pydantic import (
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from backhaul_sdk.fields import known_reasons
 from backhaul_sdk.manifest import STRICT
 
 DRIVERS = {
@@ -309,6 +310,14 @@ class Settings(BaseModel):
     timezone: str = Field(
         default="UTC",
         description="Time zone of times that do not name theirs, such as Asia/Kolkata.",
+    )
+    reason_map: Annotated[dict[str, str], AfterValidator(known_reasons)] = Field(
+        default_factory=dict,
+        description="What the system's words for a reason mean; `*` is any other.",
+    )
+    negative_is_zero: bool = Field(
+        default=True,
+        description="Whether a stock level below 0 is taken as 0; else it is refused.",
     )
     batch_rows: int = Field(
         default=1_000,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from backhaul_sdk.fields import in_zone
 from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
@@ -87,40 +87,16 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def text_of(value: object, name: str) -> str:
-    """Return a number or code as text; empty for NULL."""
-    if isinstance(value, str):
-        return value.strip()
-    if value is None:
-        return ""
-    if isinstance(value, bytes):
-        raise Unusable(f"the {name} holds bytes that are no letters: {shown(value)}")
-    if isinstance(value, float | Decimal) and is_whole(value):
-        return str(int(value))
-    return str(value).strip()
-
-
-def is_whole(number: float | Decimal) -> bool:
-    try:
-        return math.isfinite(number) and number == int(number)
-    except ValueError:
-        return False  # a signaling NaN, which text may spell
-
-
-def whole(value: object, name: str) -> int:
-    """Return a whole number; `3.000` is one."""
-    try:
-        number = Decimal(text_of(value, name) or "NaN")
-    except ArithmeticError:
-        number = Decimal("NaN")
-    if isinstance(value, bool) or not is_whole(number):
-        raise Unusable(f"{name} must be a whole number, not {shown(value)!r}")
-    return int(number)
-
-
 def moment(value: object, zone: tzinfo, name: str) -> datetime:
-    """Return a time in UTC. A number is one of seconds or milliseconds since 1970."""
-    return _moments(value, zone, name)[0]
+    """Return a time in UTC. A number is one of seconds or milliseconds since 1970.
+
+    Raises Unusable for a local time of the hour that clocks skip or repeat.
+    """
+    try:
+        found = _moment(value, zone)
+        return (found if found.tzinfo else in_zone(found, zone, name)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError, ArithmeticError):
+        raise Unusable(f"{name} is no time: {shown(value)!r}") from None
 
 
 def latest(value: object, zone: tzinfo, name: str) -> datetime:

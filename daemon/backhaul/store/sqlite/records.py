@@ -331,7 +331,7 @@ def _says_the_same(held: _Held, new: NewRecord, payload: bytes) -> bool:
 
 
 def _content(payload: bytes) -> object:
-    """Return what a record asks for: neither where it stood, nor when it was shipped.
+    """Return what a record asks for: neither where and when it was told, nor shipped.
 
     That time is the ERP's, changes with every touch of its row, and is not sent. What
     is damaged says nothing that another could say.
@@ -342,7 +342,7 @@ def _content(payload: bytes) -> object:
         return payload
     if isinstance(document, dict):
         # Older versions wrote `everything` nowhere; it follows from the lines.
-        for name in ("locator", "shipped_at", "everything"):
+        for name in ("locator", "shipped_at", "everything", "listed_at", "note"):
             document.get("record", {}).pop(name, None)
     return document
 

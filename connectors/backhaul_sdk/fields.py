@@ -1,0 +1,392 @@
+"""Reads the fields of a row: identifiers, whole numbers, yes or no, reasons and times.
+
+Every connector reads them here, so that a value means the same in a file, in a table
+and in a JSON document. What cannot be used raises Unusable with words for a person.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from backhaul_sdk.reading import Unusable, reason_of
+from backhaul_sdk.records import CANCEL_REASONS, MAX_LEVEL, STOCK_REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import tzinfo
+
+DecimalSign: TypeAlias = Literal["auto", ".", ",", "system"]
+"""How a text writes decimals. "auto" refuses what is a thousand in one country and a
+fraction in another. "system" is what programs write: a point, and no thousands."""
+
+SIGNS: tuple[DecimalSign, ...] = (".", ",")
+
+LONGEST_IDENTIFIER = 500
+DIGITS_KEPT = 15
+"""A spreadsheet keeps so many digits of a number and turns the others into zeros."""
+CERTAIN_ZEROS = 4
+"""A real number ends in fewer zeros: by chance one of 10,000 does not."""
+EXACT_FLOAT = 2**53
+"""From here on a floating-point number may have lost digits."""
+
+YES = frozenset({"yes", "y", "true", "t", "1"})
+NO = frozenset({"no", "n", "false", "f", "0"})
+
+_APOSTROPHES = "'\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
+_BLANKS = " \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+_EDGES = _BLANKS + "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+# They take no room on a screen although Unicode does not call them format characters.
+_UNSEEN = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+) | frozenset(map(chr, range(0xFE00, 0xFE10)))
+
+_STRING = r'"((?:[^"]|"")*+)"'
+_QUOTED = re.compile(rf"=\s*{_STRING}")
+_NUMBER_FORMULA = re.compile(r"=\s*(\d+)", re.ASCII)
+_LINK = re.compile(
+    r"[=+@]?\s*(?:HYPERLINK|LIEN_HYPERTEXTE|HIPERVINCULO|HIPERLINK|HIPERLIGAÇÃO"
+    rf"|COLLEG\.IPERTESTUALE)\s*\((?:{_STRING}|[^\",;])++[,;]\s*"
+    rf"(?:{_STRING}|(\d+(?:\.0+)?))\s*\)",
+    re.IGNORECASE,
+)
+_LINK_CALL = re.compile(r"[=+@]\s*[^\W\d][\w.]*\(")
+_POINT_ZERO = re.compile(r"(\d+)[.,]0{1,2}", re.ASCII)
+_SCIENTIFIC = re.compile(
+    r"[+-]?(?:\d+[.,]\d+\s*E\s*[+-]?|\d+\s*E\s*\+)\s*\d+", re.IGNORECASE | re.ASCII
+)
+_CELL_ERROR = re.compile(r"#(N/A|REF!|VALUE!|NAME\?|NUM!|NULL!|DIV/0!|SPILL!|FORMULA!)")
+
+_PLAIN = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_WHOLE: Mapping[str, re.Pattern[str]] = {
+    ".": re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,15}))(?:\.0*)?", re.ASCII),
+    ",": re.compile(r"([+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,15}))(?:,0*)?", re.ASCII),
+    # 1.000 is a thousand in one country and one in another.
+    "auto": re.compile(r"([+-]?\d{1,15})[.,]0{0,2}", re.ASCII),
+    "system": re.compile(r"([+-]?\d{1,18})\.0*", re.ASCII),
+}
+
+
+def plain(text: str) -> str:
+    """Return the text without blanks around it and without invisible characters.
+
+    Zero-width characters, soft hyphens and byte-order marks come along when somebody
+    copies from a web page or a mail.
+    """
+    if text.isascii():
+        return text.strip(_EDGES)
+    return "".join(each for each in text if not _is_invisible(each)).strip(_EDGES)
+
+
+@lru_cache(maxsize=4096)
+def _is_invisible(letter: str) -> bool:
+    return unicodedata.category(letter) == "Cf" or letter in _UNSEEN
+
+
+def unmarked(text: str) -> str:
+    """Return the text without a spreadsheet's text mark: `'5` and `="5"` are 5."""
+    return _unmarked(plain(text))[0]
+
+
+def identifier(value: object, name: str, *, is_text: bool = False) -> str:
+    """Return a number or code that is compared as text; empty where there is none.
+
+    `name` says which field it is ("tracking number"). What spreadsheets add is taken
+    away: `="123"`, `'123`, `123.0`, the link around a number, invisible characters. A
+    number that lost digits is refused. `is_text` says that the value comes from a
+    system that keeps texts as they are; a text mark says the same of one value.
+    """
+    text = _text_of(value, name)
+    if not text:
+        return ""
+    if len(text) > LONGEST_IDENTIFIER:
+        raise Unusable(f"the {name} has more than {LONGEST_IDENTIFIER} characters")
+    text, is_marked = _unmarked(text)
+    if found := _POINT_ZERO.fullmatch(text):
+        text = found[1]
+    _require_sound(text, name, is_marked=is_marked)
+    _require_digits(text, name, is_text=is_text or is_marked)
+    return text
+
+
+def _text_of(value: object, name: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, bool | bytes | dict | list | tuple):
+        raise Unusable(f"the {name} must be a text or a whole number")
+    if isinstance(value, int | float | Decimal):
+        return _digits_of(value, name)
+    return plain(str(value))
+
+
+def _digits_of(number: float | Decimal, name: str) -> str:
+    """Return a number that is used as a name: its digits."""
+    if not _is_whole(number):
+        raise Unusable(
+            f"the {name} must be a text or a whole number, not {_shown(number)}"
+        )
+    if isinstance(number, float) and abs(number) >= EXACT_FLOAT:
+        raise Unusable(_lost(name, f"{number:.6E}"))
+    if abs(number) >= 10**LONGEST_IDENTIFIER:
+        raise Unusable(f"the {name} has more than {LONGEST_IDENTIFIER} characters")
+    return str(int(number))
+
+
+def _unmarked(text: str) -> tuple[str, bool]:
+    """Return the text behind a spreadsheet's marks, and whether there were any."""
+    is_marked = False
+    for _ in range(4):
+        inner = _inside(text)
+        if inner is None:
+            break
+        is_marked, text = True, plain(inner)
+    return text, is_marked
+
+
+def _inside(text: str) -> str | None:
+    if text[:1] in _APOSTROPHES and text:
+        return text[1:-1] if len(text) > 2 and text[-1] == text[0] else text[1:]
+    if len(text) > 2 and text[0] == text[-1] == '"':
+        return text[1:-1]
+    if found := _QUOTED.fullmatch(text) or _NUMBER_FORMULA.fullmatch(text):
+        return found[1].replace('""', '"')
+    if found := _LINK.fullmatch(text):
+        return (found[3] or found[2] or "").replace('""', '"')
+    return None
+
+
+def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
+    """Raises Unusable for what stands there in place of a value."""
+    if text.startswith("#") and _CELL_ERROR.fullmatch(text):
+        raise Unusable(
+            f"the {name} is {text}, a formula without a result; put values in the "
+            "place of formulas and save again"
+        )
+    is_formula = text.startswith("=") or _LINK_CALL.match(text)
+    if is_formula and not is_marked:
+        raise Unusable(
+            f"the {name} is a formula, not its result: {text[:60]!r}; export values, "
+            "or write an apostrophe in front if it is really called so"
+        )
+    if text.isprintable():
+        return
+    if any(unicodedata.category(each) in ("Cc", "Cs") for each in text):
+        raise Unusable(
+            f"the {name} has a line break or another control character inside: "
+            f"{text[:60]!r}; write one value in each row"
+        )
+
+
+def _require_digits(text: str, name: str, *, is_text: bool) -> None:
+    """Raises Unusable for a number that a spreadsheet has rounded."""
+    if "e" in text.casefold() and _SCIENTIFIC.fullmatch(text):
+        raise Unusable(_lost(name, text))
+    if len(text) <= DIGITS_KEPT or not (text.isascii() and text.isdigit()):
+        return
+    zeros = len(text) - max(len(text.rstrip("0")), DIGITS_KEPT)
+    is_rounded = not text[DIGITS_KEPT:].strip("0")
+    if is_rounded and (zeros >= CERTAIN_ZEROS or not is_text):
+        hint = "" if zeros >= CERTAIN_ZEROS else f"; write '{text} if it ends so"
+        raise Unusable(_lost(name, text) + hint)
+
+
+def _lost(name: str, text: str) -> str:
+    return (
+        f"the spreadsheet turned the {name} into {text}, digits are lost; format the "
+        "column as text, enter the number again and export again"
+    )
+
+
+def whole_number(value: object, name: str, decimal: DecimalSign = "auto") -> int:
+    """Return a whole number of a number or a text.
+
+    `decimal` is how texts write decimals. A number has no locale: 5.0 is five and
+    2.125 is a fraction, whatever `decimal` says.
+    """
+    number = _whole_of(value, decimal)
+    if number is None:
+        raise Unusable(
+            f"{name} must be a whole number, not {_shown(value)}"
+            f"{_ambiguous(value, decimal)}"
+        )
+    return number
+
+
+def _whole_of(value: object, decimal: DecimalSign) -> int | None:
+    if isinstance(value, str):
+        return _whole_text(unmarked(value), decimal)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    # Not by comparing: an exponent may be out of all proportion.
+    if not _is_whole(value) or Decimal(value).adjusted() >= len(str(EXACT_FLOAT)):
+        return None
+    return int(value)
+
+
+def _is_whole(number: float | Decimal) -> bool:
+    if isinstance(number, int):
+        return True
+    try:
+        if isinstance(number, Decimal):
+            return number.is_finite() and number == number.to_integral_value()
+        return math.isfinite(number) and number == int(number)
+    except (ValueError, ArithmeticError):
+        return False  # a signaling NaN, or an exponent out of all proportion
+
+
+def _whole_text(text: str, decimal: DecimalSign) -> int | None:
+    # Word processors write a true minus sign, some ERPs write it behind the number.
+    number = text.replace("\N{MINUS SIGN}", "-")
+    if number.endswith("-") and number[:1].isdigit():
+        number = f"-{number[:-1]}"
+    if _PLAIN.fullmatch(number):
+        return int(number)
+    if decimal == "auto" and "." in number and "," in number:
+        decimal = "." if number.rfind(".") > number.rfind(",") else ","
+    found = _WHOLE[decimal].fullmatch(number)
+    return int(found[1].replace(",", "").replace(".", "")) if found else None
+
+
+def _ambiguous(value: object, decimal: DecimalSign) -> str:
+    if decimal != "auto" or not isinstance(value, str):
+        return ""
+    readings = {_whole_text(unmarked(value), sign) for sign in SIGNS}
+    if readings == {None}:
+        return ""
+    return "; is that thousands or decimals? set decimal to ',' or '.'"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return repr(value[:60])
+    if isinstance(value, bool | None):
+        return {True: "true", False: "false", None: "nothing"}[value]
+    if isinstance(value, float | Decimal):
+        return str(value)[:60]
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**60 else "a number of more than 60 digits"
+    return f"a {type(value).__name__}"
+
+
+def stock_of(number: int, *, negative_is_zero: bool) -> tuple[int, str]:
+    """Return units in stock, and a note where the number was changed.
+
+    Raises Unusable for a number that is no stock level.
+    """
+    if number > MAX_LEVEL:
+        raise Unusable(f"quantity must be from 0 to {MAX_LEVEL}, not {number}")
+    if number >= 0:
+        return number, ""
+    if not negative_is_zero:
+        raise Unusable(
+            f"quantity is below 0: {number}; correct it, or set negative_is_zero ="
+            " true to take it as 0"
+        )
+    return 0, f"{number} is taken as 0"
+
+
+def label(value: object, name: str) -> str:
+    """Return a name that people read, such as a carrier's; empty where there is none.
+
+    Line breaks inside become blanks.
+    """
+    if isinstance(value, bool | bytes | float | Decimal | dict | list | tuple):
+        raise Unusable(f"the {name} must be a text")
+    text = " ".join(unmarked(str(value or "")).splitlines())
+    return identifier(text, name, is_text=True) if text else ""
+
+
+def yes_or_no(value: object, name: str) -> bool:
+    """Return what yes, no, true, false, 1, 0 and their initials say."""
+    word = unmarked(value) if isinstance(value, str) else _number_word(value)
+    if word.casefold() not in YES | NO:
+        raise Unusable(f"{name} must be yes or no, not {_shown(value)}")
+    return word.casefold() in YES
+
+
+def _number_word(value: object) -> str:
+    if isinstance(value, int | float | Decimal) and value in (0, 1):
+        return str(int(value))
+    return ""
+
+
+def reason(
+    value: object,
+    known: frozenset[str],
+    default: str,
+    reason_map: Mapping[str, str] | None = None,
+) -> str:
+    """Return the platform's word for a reason; `default` where there is none.
+
+    `known` are `CANCEL_REASONS` or `STOCK_REASONS`. `reason_map` says what the back
+    office's own words mean, however they are written; `*` stands for all others. A word
+    that neither knows is refused with those that can be used.
+    """
+    text = unmarked(value) if isinstance(value, str) else _text_of(value, "reason")
+    named = {_word(each): meaning for each, meaning in (reason_map or {}).items()}
+    if text and (meaning := named.get(_word(text))) in known:
+        return str(meaning)
+    try:
+        return reason_of(text, known, default)
+    except Unusable as error:
+        if (meaning := named.get("*")) in known:
+            return str(meaning)
+        raise Unusable(f"{error}, or name it in reason_map") from None
+
+
+def known_reasons(reason_map: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a `reason_map` of settings. Raises ValueError for an unknown meaning."""
+    known = CANCEL_REASONS | STOCK_REASONS
+    if wrong := sorted(set(reason_map.values()) - known):
+        names = ", ".join(sorted(known))
+        raise ValueError(f"reason_map: {', '.join(wrong)} is no reason; use {names}")
+    return reason_map
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[\s_-]+", "_", plain(text)).casefold()
+
+
+def in_zone(local: datetime, zone: tzinfo, name: str) -> datetime:
+    """Return a time without an offset as one with the offset of `zone`.
+
+    Where the clocks change, an hour of local times does not exist or exists twice.
+    Raises Unusable for these: a guess would be an hour off.
+    """
+    first, second = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+    if first.utcoffset() == second.utcoffset():
+        return first
+    is_there = first.astimezone(UTC).astimezone(zone).replace(tzinfo=None) == local
+    what = "exists twice" if is_there else "does not exist"
+    likely = second if is_there else first
+    raise Unusable(
+        f"{name} {local.isoformat(' ')} {what} in {zone}, where the clocks change in "
+        f"that hour; write it with its offset, such as {likely.isoformat()}"
+    )
+
+
+def day_alone(value: object) -> date | None:
+    """Return the day of a value that names no time of day; None of any other."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    if not isinstance(value, str):
+        return None
+    try:
+        return date.fromisoformat(plain(value))
+    except ValueError:
+        return None
+
+
+def day_start(day: date, zone: tzinfo) -> datetime:
+    """Return the first moment of a day in a zone."""
+    # The first of two midnights, and the end of a night that skips its midnight.
+    return datetime.combine(day, time(), tzinfo=zone)

@@ -1,0 +1,334 @@
+"""Fields as people and programs write them: identifiers, numbers, words and times."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_sdk.fields import (
+    day_alone,
+    day_start,
+    identifier,
+    in_zone,
+    plain,
+    reason,
+    whole_number,
+    yes_or_no,
+)
+from backhaul_sdk.reading import Unusable
+from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
+
+NUMBER = "794658123456"
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u202a\u2066\u034f\ufe0f\u3164"
+EARLIEST = datetime.fromisoformat("2020-01-01")
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        NUMBER,
+        f'="{NUMBER}"',
+        f'= "{NUMBER}"',
+        f"={NUMBER}",
+        f"'{NUMBER}",
+        f"\N{RIGHT SINGLE QUOTATION MARK}{NUMBER}",
+        f"'{NUMBER}'",
+        f'"{NUMBER}"',
+        f'=" {NUMBER} "',
+        f'\'="{NUMBER}"',
+        f"{NUMBER}.0",
+        f"{NUMBER},0",
+        f"{NUMBER}.00",
+        f'="{NUMBER}.0"',
+        f"\u200b{NUMBER}\u200b",
+        f"\ufeff{NUMBER}",
+        f"\xa0{NUMBER}\u3000",
+        f"{NUMBER}\r\n",
+        f"\x02{NUMBER}\x03",
+        f"{NUMBER[:4]}\u200b{NUMBER[4:]}",
+        f"'\u200b{NUMBER}",
+        f'=HYPERLINK("https://t.example/?n={NUMBER}","{NUMBER}")',
+        f'=HYPERLINK("https://t.example/?n={NUMBER}";"{NUMBER}")',
+        f'=hyperlink( "https://t.example/?a=1,2;3" ; "{NUMBER}" )',
+        f'=HYPERLINK("https://t.example/?n="&A2,"{NUMBER}")',
+        f'=HYPERLINK(A2;"{NUMBER}")',
+        f'=HYPERLINK("https://t.example/",{NUMBER})',
+        f'=HYPERLINK("https://t.example/",{NUMBER}.0)',
+        f'HYPERLINK("https://t.example/","{NUMBER}")',
+        f'=LIEN_HYPERTEXTE("https://t.example/";"{NUMBER}")',
+        f'=HYPERLINK("https://t.example/";"\'{NUMBER}")',
+        794658123456,
+        794658123456.0,
+        Decimal("794658123456.00"),
+    ],
+)
+def test_an_identifier_is_read_without_what_spreadsheets_add(cell: object) -> None:
+    assert identifier(cell, "tracking number") == NUMBER
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("", ""),
+        (None, ""),
+        ("\u200b", ""),
+        ('=""', ""),
+        ("'", ""),
+        ("#1001", "#1001"),
+        ("00012", "00012"),
+        ("JD 004", "JD 004"),
+        ("12E3", "12E3"),
+        ("ITEM-1.0", "ITEM-1.0"),
+        ("12.000", "12.000"),
+        ("1.5", "1.5"),
+        ('12"', '12"'),
+        ("'=A1", "=A1"),
+        ('="say ""hi"""', 'say "hi"'),
+        ("-5", "-5"),
+        ("Größe\u00a0L", "Größe\u00a0L"),
+        ("00340434161094042557", "00340434161094042557"),
+        ("123456789012345", "123456789012345"),
+        ("100000000000000", "100000000000000"),
+        ("'1234567890123450", "1234567890123450"),
+        ('="12345678901234500"', "12345678901234500"),
+    ],
+)
+def test_the_rest_of_an_identifier_stays_as_it_is(cell: object, text: str) -> None:
+    assert identifier(cell, "sku") == text
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("7.94658E11", "digits are lost; format the column as text"),
+        ("7.94658E+11", "digits are lost"),
+        ("7,94658E+11", "digits are lost"),
+        ("7.9e11", "digits are lost"),
+        ("8E+12", "digits are lost"),
+        ("-1.2E-05", "digits are lost"),
+        ("7.9E +11", "digits are lost"),
+        ('="7.94658E+11"', "digits are lost"),
+        ("'7.94658E+11", "digits are lost"),
+        ("9400111899223810000000", "digits are lost"),
+        ('="9400111899223810000000"', "digits are lost"),
+        ("9400111899223810000000.0", "digits are lost"),
+        ("1234567890123450", "write '1234567890123450 if it ends so"),
+        (9.40011189922381e21, "digits are lost"),
+        ('=HYPERLINK("https://t.example/?n=JD0100")', "a formula, not its result"),
+        ('=HYPERLINK("https://t.example/a,b")', "a formula, not its result"),
+        ("=HYPERLINK(A1,B1)", "a formula, not its result"),
+        ('=HYPERLINK("a","b"&"c")', "a formula, not its result"),
+        ('=HYPERLINK("a","b","c")', "a formula, not its result"),
+        ('="a"&"b"', "a formula, not its result"),
+        ("=A1", "a formula, not its result"),
+        ("+SUM(A1:A2)", "a formula, not its result"),
+        ("#N/A", "a formula without a result"),
+        ('="#REF!"', "a formula without a result"),
+        ("JD005\nJD006", "write one value in each row"),
+        ("JD\x1d005", "control character inside"),
+        ("1" * 501, "more than 500 characters"),
+        (10**501, "more than 500 characters"),
+        (True, "must be a text or a whole number"),
+        (2.5, "must be a text or a whole number, not 2.5"),
+        (float("nan"), "must be a text or a whole number"),
+        (b"JD", "must be a text or a whole number"),
+        ({"a": 1}, "must be a text or a whole number"),
+    ],
+)
+def test_an_identifier_that_lost_its_value_is_refused(cell: object, said: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        identifier(cell, "tracking number")
+    assert said in str(refused.value)
+    assert "tracking number" in str(refused.value)
+
+
+def test_a_system_may_end_its_numbers_with_zeros() -> None:
+    assert identifier("1234567890123450", "order", is_text=True) == "1234567890123450"
+    with pytest.raises(Unusable, match="digits are lost"):
+        identifier("9400111899223810000000", "order", is_text=True)
+
+
+@given(st.text(), st.text(alphabet=INVISIBLE, max_size=3))
+def test_invisible_characters_and_blanks_around_change_nothing(
+    text: str, noise: str
+) -> None:
+    assert plain(f" {noise}{text}{noise}\t") == plain(text)
+    assert plain(plain(text)) == plain(text)
+    assert not any(letter in INVISIBLE for letter in plain(text))
+
+
+@given(st.from_regex(r"[A-Z0-9]{1,4}-?[0-9]{1,9}[1-9]", fullmatch=True))
+def test_every_mark_around_an_identifier_is_taken_away(text: str) -> None:
+    link = f'=HYPERLINK("https://t.example/?n={text}";"{text}")'
+    cells = [f'="{text}"', f"'{text}", f"\u200b{text}\u200b", link]
+    assert {identifier(cell, "order") for cell in cells} == {text}
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_identifier_or_refused(text: str) -> None:
+    try:
+        found = identifier(text, "sku")
+    except Unusable:
+        return
+    assert found == plain(found)
+    assert identifier(f"'{found}", "sku") == found or found[:1] in "'\"=\u2018\u2019"
+
+
+@pytest.mark.parametrize(
+    ("value", "decimal", "number"),
+    [
+        ("5", "auto", 5),
+        ("'5", "auto", 5),
+        ('="5"', "auto", 5),
+        ("\u200b5", "auto", 5),
+        ("5-", "auto", -5),
+        ("-0", "auto", 0),
+        ("5,00", "auto", 5),
+        ("1.012,00", "auto", 1012),
+        ("1.012", ",", 1012),
+        ("1,012", ".", 1012),
+        ("5.000", "system", 5),
+        (5, ",", 5),
+        (5.0, ",", 5),
+        (1e3, ",", 1000),
+        (-0.0, ",", 0),
+        (Decimal("2.000"), ",", 2),
+    ],
+)
+def test_a_whole_number(value: object, decimal: Any, number: int) -> None:
+    assert whole_number(value, "quantity", decimal) == number
+
+
+@pytest.mark.parametrize("decimal", ["auto", ".", ",", "system"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        2.125,
+        1.234,
+        12.5,
+        Decimal("2.125"),
+        True,
+        False,
+        None,
+        float("nan"),
+        float("inf"),
+        Decimal("sNaN"),
+        Decimal("1e999999999"),
+        10**30,
+        1e300,
+        [5],
+        "",
+        "1e3",
+        "1E+3",
+        "five",
+        "5 pcs",
+        "\u0665",
+        "0x10",
+        "1_000",
+        "1.2.3",
+        "9" * 5000,
+    ],
+)
+def test_what_is_no_whole_number_is_refused(value: object, decimal: Any) -> None:
+    with pytest.raises(Unusable, match="quantity must be a whole number, not"):
+        whole_number(value, "quantity", decimal)
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=3, max_value=10**6))
+def test_a_number_has_no_locale(value: Decimal) -> None:
+    found: list[int | None] = []
+    for decimal in ("auto", ".", ",", "system"):
+        try:
+            found.append(whole_number(value, "quantity", decimal))
+        except Unusable:
+            found.append(None)
+    assert len(set(found)) == 1
+    assert found[0] in (None, value)
+
+
+@pytest.mark.parametrize("text", ["1.000", "2.125", "1,000"])
+def test_thousands_or_decimals_is_asked(text: str) -> None:
+    with pytest.raises(Unusable, match=r"set decimal to ',' or '\.'"):
+        whole_number(text, "quantity")
+
+
+@pytest.mark.parametrize(
+    ("value", "is_yes"),
+    [(True, True), (0, False), ("Yes", True), ("'1", True), ("f", False), (1.0, True)],
+)
+def test_yes_or_no(value: object, is_yes: bool) -> None:
+    assert yes_or_no(value, "restock") is is_yes
+
+
+@pytest.mark.parametrize("value", ["", "maybe", None, 2, 0.5, [1]])
+def test_neither_yes_nor_no_is_refused(value: object) -> None:
+    with pytest.raises(Unusable, match="restock must be yes or no"):
+        yes_or_no(value, "restock")
+
+
+def test_a_reason_is_mapped_or_refused_with_the_valid_ones() -> None:
+    words = {"Bruch": "DAMAGED", "in-house use": "SHRINKAGE"}
+    assert reason(" bruch ", STOCK_REASONS, "OTHER", words) == "DAMAGED"
+    assert reason("In House_Use", STOCK_REASONS, "OTHER", words) == "SHRINKAGE"
+    assert reason("stock count", STOCK_REASONS, "OTHER", words) == "STOCK_COUNT"
+    assert reason(None, STOCK_REASONS, "MANUAL_ADJUSTMENT") == "MANUAL_ADJUSTMENT"
+    assert reason("lost", CANCEL_REASONS, "OTHER", {"*": "STAFF"}) == "STAFF"
+    with pytest.raises(
+        Unusable, match=r"'lost' is unknown; use CUSTOMER, .*reason_map"
+    ):
+        reason("lost", CANCEL_REASONS, "OTHER", {"Bruch": "OTHER"})
+
+
+@pytest.mark.parametrize(
+    ("local", "said"),
+    [
+        ("2026-10-25T02:00", "exists twice"),
+        ("2026-10-25T02:30", "exists twice"),
+        ("2026-10-25T02:59:59", "exists twice"),
+        ("2026-03-29T02:00", "does not exist"),
+        ("2026-03-29T02:30", "does not exist"),
+        ("2026-03-29T02:59:59", "does not exist"),
+    ],
+)
+def test_a_time_of_the_hour_when_clocks_change_is_refused(
+    local: str, said: str
+) -> None:
+    with pytest.raises(Unusable, match=f"as of .* {said} in Europe/Berlin"):
+        in_zone(datetime.fromisoformat(local), BERLIN, "as of")
+
+
+@given(
+    st.datetimes(EARLIEST, EARLIEST.replace(year=2035)),
+    st.sampled_from(
+        ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"]
+    ),
+)
+def test_a_local_time_is_exact_or_refused(local: datetime, name: str) -> None:
+    zone = ZoneInfo(name)
+    moments = {local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    try:
+        found = in_zone(local, zone, "as of")
+    except Unusable:
+        assert len(moments) == 2
+        return
+    assert moments == {found.astimezone(UTC)}
+    assert found.replace(tzinfo=None) == local
+
+
+def test_a_day_alone_and_its_first_moment() -> None:
+    assert day_alone("2026-03-31") == date(2026, 3, 31) == day_alone(date(2026, 3, 31))
+    midnight = datetime.fromisoformat("2026-03-31")
+    assert day_alone("2026-03-31T00:00") is day_alone(midnight) is None
+    assert day_alone(20260331) is day_alone("today") is None
+    assert day_start(date(2026, 3, 31), BERLIN).isoformat() == (
+        "2026-03-31T00:00:00+02:00"
+    )
+    cairo = day_start(date(2024, 4, 26), ZoneInfo("Africa/Cairo"))
+    assert cairo.astimezone(UTC) == datetime(2024, 4, 25, 22, tzinfo=UTC)
