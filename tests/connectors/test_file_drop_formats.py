@@ -112,6 +112,7 @@ async def test_a_stock_level_row(drop: Drop) -> None:
     drop.put("stock-levels.csv", f'{LEVELS}LS-S,"1.200,00",31.03.2026 14:05\n')
     await drop.pull()
     (record,) = drop.records()
+    assert isinstance(record, StockLevel)
     assert record == StockLevel(
         key=record.key,
         sku="LS-S",

@@ -83,7 +83,7 @@ async def test_a_number_of_json_or_a_spreadsheet_has_no_locale(
     drop.options |= options | {"stock_level_columns": GERMAN}
     content = case("07-fraction.jsonl").replace(b"2.125", number.encode())
     drop.put("07-fraction.jsonl", content)
-    rows = [["Artikelnummer", "Bestand"], ["SM-CHA", float(number)]]
+    rows: list[list[Any]] = [["Artikelnummer", "Bestand"], ["SM-CHA", float(number)]]
     drop.put("07-fraction.xlsx", workbook(*rows))
     await drop.pull()
     assert drop.records() == []
@@ -94,7 +94,12 @@ async def test_a_number_of_json_or_a_spreadsheet_has_no_locale(
 async def test_a_text_has_the_locale_of_the_settings(drop: Drop) -> None:
     drop.options["decimal"] = ","
     drop.put("stock-levels.jsonl", '{"sku": "A", "quantity": "2.125"}\n')
-    rows = [["sku", "quantity"], ["B", "1.006"], ["C", 7.0], ["2.5", 1]]
+    rows: list[list[Any]] = [
+        ["sku", "quantity"],
+        ["B", "1.006"],
+        ["C", 7.0],
+        ["2.5", 1],
+    ]
     drop.put("stock-levels.xlsx", workbook(*rows))
     await drop.pull()
     assert drop.reasons() == []
@@ -313,7 +318,7 @@ def test_a_count_of_a_document_needs_a_time_of_day() -> None:
 
 def test_reasons_of_a_table_or_document_are_mapped() -> None:
     words = {"Bruch": "DAMAGED"}
-    members = {"sku": "A", "reason": "BRUCH"}
+    members: dict[str, Any] = {"sku": "A", "reason": "BRUCH"}
     found = [
         row("stock_deltas", Rules(reason_map=words), adjustment=-1, **members),
         document("stock_adjustment", {"delta": -1, **members}, reason_map=words),

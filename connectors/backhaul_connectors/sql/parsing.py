@@ -127,7 +127,7 @@ def _lines(values: Values) -> tuple[Line, ...]:
     """Return what left; empty only where no column could name an article."""
     if values.get("lines") is not None:
         return tuple(map(_line, _listed(values["lines"])))
-    if text_of(values.get("sku"), "sku"):
+    if _text(values, "sku"):
         return (_line({"sku": values["sku"], "quantity": values.get("quantity", 1)}),)
     named = [name for name in ("lines", "sku") if name in values]
     if named:
