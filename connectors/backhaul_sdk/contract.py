@@ -91,6 +91,48 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Emit: TypeAlias = Callable[[Record | Bad], Awaitable[Receipt]]
 
 
+class LineInShop(msgspec.Struct, frozen=True):
+    """A line of an order: `left` units are not shipped and not on their way."""
+
+    sku: str | None
+    variant_id: str | None
+    left: int
+
+
+class OrderInShop(msgspec.Struct, frozen=True):
+    """An order as the shop has it now.
+
+    `uncertain`: the outcome of an earlier shipment is unknown, so less may be left.
+    """
+
+    name: str
+    cancelled: bool
+    lines: tuple[LineInShop, ...]
+    uncertain: bool = False
+
+
+class NameInShop(msgspec.Struct, frozen=True):
+    """What a text names in the shop: orders by number or id, articles by SKU or GTIN.
+
+    `skus` and `variant_ids` are those of the articles.
+    """
+
+    orders: tuple[OrderInShop, ...] = ()
+    skus: frozenset[str] = frozenset()
+    variant_ids: frozenset[str] = frozenset()
+
+
+LookUp: TypeAlias = Callable[
+    [Sequence[str]], Awaitable["Mapping[str, NameInShop] | None"]
+]
+"""Returns what each text names in the shop; None while the host cannot say."""
+
+
+async def nothing_known(names: Sequence[str]) -> Mapping[str, NameInShop] | None:
+    """Look up nothing: the shop's orders and articles are not at hand."""
+    return None
+
+
 class Route(msgspec.Struct, frozen=True):
     """An HTTP route below `/connect/{instance}`; `path` starts with a slash."""
 
@@ -142,6 +184,9 @@ class Connector(Generic[SettingsT]):
     def __init__(self, instance: str, settings: SettingsT) -> None:
         self.instance = instance
         self.settings = settings
+        self.look_up: LookUp = nothing_known
+        """Set by the host. It reads the mirror, which may be seconds behind the shop:
+        what it does not know may exist all the same."""
 
     async def check(self) -> None:
         """Look, without side effects, whether work could begin; or `CheckFailed`."""

@@ -94,7 +94,11 @@ async def test_receive_adds_to_stock(
         ({"mode": "pack"}, "code is missing"),
         ({"mode": "pack", "code": " "}, "code is missing"),
         ({"mode": "pack", "code": 1001}, "code must be text"),
-        ({"mode": "pack", "code": "1\x1d2"}, "do not print"),
+        (
+            {"mode": "pack", "code": "1001", "trackingNumber": "7.94658E+11"},
+            "digits are lost",
+        ),
+        ({"mode": "pack", "code": "1\x1e2"}, "do not print"),
         ({"mode": "pack", "code": "1" * 201}, "too long"),
         ({"mode": "pack", "code": "1001", "quantity": 2}, "needs an article"),
         ({"mode": "receive", "code": "A", "quantity": 0}, "quantity must be from 1"),
@@ -192,7 +196,8 @@ async def test_the_answer_is_built_from_the_receipt(dock: Dock) -> None:
     assert answer.status == 200
     assert answer.body == {
         "accepted": True,
-        "what": "order 1001 packed: kept until the order is known",
+        "what": "waiting, not done yet: kept until the order is known "
+        "(order 1001 packed)",
     }
 
 

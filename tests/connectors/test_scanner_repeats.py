@@ -85,7 +85,7 @@ async def test_the_while_begins_with_the_first_scan(dock: Dock) -> None:
     "other",
     [
         {"code": "LS-M"},
-        {"mode": "pack"},
+        {"mode": "pack", "code": "1001"},
         {"quantity": 2},
         {"order": "1001"},
         {"trackingNumber": "BD1"},

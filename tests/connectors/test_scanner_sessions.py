@@ -96,7 +96,7 @@ async def test_articles_packed_for_an_order_leave_in_one_parcel(dock: Dock) -> N
     await said(dock, SSCC, mode="pack", order="1001")
     (record,) = dock.records()
     assert isinstance(record, Fulfillment)
-    assert record.tracking_number == SSCC
+    assert record.tracking_number == f"00{SSCC}"
     assert record.lines == (Line(sku="A", quantity=2), Line(sku="B", quantity=1))
 
 
@@ -110,7 +110,7 @@ async def test_a_parcels_label_is_its_tracking_number(dock: Dock) -> None:
     await said(dock, "BH-CLOSE")
     (record,) = dock.records()
     assert isinstance(record, Fulfillment)
-    assert record.tracking_number == SSCC
+    assert record.tracking_number == f"00{SSCC}"
 
 
 async def test_codes_on_paper_set_what_a_device_does(dock: Dock) -> None:

@@ -28,13 +28,20 @@ from backhaul_connectors.http_json import cursor as http_cursor
 from backhaul_connectors.http_json import parsing as http_parsing
 from backhaul_connectors.http_json.paging import next_url
 from backhaul_connectors.http_json.settings import List
-from backhaul_connectors.scanner.acting import action_of
-from backhaul_connectors.scanner.codes import article_of, order_of, parcel_of
+from backhaul_connectors.scanner.acting import action_of, normalized
+from backhaul_connectors.scanner.codes import (
+    article_of,
+    order_of,
+    parcel_of,
+    why_no_order,
+)
 from backhaul_connectors.scanner.intake import Intake
+from backhaul_connectors.scanner.labels import tracking_number
 from backhaul_connectors.scanner.messages import reply_to
 from backhaul_connectors.scanner.scan import Refused, read_line, scan_of
 from backhaul_connectors.scanner.settings import Settings as ScannerSettings
 from backhaul_connectors.scanner.settings import parse_tokens
+from backhaul_connectors.scanner.shop import Shop
 from backhaul_connectors.sql import cursor as sql_cursor
 from backhaul_connectors.sql import parsing as sql_parsing
 from backhaul_connectors.sql.values import from_plain
@@ -43,6 +50,7 @@ from backhaul_connectors.tryton.rpc import untyped
 from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.calls import Answer, NotJson, outcome_of, read_json
+from backhaul_sdk.contract import nothing_known
 from backhaul_sdk.reading import Unusable, reason_of, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 from connectors import couriers
@@ -136,13 +144,13 @@ SIGNATURES = tuple(
 
 def feed_scan(data: bytes) -> None:
     with suppress(Refused):
-        scan = scan_of(read_line(data), "gun", as_text(data))
-        keep([action_of(scan, numeric_skus=False).record(scan.key or "k")])
+        scan = normalized(scan_of(read_line(data), "gun", as_text(data)))
+        keep([action_of(scan, Shop(), numeric_skus=False).record(scan.key or "k")])
 
 
 def feed_code(data: bytes) -> None:
     code = as_text(data)
-    for read in (article_of, parcel_of, order_of):
+    for read in (article_of, parcel_of, order_of, why_no_order, tracking_number):
         with suppress(Refused):
             read(code)
 
@@ -153,7 +161,7 @@ async def _kept(_: Record | Bad) -> Receipt:
 
 def feed_message(data: bytes) -> None:
     settings = ScannerSettings.model_validate({"devices": {"gun": "t" * 32}})
-    intake = Intake(settings, lambda: 0, lambda: 0)
+    intake = Intake(settings, lambda: 0, lambda: 0, nothing_known)
     intake.emit = _kept
     reply = asyncio.run(reply_to(data, "gun", intake))
     assert b"\n" not in reply.formed_for(data)

@@ -1,69 +1,136 @@
-"""What a scanned code says: an article, a parcel, or an order's number (GS1)."""
+"""What a scanned code says: an article, or an order's number."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import biip
-from biip.gs1_digital_link_uris import GS1DigitalLinkURI
-from biip.gs1_messages import GS1Message
 from biip.gtin import Gtin
-from biip.sscc import Sscc
+from biip.upc import Upc
+from msgspec import Struct
 
+from backhaul_connectors.scanner.gs1 import (
+    content_of,
+    is_link,
+    without_symbology,
+    wrong_check_digit,
+)
+from backhaul_connectors.scanner.labels import label_of
 from backhaul_connectors.scanner.scan import SEPARATOR, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from backhaul_connectors.scanner.gs1 import Content
 
 GTIN_LENGTHS = (8, 12, 13, 14)
-_SYMBOLOGY = re.compile(r"^\][A-Za-z][0-9A-Za-z]")
-_GS1_SYMBOLOGIES = ("]C1", "]d2", "]e0", "]J1", "]Q3")
-_ELEMENTS = re.compile(r"^(01\d{14}|00\d{18}$)")
-_LINK = re.compile(r"^https?://", re.IGNORECASE)
+_RETAIL_SYMBOLOGIES = ("]E", "]I1")
+"""EAN, UPC and ITF with a check digit: they hold nothing but article numbers."""
+_ORDER_PATH = re.compile(r"/orders?/([^/?#]*\d[^/?#]*)", re.IGNORECASE)
+_ORDER_QUERIES = ("order", "order_id", "order_number", "orderId", "orderNumber")
+_NO_ORDER = re.compile(
+    r"^(?:WIFI|MAILTO|TEL|SMSTO|GEO|BEGIN|MECARD|OTPAUTH|MATMSG):", re.IGNORECASE
+)
+
+
+class Article(Struct, frozen=True):
+    """What a code calls an article: a SKU or a GTIN.
+
+    `others` are further readings of the same code. `units` is the number of units that
+    the code itself states; `several`: it holds several units and states no number.
+    """
+
+    name: str
+    others: tuple[str, ...] = ()
+    units: int | None = None
+    several: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every reading, the likeliest first."""
+        return (self.name, *self.others)
+
+    def count(self, quantity: int | None) -> int:
+        """Return the units that one scan stands for. Raises Refused."""
+        if self.several and quantity is None:
+            what = f"this code holds several units of {self.name} and states no number"
+            raise Refused(422, f"{what}: scan a single article, or send quantity")
+        if self.units and quantity not in (None, self.units):
+            what = f"the code itself says {self.units} units, quantity says {quantity}"
+            raise Refused(422, f"{what}: leave quantity out")
+        return self.units or quantity or 1
 
 
 def plain(code: str) -> str:
     """Return the code without what its scanner says of its symbology."""
-    return _SYMBOLOGY.sub("", code) if code.startswith("]") else code
+    return without_symbology(code)
 
 
 def order_of(code: str) -> str:
-    """Return the order's number that was scanned. Raises Refused."""
-    return _printing(plain(code))
+    """Return the order's number that a code holds. Raises Refused."""
+    text = plain(code).strip(SEPARATOR)
+    if is_link(text):
+        return _order_in_link(text)
+    return _printing(text)
 
 
-def article_of(code: str, *, numeric_skus: bool = False) -> str:
+def why_no_order(code: str) -> str | None:
+    """Say why a code is certainly not an order's number; None where it may be one."""
+    text = plain(code).strip(SEPARATOR)
+    if is_link(text) and _linked_order(text) is not None:
+        return None
+    if reason := _label_or_article(code, text):
+        return reason
+    if is_link(text):
+        return "this link names no order: it has no /orders/NUMBER in it"
+    if code.startswith(_RETAIL_SYMBOLOGIES) or _is_long_gtin(text):
+        return f"{text} is an article number (EAN, UPC or GTIN), not an order"
+    if _NO_ORDER.match(text) or not any(c.isdigit() for c in text):
+        return f"{text!r} is not an order's number"
+    return None
+
+
+def _label_or_article(code: str, text: str) -> str | None:
+    try:
+        if label := label_of(code):
+            return f"{text} is a parcel's label ({label.kind}), not an order"
+        if (content := content_of(code)) and content.gtin:
+            return f"{text} is an article ({content.gtin}), not an order"
+    except Refused as refused:
+        # Some marketplaces number their orders with as many digits as a label has.
+        return None if text.isdigit() else f"this is not an order: {refused}"
+    return None
+
+
+def article_of(code: str, *, numeric_skus: bool = False) -> Article:
     """Return the SKU or GTIN that a code stands for. Raises Refused.
 
     A GTIN out of a GS1 code comes without the zeros that fill it up; lot, serial
-    number and date are passed over.
+    number and date are ignored.
     """
-    if message := _message_of(code):
-        return _gtin_in(message)
-    if _LINK.match(code):
-        return _gtin_of_link(code)
+    if content := content_of(code):
+        return _article_in(content)
+    if is_link(code):
+        raise Refused(422, "this link names no article: it has no GTIN")
     text = _printing(plain(code))
     if not (text.isascii() and text.isdigit()) or numeric_skus:
-        return text
+        return Article(text)
+    if len(text) == 8:
+        return _short(text)
     if len(text) in GTIN_LENGTHS:
-        _verified(Gtin.parse, text)
-    if len(text) == 18:
-        _verified(Sscc.parse, text)
+        _verify(text)
+    if label_of(text) is not None:
         raise Refused(422, f"{text} is the number of a parcel, not of an article")
-    return text
+    return Article(text)
 
 
 def parcel_of(code: str) -> str | None:
-    """Return the SSCC, where the code is a parcel's label. Raises Refused."""
-    if message := _message_of(code):
-        sscc = message.element_strings.get(ai="00")
-        return sscc.value if sscc else None
-    text = plain(code)
-    if len(text) == 18 and text.isascii() and text.isdigit():
-        _verified(Sscc.parse, text)
-        return text
-    return None
+    """Return the tracking number, where the code is a parcel's label. Raises Refused.
+
+    What is no label, or cannot be read, is None: it may be an article or an order.
+    """
+    label = label_of(code)
+    return label.number if label else None
 
 
 def warm() -> None:
@@ -71,64 +138,74 @@ def warm() -> None:
     biip.parse("4006381333931")
 
 
-def _message_of(code: str) -> GS1Message | None:
-    """Read element strings, with or without symbology, separators or brackets."""
-    text = plain(code)
-    is_message = code.startswith(_GS1_SYMBOLOGIES) or SEPARATOR in text
-    try:
-        if text.startswith("(") and re.match(r"^\((00|01)\)", text):
-            return GS1Message.parse_hri(text)
-        if is_message or _ELEMENTS.match(text):
-            return GS1Message.parse(text.lstrip(SEPARATOR))
-    except biip.ParseError as error:
-        raise Refused(422, f"this GS1 code cannot be read: {_words(error)}") from None
-    return None
-
-
-def _gtin_in(message: GS1Message) -> str:
-    element = message.element_strings.get(ai="01")
-    if element is None:
+def _article_in(content: Content) -> Article:
+    if content.gtin is None:
         raise Refused(422, "this GS1 code names no article: it has no GTIN")
-    if element.gtin is None:
-        raise Refused(422, _wrong(element.value))
-    return _without_filling(element.gtin)
+    return Article(content.gtin, units=content.units, several=content.several)
 
 
-def _gtin_of_link(code: str) -> str:
+def _short(text: str) -> Article:
+    """Read 8 digits: EAN-8, or UPC-E, which is a UPC of 12 digits in short.
+
+    No EAN-8 that is sold begins with 0; there UPC-E goes first.
+    """
+    upc, is_ean = _expanded(text), _parses(text)
+    if upc is None and not is_ean:
+        raise Refused(422, wrong_check_digit(text))
+    if upc is None:
+        return Article(text)
+    if is_ean and not text.startswith("0"):
+        return Article(text, (upc,))
+    return Article(upc, (text,))
+
+
+def _expanded(text: str) -> str | None:
     try:
-        link = GS1DigitalLinkURI.parse(code)
-    except (biip.ParseError, ValueError) as error:  # the latter for no address at all
-        problem = f"this link names no article: {_words(error)}"
-        raise Refused(422, problem) from None
-    element = link.element_strings.get(ai="01")
-    if element is None or element.gtin is None:
-        raise Refused(422, "this link names no article: it has no GTIN")
-    return _without_filling(element.gtin)
-
-
-def _without_filling(gtin: Gtin) -> str:
-    return gtin.value[-int(gtin.format) :].rjust(int(gtin.format), "0")
-
-
-def _verified(parse: Callable[[str], object], text: str) -> None:
-    try:
-        parse(text)
+        return Upc.parse(text).as_upc_a()
     except biip.ParseError:
-        raise Refused(422, _wrong(text)) from None
+        return None
 
 
-def _wrong(text: str) -> str:
-    return f"the check digit of {text} is wrong: scan it again, or type it carefully"
+def _parses(text: str) -> bool:
+    try:
+        Gtin.parse(text)
+    except biip.ParseError:
+        return False
+    return True
 
 
-def _words(error: Exception) -> str:
-    return str(error).rstrip(".").partition("\n")[0][:MOST_WORDS]
+def _verify(text: str) -> None:
+    if not _parses(text):
+        raise Refused(422, wrong_check_digit(text))
+
+
+def _is_long_gtin(text: str) -> bool:
+    return (
+        text.isascii() and text.isdigit() and len(text) in (12, 13, 14)
+    ) and _parses(text)
+
+
+def _order_in_link(text: str) -> str:
+    found = _linked_order(text)
+    if found is None:
+        raise Refused(422, "this link names no order: it has no /orders/NUMBER in it")
+    return _printing(found)
+
+
+def _linked_order(text: str) -> str | None:
+    """Return the order of `https://shop.example/orders/1001`, or of `?order=1001`."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    for place in (parts.path, parts.fragment):
+        if found := _ORDER_PATH.findall(place):
+            return unquote(found[-1]).strip()
+    values = parse_qs(parts.query)
+    return next((values[name][0] for name in _ORDER_QUERIES if name in values), None)
 
 
 def _printing(text: str) -> str:
-    if SEPARATOR in text:
+    if not text.isprintable():
         raise Refused(422, "code has characters that do not print")
     return text
-
-
-MOST_WORDS = 160

@@ -5,32 +5,38 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from backhaul_connectors.scanner.acting import (
+    CLOSE,
+    COMMANDS,
+    DROP,
+    MODE_CODES,
     names_the_parcel,
+    order_packed,
+    refuse_label,
     refuse_quantity,
     tracking_of,
 )
-from backhaul_connectors.scanner.codes import (
-    article_of,
-    order_of,
-    parcel_of,
-    plain,
-)
+from backhaul_connectors.scanner.codes import article_of, parcel_of, plain
 from backhaul_connectors.scanner.journal import Session, lines_of, session, sessions_in
-from backhaul_connectors.scanner.scan import MODES, Refused, bare
+from backhaul_connectors.scanner.scan import Refused, bare
+from backhaul_connectors.scanner.shop import (
+    fitting,
+    order_named,
+    refuse_surplus,
+    refuse_unfit_order,
+)
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from backhaul_connectors.scanner.repeats import KeptRepeats
     from backhaul_connectors.scanner.scan import Scan
-
-CLOSE, DROP = "BH-CLOSE", "BH-DROP"
-MODE_CODES = {f"BH-{mode.upper()}": mode for mode in MODES}
-COMMANDS = {CLOSE, DROP, *MODE_CODES}
-"""Codes to print: they change what the device does."""
+    from backhaul_connectors.scanner.shop import Shop
+    from backhaul_sdk import LineInShop
 
 
 class Collected(Struct, frozen=True):
@@ -62,7 +68,10 @@ class Rules(Struct, frozen=True):
 
 
 class Collector:
-    """One scan on one connection, at a moment in seconds that never go back."""
+    """One scan on one connection, at a moment in seconds that never go back.
+
+    `shop` knows what the texts of this scan name.
+    """
 
     def __init__(
         self,
@@ -70,17 +79,19 @@ class Collector:
         rules: Rules,
         second: float,
         repeats: KeptRepeats,
+        shop: Shop,
     ) -> None:
         self._db = connection
         self._rules = rules
         self._second = second
         self._repeats = repeats
+        self._shop = shop
 
     def take(self, scan: Scan) -> Collected | Complete | Alone:
         """Keep the scan, if it is one to be collected. Raises Refused."""
         if known := self._known(scan):
             return known
-        if scan.code.upper() in COMMANDS:
+        if scan.code in COMMANDS:
             return self._command(scan)
         scan = scan._replace(mode=scan.mode or self._desk(scan.device)[0])
         if scan.mode == "pick":
@@ -118,7 +129,7 @@ class Collector:
         )
 
     def _command(self, scan: Scan) -> Collected | Complete:
-        command = scan.code.upper()
+        command = scan.code
         if command in MODE_CODES:
             mode = MODE_CODES[command]
             self._put_desk(scan.device, mode, None)
@@ -139,7 +150,7 @@ class Collector:
         if at_work is not None:
             return at_work
         owed = sessions_in(self._db, "closed", "device = ?", scan.device)
-        if owed and scan.code.upper() == CLOSE:
+        if owed and scan.code == CLOSE:
             return owed[0]
         raise Refused(422, f"nothing is begun on {scan.device}: nothing to finish")
 
@@ -175,8 +186,7 @@ class Collector:
 
     def _pick(self, scan: Scan) -> Collected | Complete:
         if scan.order is not None:
-            found = self._session("pick", scan.device, scan.order)
-            self._put_desk(scan.device, "pick", found.id)
+            found = self._order_session(scan.device, scan.order, "pick")
         elif (at_work := self._order_at_work(scan.device)) is not None:
             found = at_work
         else:
@@ -188,15 +198,29 @@ class Collector:
 
     def _begin(self, scan: Scan) -> Collected:
         refuse_quantity(scan)
-        order = order_of(scan.code)
+        order = order_named(scan.code, self._shop)
         if self._was_just_finished(scan, order):
             return Collected(f"known already: order {order} was just finished")
-        found = self._session("pick", scan.device, order)
-        self._put_desk(scan.device, "pick", found.id)
+        refuse_unfit_order(order, self._shop)
+        found = self._order_session(scan.device, order, "pick")
         units = sum(line.quantity for line in lines_of(self._db, found.id))
         state = f"taken up again, {units} units so far" if units else "begun"
         what = f"order {found.order} {state}: scan its articles, then {CLOSE}"
         return self._remember(scan, found.id, what)
+
+    def _order_session(self, device: str, name: str, mode: str) -> Session:
+        """Return the device's open session of an order, with its lines in the shop."""
+        name = order_named(name, self._shop)
+        found = self._session("pick", device, name)
+        self._put_desk(device, mode, found.id)
+        order = self._shop.order(name)
+        if order is None or order.uncertain:
+            return found
+        wanted = msgspec.json.encode(order.lines)
+        self._db.execute(
+            "UPDATE sessions SET wanted = ? WHERE id = ?", (wanted, found.id)
+        )
+        return session(self._db, found.id)
 
     def _was_just_finished(self, scan: Scan, order: str) -> bool:
         query = """SELECT 1 FROM scans JOIN sessions ON sessions.id = session
@@ -209,10 +233,9 @@ class Collector:
 
     def _pack(self, scan: Scan) -> Collected | Complete | Alone:
         """Collect an article for its order; the order itself, or its label, ends it."""
-        order = scan.order or order_of(scan.code)
-        if not names_the_parcel(scan):
-            found = self._session("pick", scan.device, order)
-            self._put_desk(scan.device, "pack", found.id)
+        order = order_packed(scan, self._shop)
+        if not names_the_parcel(scan, self._shop):
+            found = self._order_session(scan.device, order, "pack")
             return self._collect(scan, found)
         gathered = self._gathered(order)
         if gathered is None:
@@ -261,22 +284,48 @@ class Collector:
         return session(self._db, cursor.lastrowid or 0)
 
     def _collect(self, scan: Scan, found: Session) -> Collected:
-        if found.mode == "pick" and (number := parcel_of(scan.code)):
-            refuse_quantity(scan)
-            self._note_parcel(scan._replace(tracking_number=number), found)
-            what = f"parcel {number} for order {found.order}"
-            return self._remember(scan, found.id, what)
-        self._note_parcel(scan, found)
-        sku = article_of(scan.code, numeric_skus=self._rules.numeric_skus)
-        units = scan.quantity or 1
+        if found.mode == "pick" and (number := self._label(scan.code)):
+            return self._collect_label(scan, number, found)
+        if found.mode == "count" and not self._rules.numeric_skus:
+            refuse_label(scan.code, self._shop)
+        article = article_of(scan.code, numeric_skus=self._rules.numeric_skus)
+        sku, units = self._shop.name_of(article), article.count(scan.quantity)
+        lines = self._lines_for(sku, found)
+        sku = next((line.sku for line in lines if line.sku), sku)
         if found.mode != "count" and self._was_just_scanned(scan, found, sku, units):
             what = f"{sku} was just scanned for order {found.order}, not counted again"
             return Collected(f"known already: {what}", found.order)
-        so_far = units + sum(
-            line.quantity for line in lines_of(self._db, found.id) if line.sku == sku
-        )
-        what = f"{units} x {sku} for {_called(found)}, {so_far} so far"
+        before = self._units_of(found, sku)
+        refuse_surplus(found.order, sku, lines, before, units)
+        self._note_parcel(scan, found)
+        what = f"{units} x {sku} for {_called(found)}, {before + units} so far"
         return self._remember(scan, found.id, what, sku, units)
+
+    def _label(self, code: str) -> str | None:
+        return None if self._shop.is_article(code) else parcel_of(code)
+
+    def _collect_label(self, scan: Scan, number: str, found: Session) -> Collected:
+        refuse_quantity(scan)
+        self._note_parcel(scan._replace(tracking_number=number), found)
+        what = f"parcel {number} for order {found.order}"
+        if found.tracking_number not in (None, number):
+            what = f"{what}, instead of {found.tracking_number}"
+        return self._remember(scan, found.id, what)
+
+    def _lines_for(self, sku: str, found: Session) -> Sequence[LineInShop]:
+        if found.mode == "count":
+            return ()
+        return fitting(found.order, sku, found.lines_in_shop, self._shop)
+
+    def _units_of(self, found: Session, sku: str) -> int:
+        """Return the units that were scanned; for an order, with every device."""
+        condition = "id = ?" if found.mode == "count" else "order_bare = ?"
+        value = found.id if found.mode == "count" else bare(found.order)
+        sessions = sessions_in(
+            self._db, "open", f"mode = ? AND {condition}", found.mode, value
+        )
+        lines = (line for one in sessions for line in lines_of(self._db, one.id))
+        return sum(line.quantity for line in lines if line.sku == sku)
 
     def _was_just_scanned(
         self, scan: Scan, found: Session, sku: str, units: int

@@ -17,11 +17,11 @@ from backhaul_sdk import CheckFailed, Connector, HttpRequest, HttpResponse, Rout
 from backhaul_sdk.clock import seconds_since_1970
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from backhaul_connectors.scanner.intake import Answer
     from backhaul_connectors.scanner.settings import Settings
-    from backhaul_sdk import Batch, Emit
+    from backhaul_sdk import Batch, Emit, NameInShop
 
 MAX_BODY_BYTES = 65_536
 RETRY_AFTER_SECONDS = 2
@@ -48,7 +48,7 @@ class Scanner(Connector["Settings"]):
     ) -> None:
         super().__init__(instance, settings)
         self._devices = Devices(settings.devices)
-        self.intake = Intake(settings, clock, wall)
+        self.intake = Intake(settings, clock, wall, self._names)
         self.lines = LineServer(settings, self.intake, entrance_seconds)
         self.broker = Broker(instance, settings, self.intake)
 
@@ -81,6 +81,9 @@ class Scanner(Connector["Settings"]):
             raise CheckFailed(problem)
         async for batch in super().pull(cursor):
             yield batch
+
+    async def _names(self, names: Sequence[str]) -> Mapping[str, NameInShop] | None:
+        return await self.look_up(names)
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         device = self._devices.of(request.headers)

@@ -15,7 +15,7 @@ from backhaul_connectors.scanner.repeats import KeptRepeats
 from backhaul_sdk import CheckFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from backhaul_connectors.scanner.collecting import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from backhaul_connectors.scanner.journal import Session
     from backhaul_connectors.scanner.scan import Scan
+    from backhaul_connectors.scanner.shop import Shop
     from backhaul_sdk import Line
 
 T = TypeVar("T")
@@ -85,15 +86,19 @@ class Floor:
         self._jobs.put(None)
         self._thread.join()
 
-    async def take(self, scan: Scan) -> Collected | Complete | Alone:
-        """Keep a scan. Raises Refused, or sqlite3.Error where it could not be kept."""
+    def take(self, scan: Scan, shop: Shop) -> Awaitable[Collected | Complete | Alone]:
+        """Keep a scan, after all that were handed in before.
+
+        Waiting raises Refused, or sqlite3.Error where it could not be kept.
+        """
 
         def work(connection: sqlite3.Connection) -> Collected | Complete | Alone:
             repeats = KeptRepeats(connection, self._wall())
-            collector = Collector(connection, self._rules, self._clock(), repeats)
+            second = self._clock()
+            collector = Collector(connection, self._rules, second, repeats, shop)
             return collector.take(scan)
 
-        return await self._do(work)
+        return self._do(work)
 
     async def answered(self, scan: Scan) -> None:
         """Remember that the device of a scan without a number is told of it now."""
@@ -123,10 +128,10 @@ class Floor:
 
         await self._do(work)
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         job = Job(work)
         self._jobs.put(job)
-        return cast("T", await job.future)
+        return cast("asyncio.Future[T]", job.future)
 
     def _work(self) -> None:
         with closing(self._connection):

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_connectors.scanner.acting import action_of
-from backhaul_connectors.scanner.collecting import (
-    COMMANDS,
-    Collected,
-    Complete,
-    Rules,
-)
+from backhaul_connectors.scanner.acting import COMMANDS, action_of, normalized
+from backhaul_connectors.scanner.collecting import Collected, Complete, Rules
 from backhaul_connectors.scanner.counts import write_count
 from backhaul_connectors.scanner.floor import Floor
 from backhaul_connectors.scanner.journal import fulfillment_of
 from backhaul_connectors.scanner.repeats import Repeats
 from backhaul_connectors.scanner.scan import MODES, Refused, scan_of
+from backhaul_connectors.scanner.shop import Shop, names_in, refuse_wrong_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.scanner.journal import Session
     from backhaul_connectors.scanner.scan import Scan
     from backhaul_connectors.scanner.settings import Settings
-    from backhaul_sdk import Emit, Line, Receipt
+    from backhaul_sdk import Emit, Line, LookUp, Receipt
 
 NOT_STORED = "not stored, please try again in a moment"
 UNNUMBERED = "not numbered: sent again after a restart it counts again"
@@ -59,19 +56,25 @@ def refusal_of(refused: Refused) -> Answer:
 
 
 class Intake:
-    """Takes scans for the host, and keeps those that are collected until then."""
+    """Takes scans for the host, and keeps those that are collected until then.
+
+    `look_up` asks the host what texts name in the shop.
+    """
 
     def __init__(
         self,
         settings: Settings,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        look_up: LookUp,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._wall = wall
         self._repeats = Repeats(settings.dedupe_seconds, clock)
         self._floor: Floor | None = None
+        self._look_up = look_up
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.emit: Emit | None = None
 
     @property
@@ -101,15 +104,15 @@ class Intake:
 
     async def take(self, document: Mapping[str, Any], device: str, raw: str) -> Answer:
         """Keep one scan and say what became of it. Raises Refused for a bad one."""
-        return await self._answered(scan_of(document, device, raw))
+        return await self._answered(normalized(scan_of(document, device, raw)))
 
     async def _answered(self, scan: Scan) -> Answer:
         if self._settings.folder is not None:
             return await self._take_on_the_floor(scan)
-        if scan.mode in ("count", "pick") or scan.code.upper() in COMMANDS:
+        if scan.mode in ("count", "pick") or scan.code in COMMANDS:
             raise Refused(422, "nothing is picked or counted here: folder is not set")
         scan = _in_mode(scan, self._settings.first_mode)
-        action = self._action_of(scan)
+        action = self._action_of(scan, await self._shop_for(scan))
         key = scan.key
         answer = await self._store(action, key or self._repeats.key_of(scan))
         if key is not None or answer.status == 503:
@@ -121,7 +124,11 @@ class Intake:
 
     async def _take_on_the_floor(self, scan: Scan) -> Answer:
         try:
-            step = await self._open_floor().take(scan)
+            # A device's scans are kept in their order, though each is looked up first.
+            async with self._turns[scan.device]:
+                shop = await self._shop_for(scan)
+                kept = self._open_floor().take(scan, shop)
+            step = await kept
         except Refused:
             raise
         except Exception:  # noqa: BLE001 - whatever failed, the device must keep the scan
@@ -130,7 +137,9 @@ class Intake:
             return Answer(200, step.what, step.order)
         if isinstance(step, Complete):
             return await self.hand_in(step.session)
-        answer = await self._store(self._action_of(_in_mode(step.scan, "")), step.key)
+        answer = await self._store(
+            self._action_of(_in_mode(step.scan, ""), shop), step.key
+        )
         if scan.key is None and answer.status != 503:
             # If this fails it stays known for longer, and its device is told so.
             with suppress(Exception):
@@ -142,8 +151,17 @@ class Intake:
             raise OSError("the folder is not open")
         return self._floor
 
-    def _action_of(self, scan: Scan) -> Action:
-        return action_of(scan, numeric_skus=self._settings.numeric_skus)
+    async def _shop_for(self, scan: Scan) -> Shop:
+        """Return what the scan's texts name in the shop. Raises Refused."""
+        if scan.code in COMMANDS:
+            return Shop()
+        names = names_in(scan, numeric_skus=self._settings.numeric_skus)
+        shop = Shop(await self._look_up(names))
+        refuse_wrong_layout(scan, shop)
+        return shop
+
+    def _action_of(self, scan: Scan, shop: Shop) -> Action:
+        return action_of(scan, shop, numeric_skus=self._settings.numeric_skus)
 
     async def _store(self, action: Action, key: str) -> Answer:
         try:
@@ -204,6 +222,8 @@ def _answer_to(receipt: Receipt, done: str) -> Answer:
 
 
 def _sentence(receipt: Receipt, done: str) -> str:
+    if receipt.state == "waiting":
+        return f"waiting, not done yet: {receipt.what} ({done})"
     if receipt.state == "duplicate":
         return f"known already, nothing was done again: {done}"
     return f"{done}: {receipt.what}" if receipt.what else done

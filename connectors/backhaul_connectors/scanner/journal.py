@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
-from backhaul_sdk import Fulfillment, Line
+from backhaul_sdk import Fulfillment, Line, LineInShop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,8 @@ CREATE TABLE IF NOT EXISTS desks (device TEXT PRIMARY KEY, mode TEXT NOT NULL,
 CREATE TABLE IF NOT EXISTS sessions (id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL UNIQUE, device TEXT NOT NULL, mode TEXT NOT NULL,
     order_name TEXT NOT NULL, order_bare TEXT NOT NULL, tracking_company TEXT,
-    tracking_number TEXT, shipped_at TEXT, state TEXT NOT NULL, what TEXT NOT NULL);
+    tracking_number TEXT, shipped_at TEXT, state TEXT NOT NULL, what TEXT NOT NULL,
+    wanted BLOB);
 CREATE INDEX IF NOT EXISTS sessions_state ON sessions (state, order_bare);
 CREATE TABLE IF NOT EXISTS scans (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE,
     session INTEGER, sku TEXT NOT NULL, quantity INTEGER NOT NULL,
@@ -31,14 +33,15 @@ CREATE TABLE IF NOT EXISTS repeats (identity TEXT PRIMARY KEY, key TEXT NOT NULL
     until REAL NOT NULL);
 """
 _SESSION = """SELECT id, name, device, mode, order_name, tracking_company,
-    tracking_number, shipped_at, state, what FROM sessions"""
+    tracking_number, shipped_at, state, what, wanted FROM sessions"""
 
 
 class Session(Struct, frozen=True):
     """An order that is picked, or a count.
 
     `state` is `open`, `closed` (complete, on its way to the host or its file), `done`,
-    `refused` (set aside by the host) or `dropped`; `name` is unique for ever.
+    `refused` (set aside by the host) or `dropped`; `name` is unique for ever. `wanted`
+    holds the lines of the order as JSON, None where the order was not known.
     """
 
     id: int
@@ -51,6 +54,14 @@ class Session(Struct, frozen=True):
     shipped_at: str | None
     state: str
     what: str
+    wanted: bytes | None = None
+
+    @property
+    def lines_in_shop(self) -> tuple[LineInShop, ...] | None:
+        """The lines of the order as the shop had them when it was last looked up."""
+        if self.wanted is None:
+            return None
+        return msgspec.json.decode(self.wanted, type=tuple[LineInShop, ...])
 
 
 def connect(folder: Path) -> sqlite3.Connection:
@@ -62,8 +73,16 @@ def connect(folder: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.executescript(_SCHEMA)
+    _add_what_is_new(connection)
     _forget(connection)
     return connection
+
+
+def _add_what_is_new(connection: sqlite3.Connection) -> None:
+    """Add the columns that a file of an earlier version lacks."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
+    if "wanted" not in columns:
+        connection.execute("ALTER TABLE sessions ADD COLUMN wanted BLOB")
 
 
 def _forget(connection: sqlite3.Connection) -> None:

@@ -19,6 +19,9 @@ SEPARATOR = "\x1d"
 """What a GS1 code has between two of its elements; it does not print."""
 
 
+_SCANNED = ("code", "order", "trackingNumber")
+
+
 class Refused(Exception):
     """The scan cannot be used; the text is for the person with the scanner."""
 
@@ -133,7 +136,7 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
         raise Refused(422, f"{name} must be text in quotation marks")
     # Scanners end what they read with a line end or a tab.
     text = value.strip(" \t\r\n\x00\x02\x03")
-    shown = text.replace(SEPARATOR, "") if name == "code" else text
+    shown = text.replace(SEPARATOR, "") if name in _SCANNED else text
     if len(text) > MAX_TEXT or not shown.isprintable():
         raise Refused(422, f"{name} is too long or has characters that do not print")
     return text or None

@@ -27,10 +27,20 @@ if TYPE_CHECKING:
     from backhaul.connect.matching import Matcher
     from backhaul.core.clock import Clock
     from backhaul.store.contract import RecordOutcome, Records
-    from backhaul_sdk import Batch, Connector, HttpRequest, HttpResponse, Record, Route
+    from backhaul_sdk import (
+        Batch,
+        Connector,
+        HttpRequest,
+        HttpResponse,
+        NameInShop,
+        Record,
+        Route,
+    )
     from backhaul_sdk.contract import HttpHandler
 
 REPORTED_AT_ONCE = 1_000
+LOOK_UP_SECONDS = 2.0
+"""A person with a scanner waits no longer for a check that may be left out."""
 _WORDS = {
     "accepted": "on its way to the store",
     "waiting": "kept: {}; it is tried again",
@@ -70,6 +80,7 @@ class Host:
         self._emitted = Gathering(self._accept)
         self._notices = Notices(connector)
         self._log = logger.bind(instance=connector.instance)
+        connector.look_up = self._look_up
 
     def state(self) -> dict[str, object]:
         """Return whether the instance works, if not why, and when it last did."""
@@ -150,6 +161,16 @@ class Host:
         words = _WORDS[outcome.state].format(outcome.reason)
         state = "duplicate" if outcome.state == "conflict" else outcome.state
         return Receipt(state, words)
+
+    async def _look_up(self, names: Sequence[str]) -> dict[str, NameInShop] | None:
+        """Read the mirror for the connector; None while it cannot answer."""
+        if self._matcher.is_held(self._store):
+            return None
+        try:
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                return await self._records.look_up(self._store, names)
+        except (Busy, TimeoutError):
+            return None
 
     async def once(self) -> dict[str, int]:
         """Ask for records now; return how many came to what. Raises BackhaulError."""

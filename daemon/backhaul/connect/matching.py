@@ -80,6 +80,10 @@ class Matcher:
         """Set nothing of these stores aside for now: the mirror is not up to date."""
         self._expires_from |= dict.fromkeys(stores)
 
+    def is_held(self, store: str) -> bool:
+        """Tell whether the mirror of a store is not up to date."""
+        return store in self._expires_from and self._expires_from[store] is None
+
     def release(self, store: str) -> None:
         """Count the wait of every record of a store from now on, at the earliest."""
         self._expires_from[store] = self._clock.now()

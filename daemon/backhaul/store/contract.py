@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from backhaul.store.deeds import Deed
     from backhaul.store.tracking import Parcel
+    from backhaul_sdk import NameInShop
 
 
 class Arrival(NamedTuple):
@@ -442,6 +443,10 @@ class Records(Protocol):
 
     async def match(self, match_one: MatchOne, limit: int) -> list[RecordOutcome]:
         """Try the waiting records again."""
+        ...
+
+    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInShop]:
+        """Return what each name stands for in the mirror of a store."""
         ...
 
     async def any_waiting(self) -> bool:

@@ -15,6 +15,7 @@ from backhaul.store.sqlite import corrections
 from backhaul.store.sqlite.members import document_of, member
 from backhaul.store.sqlite.variants import NEWEST
 from backhaul.store.tracking import Parcel
+from backhaul_sdk import LineInShop, NameInShop, OrderInShop
 
 if TYPE_CHECKING:
     import sqlite3
@@ -124,6 +125,15 @@ class MirrorReader:
             for id_, order, name, number, external, cancelled in rows
         ]
 
+    def named(self, store: str, name: str) -> NameInShop:
+        """Return the orders and articles that a text names, for a connector."""
+        variants = self._variants(store, name)
+        return NameInShop(
+            tuple(_shown(order) for order in self.orders_called(store, name)),
+            frozenset(sku for _, _, sku in variants if sku is not None),
+            frozenset(variant for _, variant, _ in variants),
+        )
+
     def _variants(self, store: str, name: str) -> list[tuple[str, str, str | None]]:
         rows = self._connection.execute(_BY_SKU, (store, name)).fetchall()
         if (whole := gtin.normalized(name)) is not None:
@@ -191,3 +201,8 @@ class MirrorReader:
                 units = asked.units.get(part["line_id"], 0) + part["quantity"]
                 asked.units[part["line_id"]] = units
         return asked
+
+
+def _shown(order: OrderSummary) -> OrderInShop:
+    lines = (LineInShop(line.sku, line.variant_id, line.left) for line in order.items)
+    return OrderInShop(order.name, order.cancelled, tuple(lines), order.in_doubt)

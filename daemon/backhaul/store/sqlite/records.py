@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.store.contract import MatchOne, NewRecord
     from backhaul.store.sqlite.writer import Writer
+    from backhaul_sdk import NameInShop
 
 SHORTEST_REST = timedelta(milliseconds=50)
 LONGEST_REST = timedelta(seconds=1)
@@ -119,6 +120,15 @@ class SqliteRecords:
             return [_match(connection, record, now, match_one) for record in waiting]
 
         return await self._writer.background(unit)
+
+    async def look_up(self, store: str, names: Sequence[str]) -> dict[str, NameInShop]:
+        """Return what each name stands for in the mirror of a store."""
+
+        def unit(connection: sqlite3.Connection) -> dict[str, NameInShop]:
+            reader = MirrorReader(connection)
+            return {name: reader.named(store, name) for name in names}
+
+        return await self._writer.urgent(unit)
 
     async def any_waiting(self) -> bool:
         """Tell whether a record waits, be it not to be tried yet."""

@@ -1,0 +1,308 @@
+"""Scans against the shop's orders and articles, behind the real host and database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiomqtt
+import pytest
+
+from backhaul.connect.matching import decode
+from backhaul_connectors.scanner.journal import FILE, connect
+from backhaul_sdk import Fulfillment, Line, StockAdjustment
+from connectors.lining import LINES, wire_to
+from connectors.scanning import Dock
+from support import payloads
+from support.back_office import host_of
+from support.clock import VirtualClock
+from support.databases import rows, started_store, take
+from support.mosquitto import mosquitto
+from support.payloads import envelope, item, variant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Record
+
+CASE = Path(__file__).with_name("cases") / "14-scanner.txt"
+RIGHT = [
+    ("OK dock is set to receive", ""),
+    ("OK 1 x 042100005264 received", ""),
+    ("OK 24 x 036000291452 received", ""),
+    ("OK 1 x 036000291452 received", ""),
+    ("OK 1 x 036000291452 received", ""),
+    ("OK dock is set to pack", ""),
+    ("NO 00340434161094042557 is a parcel's label (SSCC)", "scan the order's number"),
+    ("NO 036000291452 is the article LS-XL", "scan the order's number"),
+    ("OK order 1001 packed", ""),
+    ('{"status": 200', "order 1001 packed"),
+    ('{"status": 200', "order 1002 packed"),
+    ("OK dock is set to pick", ""),
+    ("OK order 1003 begun", ""),
+    ("OK 1 x LS-XL for order 1003", ""),
+    ("OK parcel 1Z999AA10123456784 for order 1003", ""),
+    ("OK order 1003 finished with 1 units", "on its way"),
+    ("NO nothing is begun", ""),
+]
+"""What the lines of the case are answered: the beginning, and what it says besides."""
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
+        await take(started, envelope("products/create", _shirts()))
+        for number in (1001, 1002, 1003):
+            line = item(f"li_{number}", variantId="var_2", sku="LS-XL", quantity=1)
+            order = payloads.order(f"ord_{number}", number=number, items=[line])
+            await take(started, envelope("orders/create", order))
+        yield started
+
+
+def _shirts() -> dict[str, Any]:
+    upc, large = "042100005264", "036000291452"
+    variants = [variant(barcode=upc), variant("var_2", sku="LS-XL", barcode=large)]
+    return payloads.product(variants=variants)
+
+
+@pytest.fixture
+async def dock(store: SqliteStore, tmp_path: Path) -> AsyncIterator[Dock]:
+    dock = Dock({**LINES, "folder": tmp_path / "floor"})
+    await open_at(dock, store)
+    yield dock
+    await dock.close()
+
+
+async def open_at(dock: Dock, store: SqliteStore) -> None:
+    """Open a scanner that asks the host of a real store."""
+    scanner = dock.scanner()
+    host = host_of(scanner, store)
+    dock.emit = host.emit
+    await scanner.open()
+    await scanner.listen(host.emit)
+
+
+def records(store: SqliteStore) -> list[Record]:
+    found = rows(store.path, "SELECT CAST(payload AS BLOB) FROM records ORDER BY id")
+    return [decode(payload)[1] for (payload,) in found]
+
+
+async def said(dock: Dock, code: str, **members: object) -> str:
+    answer = await dock.scan(code=code, **members)
+    return f"{answer.status} {answer.body['what']}"
+
+
+async def test_every_line_of_the_case_is_answered_right(
+    dock: Dock, store: SqliteStore
+) -> None:
+    assert dock._scanner is not None
+    lines = [line.encode() for line in CASE.read_text("utf-8").splitlines()]
+    async with wire_to(dock._scanner.lines.address) as wire:
+        # Together: the answers and their effects keep the order of the lines.
+        answers = await wire.say(*lines[:-1])
+        answers += await wire.say(lines[-1])
+    for answer, (begins, holds) in zip(answers, RIGHT, strict=True):
+        assert answer.startswith(begins), answer
+        assert holds in answer
+    received = [r for r in records(store) if isinstance(r, StockAdjustment)]
+    assert [(r.sku, r.delta) for r in received] == [
+        ("042100005264", 1),
+        ("036000291452", 24),
+        ("036000291452", 1),
+        ("036000291452", 1),
+    ]
+    shipped = [r for r in records(store) if isinstance(r, Fulfillment)]
+    assert [(r.order, r.tracking_number, r.lines) for r in shipped] == [
+        ("1001", None, ()),
+        ("1001", "00340434161094042557", ()),
+        ("1002", "9400111899223818218407", ()),
+        ("1003", "1Z999AA10123456784", (Line(sku="LS-XL", quantity=1),)),
+    ]
+
+
+async def test_a_tracking_number_loses_the_symbology_on_every_way(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    scan = {"mode": "pack", "trackingNumber": "]C100340434161094042557"}
+    async with (
+        mosquitto(tmp_path) as broker,
+        aiomqtt.Client("127.0.0.1", broker.port) as device,
+    ):
+        await device.subscribe("scanners/+/reply", qos=1)
+        options = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port}
+        options |= {"mqtt_tls": False, "mqtt_devices": ["dock"]}
+        dock = Dock({**LINES, **options})
+        await open_at(dock, store)
+        assert dock._scanner is not None
+        await dock._scanner.broker.connected.wait()
+        await device.publish("scanners/dock/scan", json.dumps(scan | {"code": "1001"}))
+        await anext(device.messages)
+        async with wire_to(dock._scanner.lines.address) as wire:
+            await wire.say(json.dumps(scan | {"code": "1002"}).encode())
+        await dock.scan(**scan, code="1003")
+        await dock.close()
+    assert [(r.order, r.tracking_number) for r in records(store)] == [  # type: ignore[union-attr]
+        ("1001", "00340434161094042557"),
+        ("1002", "00340434161094042557"),
+        ("1003", "00340434161094042557"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("LS-S", "order 1003 has no article LS-S: put it back"),
+        ("042100005264", "order 1003 has no article 042100005264"),
+        ("NEW-1", "order 1003 has no article NEW-1"),
+        ("1001", "1001 is an order's number: finish order 1003 first"),
+        ("LSßXL", "'LSßXL' looks like 'LS-XL' sent through another keyboard layout"),
+        ("LS)XL", "looks like 'LS-XL'"),
+        ("&àà&", "looks like '1001'"),
+        ("1Z999AA10123456785", "check digit"),
+        (
+            "(02)00036000291452(37)24",
+            "1 x LS-XL left to ship, 1 scanned so far: 24 more are too many",
+        ),
+    ],
+)
+async def test_what_a_pick_cannot_take_is_refused_and_the_rest_ships(
+    dock: Dock, store: SqliteStore, code: str, why: str
+) -> None:
+    await said(dock, "1003", mode="pick")
+    await said(dock, "LS-XL", mode="pick")
+    answer = await said(dock, code, mode="pick")
+    assert answer.startswith("422")
+    assert why in answer
+    assert "finished with 1 units" in await said(dock, "BH-CLOSE")
+    (record,) = records(store)
+    assert isinstance(record, Fulfillment)
+    assert record.lines == (Line(sku="LS-XL", quantity=1),)
+    assert rows(store.path, "SELECT count(*) FROM quarantine") == [(0,)]
+
+
+async def test_one_unit_too_many_is_refused_at_the_scan(dock: Dock) -> None:
+    await said(dock, "1003", mode="pick")
+    await said(dock, "LS-XL", mode="pick", sequence=1)
+    answer = await said(dock, "036000291452", mode="pick", sequence=2)
+    assert "has 1 x LS-XL left to ship, 1 scanned so far" in answer
+
+
+async def test_a_label_is_no_article_and_an_article_may_look_like_one(
+    dock: Dock, store: SqliteStore
+) -> None:
+    odd = payloads.product(
+        "prod_9", variants=[variant("var_9", sku="SF123456789012", barcode=None)]
+    )
+    await take(store, envelope("products/create", odd))
+    line = item("li_9", variantId="var_9", productId="prod_9", sku="SF123456789012")
+    order = payloads.order("ord_9", number=1009, items=[line])
+    await take(store, envelope("orders/create", order))
+    await said(dock, "1009", mode="pick")
+    assert "1 x SF123456789012" in await said(dock, "SF123456789012", mode="pick")
+    assert "parcel RR123456785DE" in await said(dock, "RR123456785DE", mode="pick")
+    assert "instead of RR123456785DE" in await said(
+        dock, "JJD000390007882823423", mode="pick"
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "LS-XL",
+        "1Z999AA10123456784",
+        "&àà&",
+        "https://shop.example/sale",
+        "4006381333931",
+    ],
+)
+async def test_packing_what_is_no_order_is_refused_at_once(
+    dock: Dock, store: SqliteStore, code: str
+) -> None:
+    assert (await said(dock, code, mode="pack")).startswith("422")
+    assert (await said(dock, code, mode="pick")).startswith("422")
+    assert records(store) == []
+
+
+async def test_an_order_that_is_not_known_yet_waits_and_says_so(dock: Dock) -> None:
+    answer = await said(dock, "1099", mode="pack")
+    assert answer.startswith("200 waiting, not done yet: kept: order '1099'")
+
+
+async def test_an_order_may_have_the_form_of_an_article(
+    dock: Dock, store: SqliteStore
+) -> None:
+    order = payloads.order("ord_8", number=4006381333931)
+    await take(store, envelope("orders/create", order))
+    assert (await said(dock, "4006381333931", mode="pack")).startswith("200 order")
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        (
+            {"cancellation": {"cancelledAt": payloads.instant(9)}},
+            "is cancelled",
+        ),
+        (
+            {"items": [item("li_1003", quantity=1, fulfilledQuantity=1)]},
+            "nothing left to ship",
+        ),
+    ],
+)
+async def test_a_pick_of_an_order_that_cannot_ship_is_not_begun(
+    dock: Dock, store: SqliteStore, members: dict[str, Any], why: str
+) -> None:
+    order = payloads.order("ord_1003", 9, number=1003, **members)
+    await take(store, envelope("orders/updated", order))
+    answer = await said(dock, "1003", mode="pick")
+    assert answer.startswith("422")
+    assert why in answer
+
+
+async def test_a_host_that_cannot_say_stops_no_scan(tmp_path: Path) -> None:
+    dock = Dock({"folder": tmp_path / "floor"})
+    await dock.open()
+    for code in ("1003", "NEW-1", "BH-CLOSE"):
+        assert (await said(dock, code, mode="pick")).startswith("200")
+    await dock.close()
+    assert len(dock.records()) == 1
+
+
+async def test_scans_of_one_device_keep_their_order(
+    dock: Dock, store: SqliteStore
+) -> None:
+    scanner = dock._scanner
+    assert scanner is not None
+    real, steps = scanner.look_up, list[str]()
+
+    async def slow(names: Any) -> Any:
+        steps.append("asked")
+        for _ in range(9 if "1003" in names else 0):
+            await asyncio.sleep(0)
+        steps.append("answered")
+        return await real(names)
+
+    scanner.look_up = slow
+    answers = await asyncio.gather(
+        said(dock, "1003", mode="pick"), said(dock, "LS-XL", mode="pick")
+    )
+    assert steps == ["asked", "answered"] * 2
+    assert "begun" in answers[0]
+    assert "1 x LS-XL for order 1003" in answers[1]
+
+
+async def test_a_file_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
+    folder = tmp_path / "floor"
+    before = connect(folder)
+    before.execute("ALTER TABLE sessions DROP COLUMN wanted")
+    before.close()
+    dock = Dock({"folder": folder})
+    await dock.open()
+    await said(dock, "1003", mode="pick")
+    await dock.close()
+    assert rows(folder / FILE, "SELECT order_name, wanted FROM sessions") == [
+        ("1003", None)
+    ]
