@@ -191,6 +191,7 @@ async def _try_again(
 async def _drop_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     row = asked["row"]
     await parts.store.quarantine.drop(row, asked["who"], asked["reason"])
+    parts.decided()
     return {"row": row, "state": "dropped"}
 
 

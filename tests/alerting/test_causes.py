@@ -96,6 +96,22 @@ def test_work_of_a_store_that_is_not_configured_is_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ago", "told"), [(119.0, []), (120.0, ["unreadable main ord_1"])]
+)
+def test_an_order_that_no_read_shows_needs_a_person(
+    ago: float, told: list[str]
+) -> None:
+    at = to_text(datetime.fromtimestamp(NOW - ago, UTC))
+    order: dict[str, Any] = {"store": "main", "order_id": "ord_1", "name": "#1"}
+    order |= {"event": 9, "row": 3, "reason": "status is null", "since": at}
+    needs = replace(NOTHING, unreadable=[order, order | {"store": "gone"}])
+    assert found(needs=needs) == told
+    for alert in causes(WANTED, WELL, needs, {}, NOW, in_time).values():
+        assert "order #1 (main)" in alert.says
+        assert "backhaul quarantine show 3" in alert.mend
+
+
+@pytest.mark.parametrize(
     ("ago", "told"),
     [
         (0.0, ["stranger main"]),

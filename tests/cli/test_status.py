@@ -180,6 +180,7 @@ CALM: dict[str, Any] = {
     "parked": [],
     "commands": {"applied": 3},
     "quarantined": 0,
+    "unreadable_orders": [],
     "connectors": {"erp": {"deliveries_parked": 0}},
     "jobs": [{"job": "prune", "store": "", "paused_at": None}],
     "disk": {"free_bytes": 10**12},
@@ -208,6 +209,10 @@ PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reas
             ],
         ),
         ({"quarantined": 2}, ["backhaul quarantine list"]),
+        (
+            {"unreadable_orders": [{"event": 9, "name": "#7", "commands": 1}] * 4},
+            [*["backhaul why order 7"] * 3, "backhaul quarantine list"],
+        ),
         (
             {"connectors": {"erp": {"deliveries_parked": 2}}},
             ["backhaul connectors deliveries erp --state parked"],

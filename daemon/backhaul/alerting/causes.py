@@ -22,6 +22,8 @@ UNTOLD_SECONDS = 3_600.0
 """News that wait for longer are told of: a back office may be away for a while."""
 STRANGE_SECONDS = 86_400.0
 """After a day without any, news of another store are no longer told of."""
+UNREADABLE_SECONDS = 120.0
+"""An order that could not be fetched for so long needs a person."""
 EVERYTHING = "everything"
 """What a door says that is closed to commands of all kinds."""
 
@@ -53,6 +55,7 @@ def causes(
         *_counts_stopped(status, needs.counts_stopped),
         *_stranded(status, needs.open_stores),
         *_strangers(status, needs.strangers, now),
+        *_unreadable(status, needs.unreadable, now),
         *_backup(status, needs.backup, now, backups_missed),
     ]
     return {alert.key: alert for alert in found}
@@ -215,6 +218,24 @@ def _strangers(
                 " they are kept, and nothing else is done with them",
                 "backhaul events list --state unhandled shows them; give that store an"
                 " address of its own, or take its webhooks away",
+            )
+
+
+def _unreadable(
+    status: Mapping[str, Any], orders: Sequence[Mapping[str, Any]], now: float
+) -> Iterator[Alert]:
+    """Not at once: a refetch nearly always settles it within seconds."""
+    for order in orders:
+        waits = now - from_text(order["since"]).timestamp()
+        if waits >= UNREADABLE_SECONDS and order["store"] in status["stores"]:
+            yield Alert(
+                f"unreadable {order['store']} {order['order_id']}",
+                f"Nothing is sent for order {order['name']} ({order['store']}) since"
+                f" {order['since']}: event {order['event']} could not be read, and no"
+                f" later read has shown the order. {order['reason']}",
+                f"see: backhaul quarantine show {order['row']}; look at the order in"
+                " the platform's dashboard. Its commands leave once it can be read, or"
+                f" after: backhaul quarantine drop {order['row']}",
             )
 
 

@@ -56,7 +56,7 @@ def list_quarantine(
     """List what was set aside, the newest first."""
     with explainer(config) as known:
         rows = known.quarantine(limit)
-    columns = ("id", "at", "source", "name", "locator", "reason")
+    columns = ("id", "at", "source", "name", "about", "locator", "reason")
     print_list(rows, columns, "nothing is in quarantine", as_json)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from backhaul.cli.fitting import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+UNREADABLE_SHOWN = 3
 LEAST_FREE_BYTES = 1_000_000_000
 """With less a copy of the database, or a long night's log, may find no room."""
 
@@ -22,6 +23,7 @@ def troubles(found: Mapping[str, Any]) -> Iterator[Line]:
         resume = f"backhaul targets resume {name}"
         yield Line(f"counts of {name}", f"stopped: {why}", resume, "fail")
     yield from _down(live)
+    yield from _unreadable(found["unreadable_orders"])
     yield from _set_aside(found)
     yield from _notices(live)
     for name, said in live.get("subscriptions", {}).items():
@@ -70,6 +72,20 @@ def _notices(live: Mapping[str, Any]) -> Iterator[Line]:
         for notice in each.get("notices", ()):
             check = f"backhaul connectors check {name}"
             yield Line(f"connector {name}", notice, check, "warn")
+
+
+def _unreadable(orders: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    for order in orders[:UNREADABLE_SHOWN]:
+        name = str(order["name"]).removeprefix("#")
+        waiting = order["commands"]
+        commands = f"{waiting} command{'' if waiting == 1 else 's'} of the order wait"
+        says = (
+            f"event {order['event']} of {order['name']} could not be read; {commands}"
+        )
+        yield Line("unreadable", says, f"backhaul why order {name}", "fail")
+    if (more := len(orders) - UNREADABLE_SHOWN) > 0:
+        says = f"and {more} more orders"
+        yield Line("unreadable", says, "backhaul quarantine list", "fail")
 
 
 def _set_aside(found: Mapping[str, Any]) -> Iterator[Line]:

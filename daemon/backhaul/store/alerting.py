@@ -80,7 +80,9 @@ class Needs(Struct, frozen=True):
     instance was not told of yet, but for those behind a parked one of their object;
     `in_vain` the open commands that were sent several `times`, each time without an
     answer that tells, and found nowhere (id, store, kind, target, reason, times);
-    `strangers` of each store when news came in that belong to another one, and its id.
+    `strangers` of each store when news came in that belong to another one, and its id;
+    `unreadable` the orders whose commands wait for a refetch (store, order_id, name,
+    event, row of the quarantine, reason, since, commands), the oldest first.
     """
 
     parked: Sequence[Mapping[str, str]]
@@ -94,6 +96,7 @@ class Needs(Struct, frozen=True):
     news_since: Mapping[str, str] = field(default_factory=dict)
     in_vain: Sequence[Mapping[str, Any]] = ()
     strangers: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Sequence[Mapping[str, Any]] = ()
 
 
 class News(Struct, frozen=True):

@@ -11,6 +11,8 @@ from backhaul.store.sqlite import (
     glancing,
     lives,
     outbox_reading,
+    quarantined_events,
+    unreadable,
 )
 from backhaul.store.sqlite.consistency import consistency
 from backhaul.store.sqlite.search import CURSOR as SEARCH_CURSOR
@@ -112,12 +114,7 @@ class Explainer:
 
     def quarantine(self, limit: int, before: int | None = None) -> list[Row]:
         """Return the newest open rows first, from before the one with that number."""
-        return self._rows(
-            "SELECT id, at, source, name, locator, reason FROM quarantine"
-            " WHERE state = 'open' AND (?2 IS NULL OR id < ?2)"
-            " ORDER BY id DESC LIMIT ?1",
-            (limit, before),
-        )
+        return quarantined_events.listed(self._connection, limit, before)
 
     def quarantined(self, id_: int) -> Row | None:
         """Return one quarantined row whole."""
@@ -148,7 +145,8 @@ class Explainer:
         """Return the orders, products, variants or customers that may be meant."""
         phrase = '"' + name.replace('"', '""').replace("\0", "") + '"'
         values = {"name": name, "number": name.removeprefix("#"), "phrase": phrase}
-        return self._rows(lives.FIND[kind], values)
+        found = self._rows(lives.FIND[kind], values)
+        return found or quarantined_events.called(self._connection, kind, name)
 
     def looked_in(self, kind: str) -> str:
         """Say where `objects` looks, and how much there is."""
@@ -170,7 +168,10 @@ class Explainer:
         self, text: str, kind: str | None, limit: int, skip: int = 0
     ) -> list[Row]:
         """Return the objects that have all these words, best first, but for `skip`."""
-        return finding.find(self._connection, text, kind, limit, skip)
+        rows = finding.find(self._connection, text, kind, limit, skip)
+        if rows or skip:
+            return rows
+        return quarantined_events.found(self._connection, text, kind)[:limit]
 
     def unindexed(self) -> int:
         """Return how many changes the search index does not know yet."""
@@ -182,7 +183,8 @@ class Explainer:
         (row,) = self._rows(_COUNTS, ())
         states = "SELECT state, count(*) AS n FROM commands GROUP BY state"
         commands = {r["state"]: r["n"] for r in self._rows(states, ())}
-        return {**row, "commands": commands}
+        unread = unreadable.listed(self._connection)
+        return {**row, "commands": commands, "unreadable_orders": unread}
 
     def glance(self, stores: Iterable[str], instances: Iterable[str]) -> Row:
         """Return of each store and instance what a person looks at first."""

@@ -73,7 +73,11 @@ _EVENTS = """
              WHEN 'retention' THEN 'body pruned on ' || substr(i.erased_at, 1, 10)
              WHEN 'forget' THEN 'a person was forgotten on ' ||
                                 substr(i.erased_at, 1, 10)
-             END, '') AS detail, i.body AS body, 0 AS turn
+             END, '') || coalesce((
+               SELECT '; see: backhaul quarantine show ' || q.id FROM quarantine q
+               WHERE o.state = 'quarantined' AND q.source = 'event'
+               AND q.name = i.store AND q.key = CAST(o.id AS TEXT)), '') AS detail,
+           i.body AS body, 0 AS turn
     FROM event_outcomes o JOIN inbox i ON i.id = o.id
     WHERE o.object_id = :object AND i.store = :store
 """
@@ -146,10 +150,17 @@ _STOCK = f"""
                ': it may be another one of this moment, told twice', ''), ''), NULL, 5
     FROM stock_ledger l WHERE l.store = :store AND
 """  # noqa: S608 - constants
+_HOLD = """
+    SELECT coalesce((SELECT folded_at FROM event_outcomes WHERE id = u.event), u.since),
+           'hold', 'order', 'waiting', 'nothing is sent for this order until'
+           || ' a later read shows it: event ' || u.event || ' could not be read',
+           NULL, 4
+    FROM unreadable_orders u WHERE u.store = :store AND u.order_id = :id
+"""
 _OBJECT = f"{_EVENTS} UNION ALL {_WORK} UNION ALL {_STOCK}"
 _ORDERS_OF = "FROM orders o WHERE o.customer_id = :id AND o.store = :store"
 LIFE: Mapping[str, str] = {
-    "order": f"{_OBJECT} l.cause = :id ORDER BY at, turn",
+    "order": f"{_OBJECT} l.cause = :id UNION ALL {_HOLD} ORDER BY at, turn",
     "product": f"{_OBJECT} l.product_id = :id ORDER BY at, turn",
     "sku": f"{_OBJECT} l.variant_id = :id ORDER BY at, turn",
     "customer": f"""

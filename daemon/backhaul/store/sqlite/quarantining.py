@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.deeds import Deed
+from backhaul.store.sqlite import unreadable
 from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.sqlite.records import KEPT_BY_CONNECTOR
 
@@ -27,6 +28,7 @@ _COLUMNS = (
     *("id", "source", "name", "key", "locator", "state", "reason", "payload"),
     "command_id",
 )
+EVENT = "event"
 _TRIED_AGAIN = frozenset({"open", "dropped"})
 _GIVEN_UP = frozenset({"open"})
 """In which states a row may be tried again, and in which given up."""
@@ -80,11 +82,15 @@ class SqliteQuarantine:
     async def drop(self, id_: int, who: str, reason: str) -> None:
         """Give a row up: it stays to be read, and is tried no more.
 
-        Not even when its connector hands it in again.
+        A record is not tried again even when its connector hands it in again. The
+        commands that wait because of an event may leave.
         """
 
         def unit(connection: sqlite3.Connection) -> None:
-            now, row = to_text(self._clock.now()), _find(connection, id_, _GIVEN_UP)
+            now = to_text(self._clock.now())
+            row = _find(connection, id_, _GIVEN_UP, events=True)
+            if row["source"] == EVENT:
+                unreadable.discard(connection, int(row["key"]), now)
             connection.execute(
                 "UPDATE records SET state = 'dropped' WHERE instance = ? AND key = ?",
                 (row["name"], row["key"]),
@@ -96,13 +102,17 @@ class SqliteQuarantine:
 
 
 def _find(
-    connection: sqlite3.Connection, id_: int, states: frozenset[str]
+    connection: sqlite3.Connection,
+    id_: int,
+    states: frozenset[str],
+    *,
+    events: bool = False,
 ) -> dict[str, Any]:
     found = connection.execute(_ROW, (id_,)).fetchone()
     if found is None:
         raise BackhaulError(f"there is no row {id_}; see: backhaul quarantine list")
     row = dict(zip(_COLUMNS, found, strict=True))
-    if row["source"] != "record":
+    if row["source"] != "record" and not (events and row["source"] == EVENT):
         raise BackhaulError(
             f"row {id_} is an event; fold it again, once what was wrong is mended: "
             "backhaul events refold --state quarantined"
