@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backhaul_connectors.file_drop.articles import Articles
 from backhaul_connectors.file_drop.completeness import check_end
 from backhaul_connectors.file_drop.found import Incomplete, Unreadable
 from backhaul_connectors.file_drop.reading import Digest, Table
 from backhaul_connectors.file_drop.understanding import understand
 from backhaul_connectors.file_drop.waiting import in_thread
+from backhaul_sdk import Bad
 
 if TYPE_CHECKING:
     from backhaul_connectors.file_drop.copies import Copies
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.cursor import Taken
     from backhaul_connectors.file_drop.found import Source
     from backhaul_connectors.file_drop.settings import Settings
-    from backhaul_sdk import Bad
 
 STEP_ROWS = 1_000
 FEWEST_ROWS = 5
@@ -93,7 +94,10 @@ async def read_whole(
     dated = file.fingerprint.dated
     if dated is None and file.form.dated_by_file:
         return Unsound(identity, NO_DATE)
-    return Read(Table(readable, identity, dated or "", layout), digest.sha256)
+    is_list = file.form.article is not None
+    articles = Articles(adds_up=file.form.adds_up) if is_list else None
+    table = Table(readable, identity, dated or "", layout, articles=articles)
+    return Read(table, digest.sha256)
 
 
 def identity_of(file: Source, digest: Digest) -> str:
@@ -143,11 +147,33 @@ async def count(
         tally.ends_open = judged.ends_open or tally.ends_open
         start = position if position.row <= row else start
         more = bool(judged.problems)
+    if table.articles is not None:
+        table.articles.begin = row
+        await in_thread(_judge_articles, table, table.articles, tally, position.row)
     if not is_sure:
         _check_rows(tally, position.row)
     if _is_too_bad(tally.bad, position.row, settings.max_bad_share):
         return _too_bad(table, tally, position.row, row)
-    return Sound(table, read.content, start, position.row)
+    notes = table.articles.notes() if table.articles else ()
+    return Sound(table, read.content, start, position.row, notes)
+
+
+def _judge_articles(table: Table, articles: Articles, tally: Tally, rows: int) -> None:
+    """Count rows that contradict each other, and those below 0 where most rows are."""
+    articles.finish()
+    refused = articles.refused()
+    tally.bad += len(refused)
+    for each in refused[: MOST_SHOWN - len(tally.shown)]:
+        locator = f"{table.file.name}:{each.line}"
+        tally.shown.append(Bad(key="", raw="", reason=each.reason, locator=locator))
+    if articles.below_zero * 2 > rows:
+        tally.bad += articles.below_zero
+        said = (
+            f"{articles.below_zero} of {rows} rows are below 0, as in a file of changes"
+        )
+        told = Bad(key="", raw="", reason=said, locator=table.file.name)
+        tally.shown.insert(0, told)
+    tally.bad = min(tally.bad, rows)
 
 
 def _check_rows(tally: Tally, rows: int) -> None:

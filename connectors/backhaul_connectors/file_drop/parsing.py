@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -17,15 +16,16 @@ from backhaul_connectors.file_drop.cells import (
     whole_number,
     yes_or_no,
 )
+from backhaul_connectors.file_drop.levels import LevelRow, article_of
 from backhaul_connectors.file_drop.settings import zone
-from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment, StockLevel
+from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from backhaul_sdk.fields import reason, stock_of
 from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import date, tzinfo
+    from datetime import tzinfo
 
     from backhaul_connectors.file_drop.cells import Cells
     from backhaul_connectors.file_drop.settings import Settings
@@ -76,6 +76,10 @@ class Form(Struct, frozen=True, kw_only=True):
     """Whether the same row in another file is the same event."""
     dated_by_file: bool = False
     """Whether a file without this kind's date means the moment it was written."""
+    article: Callable[[Cells], int] | None = None
+    """Of a stock list: which article a row counts that cannot be used, 0 for none."""
+    adds_up: bool = False
+    """Whether several rows of an article are parts of its stock."""
 
 
 def forms(settings: Settings) -> tuple[Form, ...]:
@@ -144,6 +148,8 @@ def _level_form(
         understand=partial(stock_level, conventions),
         follows_content=True,
         dated_by_file=True,
+        article=partial(article_in, conventions),
+        adds_up=settings.same_sku == "sum",
     )
 
 
@@ -231,39 +237,29 @@ def stock_delta(how: Conventions, cells: Cells) -> Make:
     )
 
 
-def stock_level(how: Conventions, cells: Cells) -> Make:
+def stock_level(how: Conventions, cells: Cells) -> LevelRow:
     """Understand a count; the same number counted at another time is news."""
     sku = identifier(cells, "sku")
     number = whole_number(cells["quantity"], "quantity", how.decimal)
-    quantity, note = stock_of(number, negative_is_zero=how.negative_is_zero)
-    counted_at = moment(cells, "as_of", how.zone, how.date_format)
-    counted_on = day(cells, "as_of", how.date_format)
-    named = _named(how, cells)
-
-    def make(origin: Origin) -> StockLevel:
-        as_of, listed = counted_at or origin.dated, list[str]()
-        if counted_on is not None:
-            # Lists of one day are told apart, and ordered, by when they were written.
-            as_of = _within(counted_on, origin.dated, how.zone) or as_of
-            listed = [origin.dated]
-        return StockLevel(
-            key=key_of("stock level", [same(sku), quantity, as_of, *listed, *named]),
-            sku=sku,
-            quantity=quantity,
-            as_of=as_of,
-            listed_at=origin.dated,
-            note=note,
-            locator=origin.locator,
-            raw=origin.raw,
-        )
-
-    return make
+    stock_of(number, negative_is_zero=how.negative_is_zero)
+    return LevelRow(
+        sku=sku,
+        number=number,
+        counted_at=moment(cells, "as_of", how.zone, how.date_format),
+        counted_on=day(cells, "as_of", how.date_format),
+        zone=how.zone,
+        negative_is_zero=how.negative_is_zero,
+        named=tuple(_named(how, cells)),
+    )
 
 
-def _within(day: date, dated: str, zone: tzinfo) -> str | None:
-    """Return when the file was written, where that was on the day."""
-    written = datetime.fromisoformat(dated).astimezone(zone)
-    return dated if written.date() == day else None
+def article_in(how: Conventions, cells: Cells) -> int:
+    """Return the article that a row of stock counts, 0 where it cannot be known."""
+    try:
+        counted_at = moment(cells, "as_of", how.zone, how.date_format)
+        return article_of(identifier(cells, "sku"), counted_at)
+    except Unusable:
+        return 0
 
 
 def _named(how: Conventions, cells: Cells) -> list[Any]:

@@ -22,6 +22,7 @@ from backhaul_connectors.file_drop.csv_rows import (
 )
 from backhaul_connectors.file_drop.found import Unreadable
 from backhaul_connectors.file_drop.json_rows import JsonRowReader, csv_line
+from backhaul_connectors.file_drop.levels import LevelRow, article_of
 from backhaul_connectors.file_drop.parsing import Origin
 from backhaul_sdk import Bad
 from backhaul_sdk.reading import Unusable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
+    from backhaul_connectors.file_drop.articles import Articles
     from backhaul_connectors.file_drop.found import Source
     from backhaul_sdk import Record
 
@@ -203,13 +205,15 @@ class Table(Struct, frozen=True):
     dated: str
     layout: Layout
     salt: str = ""
+    articles: Articles | None = None
+    """Of a stock list: which of its rows count one article."""
 
     def read(
         self, position: Position, limit: int
     ) -> tuple[list[Record | Bad], Position]:
         """Return what the next `limit` rows become, and where to go on."""
         records, reader = self._each(self._convert, position, limit)
-        return records, reader.position
+        return [each for each in records if each is not None], reader.position
 
     def judge(self, position: Position, limit: int) -> Judged:
         """Return what is wrong with each of the next `limit` rows.
@@ -227,19 +231,35 @@ class Table(Struct, frozen=True):
             rows = enumerate(islice(reader, limit), position.row + 1)
             return [take(row, number) for number, row in rows], reader
 
-    def _convert(self, row: Row, number: int) -> Record | Bad:
+    def _convert(self, row: Row, number: int) -> Record | Bad | None:
         try:
-            make = self.file.form.understand(self._cells(row))
+            made = self.file.form.understand(self._cells(row))
+            origin = self._origin(row, number)
+            if self.articles is not None and isinstance(made, LevelRow):
+                return self.articles.level_of(made, origin)
         except Unusable as error:
             return self._bad(row, number, error)
-        return make(self._origin(row, number))
+        return made(origin)
 
     def _problem(self, row: Row, number: int) -> Bad | None:
         try:
-            self.file.form.understand(self._cells(row))
+            made = self.file.form.understand(self._cells(row))
         except Unusable as error:
+            self._count_unusable(row)
             return self._bad(row, number, error)
+        if self.articles is not None and isinstance(made, LevelRow):
+            article = article_of(made.sku, made.counted_at)
+            self.articles.add(article, made.number, row.line)
         return None
+
+    def _count_unusable(self, row: Row) -> None:
+        article = self.file.form.article
+        if self.articles is None or article is None:
+            return
+        try:
+            self.articles.add(article(self._cells(row)), None, row.line)
+        except Unusable:
+            self.articles.add(0, None, row.line)
 
     def _bad(self, row: Row, number: int, error: Unusable) -> Bad:
         origin = self._origin(row, number)

@@ -47,7 +47,7 @@ async def judge_repeat(
     if settings.same_content == "ignore":
         end = await count(read, sys.maxsize, settings, is_sure=True)
         note = f"{file.name} is passed over: its content equals that of {before}"
-        return replace(end, notes=(note,)) if isinstance(end, Sound) else end
+        return replace(end, notes=(*end.notes, note)) if isinstance(end, Sound) else end
     return Unsound(
         read.identity,
         f"its content equals that of {before}, and nobody can tell whether it happened "
@@ -72,7 +72,7 @@ def with_note(
         f"{file.name} came again with the same content{at}: its {judged.rows} rows are "
         "the same event, and change nothing"
     )
-    return replace(judged, notes=(note,))
+    return replace(judged, notes=(*judged.notes, note))
 
 
 def key_of_repeat(file: Found, sha256: str) -> str:

@@ -199,6 +199,11 @@ class Settings(BaseModel):
         description='How letters are stored; "auto" is UTF-8, UTF-16 for a file that '
         "begins as such, or Windows-1252 for one that is neither.",
     )
+    same_sku: Literal["refuse", "sum"] = Field(
+        default="refuse",
+        description="What several rows of one article in one stock list mean: `sum` "
+        "adds them up, as parts of its stock; `refuse` takes none of them.",
+    )
     negative_is_zero: bool = Field(
         default=True,
         description="Whether a stock level below 0 is taken as 0; else it is refused.",

@@ -1,0 +1,128 @@
+"""Which articles a stock list names in several rows: refused, or added up."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backhaul_sdk.reading import Unusable
+
+if TYPE_CHECKING:
+    from backhaul_connectors.file_drop.levels import LevelRow
+    from backhaul_connectors.file_drop.parsing import Origin
+    from backhaul_sdk import StockLevel
+
+NO_NUMBER = -(2**62)
+"""Stands for the number of a row that cannot be used."""
+MOST_NAMED = 5
+
+
+class _Row(NamedTuple):
+    row: int
+    line: int
+    number: int
+
+
+class Articles:
+    """The rows of one list by their article and `as_of`, in about 20 bytes a row.
+
+    First every row is added, then `finish` is called, and then `level_of` decides what
+    a row becomes. `begin` is how many rows were handed over before.
+    """
+
+    def __init__(self, *, adds_up: bool) -> None:
+        self.begin = 0
+        self.below_zero = 0
+        self._adds_up = adds_up
+        self._articles = array("q")
+        self._numbers = array("q")
+        self._lines = array("q")
+        self._seen: set[int] = set()
+        self._repeated: dict[int, list[_Row]] = {}
+
+    def add(self, article: int, number: int | None, line: int) -> None:
+        """Add the next row; `article` is 0 where the row names none.
+
+        `number` is None where the row cannot be used.
+        """
+        if article in self._seen:
+            self._repeated.setdefault(article, [])
+        elif article:
+            self._seen.add(article)
+        self.below_zero += number is not None and number < 0
+        self._articles.append(article)
+        self._numbers.append(NO_NUMBER if number is None else number)
+        self._lines.append(line)
+
+    def finish(self) -> None:
+        """Gather the rows of each article that has several."""
+        self._seen.clear()
+        if not self._repeated:
+            return
+        for place, article in enumerate(self._articles):
+            if (rows := self._repeated.get(article)) is not None:
+                number = self._numbers[place]
+                rows.append(_Row(place + 1, self._lines[place], number))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what to log of the list: how many of its levels were below 0."""
+        if not self.below_zero:
+            return ()
+        return (f"{self.below_zero} stock levels below 0 are taken as 0",)
+
+    def refused(self) -> list[Refused]:
+        """Return the rows that only another row of their article makes unusable."""
+        return [
+            Refused(each.line, self._why_not(rows))
+            for rows in self._repeated.values()
+            if not self._can_add_up(rows)
+            for each in rows
+            if each.number != NO_NUMBER
+        ]
+
+    def level_of(self, level: LevelRow, origin: Origin) -> StockLevel | None:
+        """Return the record of a row; None where its article's first row has it.
+
+        Raises Unusable where it contradicts another row.
+        """
+        rows = self._repeated.get(self._articles[origin.row - 1])
+        if rows is None:
+            return level(origin)
+        if not self._can_add_up(rows):
+            raise Unusable(self._why_not(rows))
+        if origin.row != next(each.row for each in rows if each.row > self.begin):
+            return None
+        total = sum(each.number for each in rows)
+        said = " + ".join(str(each.number) for each in rows[:MOST_NAMED])
+        more = " + …" if len(rows) > MOST_NAMED else ""
+        note = f"{said}{more} of {_lines(rows)} added up"
+        return replace(level, number=total, named=())(origin, note=note)
+
+    def _can_add_up(self, rows: list[_Row]) -> bool:
+        return self._adds_up and all(each.number != NO_NUMBER for each in rows)
+
+    def _why_not(self, rows: list[_Row]) -> str:
+        where = f"{_lines(rows)} count the same article at the same time"
+        if self._adds_up:
+            return f"{where}, and one of them cannot be used; correct it"
+        return (
+            f"{where}, so none of them is taken; make them one row, or set same_sku = "
+            '"sum" if they are parts of its stock'
+        )
+
+
+class Refused(Struct, frozen=True):
+    """A row of an article that has several, and why it is not taken."""
+
+    line: int
+    reason: str
+
+
+def _lines(rows: list[_Row]) -> str:
+    named = [str(each.line) for each in rows[:MOST_NAMED]]
+    if len(rows) > MOST_NAMED:
+        return f"lines {', '.join(named)} and {len(rows) - MOST_NAMED} more"
+    return f"lines {', '.join(named[:-1])} and {named[-1]}"
