@@ -20,8 +20,8 @@ from backhaul_connectors.courier import settings as courier_settings
 from backhaul_connectors.courier import signatures as courier_signatures
 from backhaul_connectors.courier.building import raw_of, records_of
 from backhaul_connectors.file_drop import cursor as file_cursor
+from backhaul_connectors.file_drop.cells import Origin as FileOrigin
 from backhaul_connectors.file_drop.json_rows import JsonRowReader
-from backhaul_connectors.file_drop.parsing import Origin as FileOrigin
 from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.settings import Settings as FileSettings
 from backhaul_connectors.http_json import cursor as http_cursor

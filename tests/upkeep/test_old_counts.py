@@ -49,16 +49,24 @@ class Shelf:
         self.at = at
         self.lamp = lamp
 
-    def level(self, quantity: int, as_of: str = "") -> StockLevel:
-        sku = self.lamp["variants"][0]["sku"]
-        key = f"shelf-{next(_KEYS)}"
-        return StockLevel(key=key, sku=sku, quantity=quantity, as_of=as_of or now())
+    def level(self, quantity: int, as_of: str = "", listed_at: str = "") -> StockLevel:
+        return StockLevel(
+            key=f"shelf-{next(_KEYS)}",
+            sku=self.lamp["variants"][0]["sku"],
+            quantity=quantity,
+            as_of=as_of or now(),
+            listed_at=listed_at,
+        )
 
     async def count(
-        self, quantity: int, as_of: str = "", state: str = "applied"
+        self,
+        quantity: int,
+        as_of: str = "",
+        state: str = "applied",
+        listed_at: str = "",
     ) -> StockLevel:
         """Hand a count in, and wait until it is done."""
-        level = self.level(quantity, as_of)
+        level = self.level(quantity, as_of, listed_at)
         assert await self.tell(level) == "accepted"
         await self.at.reaches(self.at.command_of(level.key), state)
         return level
@@ -125,7 +133,7 @@ async def test_of_two_of_one_moment_the_first_stays(tmp_path: Path) -> None:
     async with house(tmp_path) as at:
         shelf, moment = Shelf(at, await at.lamp(10)), now()
         first = await shelf.count(10, moment)
-        second = await shelf.count(9, moment)
+        second = await shelf.count(9, moment, listed_at=now())
         await at.count(await at.lamp(1), 1)
         assert await prune(at.store, later()) == 0
         assert await shelf.tell(first) == "duplicate"

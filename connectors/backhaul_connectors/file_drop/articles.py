@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
+    from backhaul_connectors.file_drop.cells import Origin
     from backhaul_connectors.file_drop.levels import LevelRow
-    from backhaul_connectors.file_drop.parsing import Origin
     from backhaul_sdk import StockLevel
 
 NO_NUMBER = -(2**62)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import unicodedata
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backhaul_sdk import fields
 from backhaul_sdk.fields import day_alone, day_start, in_zone, unmarked
@@ -27,6 +27,19 @@ FRACTION_MARK = "\N{WORD JOINER}"
 """Stands before a fraction that came as a number: it has no locale."""
 
 _TIME_OF_DAY = ("%H", "%I", "%c", "%X", "%T", "%R", "%r", "%s")
+
+
+class Origin(NamedTuple):
+    """Where a row was found.
+
+    `file` tells one content of a file from another, `dated` is the file's time.
+    """
+
+    file: str
+    dated: str
+    row: int
+    locator: str
+    raw: str
 
 
 def clean(cell: str) -> str:

@@ -14,7 +14,7 @@ from backhaul_sdk.fields import stock_of
 if TYPE_CHECKING:
     from datetime import date, tzinfo
 
-    from backhaul_connectors.file_drop.parsing import Origin
+    from backhaul_connectors.file_drop.cells import Origin
 
 
 class LevelRow(Struct, frozen=True, kw_only=True):

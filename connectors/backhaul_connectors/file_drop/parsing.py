@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.cells import (
+    Origin,
     day,
     identifier,
     key_of,
@@ -33,19 +34,6 @@ if TYPE_CHECKING:
     from backhaul_sdk.fields import DecimalSign
 
 MAX_QUANTITY = 1_000_000
-
-
-class Origin(NamedTuple):
-    """Where a row was found.
-
-    `file` tells one content of a file from another, `dated` is the file's time.
-    """
-
-    file: str
-    dated: str
-    row: int
-    locator: str
-    raw: str
 
 
 Make: TypeAlias = "Callable[[Origin], Record]"

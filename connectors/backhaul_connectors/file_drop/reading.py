@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from backhaul_connectors.file_drop.cells import clean, key_of
+from backhaul_connectors.file_drop.cells import Origin, clean, key_of
 from backhaul_connectors.file_drop.csv_rows import (
     BOM,
     MAX_ROW_BYTES,
@@ -23,7 +23,6 @@ from backhaul_connectors.file_drop.csv_rows import (
 from backhaul_connectors.file_drop.found import Unreadable
 from backhaul_connectors.file_drop.json_rows import JsonRowReader, csv_line
 from backhaul_connectors.file_drop.levels import LevelRow, article_of
-from backhaul_connectors.file_drop.parsing import Origin
 from backhaul_sdk import Bad
 from backhaul_sdk.reading import Unusable
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backhaul.connect.article_matching import adjustment_payload, level_payload
 from backhaul.connect.fulfillment_matching import fulfillment_payload
 from backhaul.connect.parcels import match_parcel
-from backhaul.core import gtin
-from backhaul.core.clock import from_text, normalize
+from backhaul.core.clock import from_text
 from backhaul.core.identity import command_id
 from backhaul.store.contract import Matched, NewCommand, Unmatched
 from backhaul_sdk import (
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     )
     from backhaul_sdk import Record
 
-EARLIEST = "2000-01-01"
-"""Nothing was counted before: years 1, 1601, 1899 and 1970 stand for no time at all."""
 SET_AHEAD_SECONDS = 2.0
 """A clock that gained this much since the last look was set, not slewed."""
 RECORD_TYPES: Mapping[str, type[Any]] = {
@@ -94,16 +92,14 @@ class Matcher:
         """Match one record. What is not mirrored yet is waited for."""
         kind, record = decode(waiting.payload)
         found: Matched | Tracked | Unmatched
-        if isinstance(record, StockAdjustment):
-            found = _match_adjustment(waiting, record, mirror)
-        elif isinstance(record, StockLevel):
-            found = _match_level(waiting, record, mirror)
+        if isinstance(record, StockAdjustment | StockLevel):
+            found = _match_stock(waiting, record, mirror)
         elif isinstance(record, Tracking):
             found = match_parcel(waiting, record, mirror)
         else:
             found = _match_order(waiting, kind, record, mirror)
         if isinstance(found, Unmatched) and self._expired(waiting):
-            return Unmatched(found.reason, final=True)
+            return msgspec.structs.replace(found, final=True)
         return found
 
     def _wall_offset(self, now: datetime) -> float:
@@ -153,55 +149,17 @@ def _match_order(
     return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", payload)
 
 
-def _match_adjustment(
-    waiting: WaitingRecord, record: StockAdjustment, mirror: MatchReader
+def _match_stock(
+    waiting: WaitingRecord, record: StockAdjustment | StockLevel, mirror: MatchReader
 ) -> Matched | Unmatched:
-    found = _variant(waiting, record.sku, mirror)
+    if isinstance(record, StockLevel):
+        kind, found = "target", level_payload(waiting, record, mirror)
+    else:
+        kind, found = "adjust", adjustment_payload(waiting, record, mirror)
     if isinstance(found, Unmatched):
         return found
-    product, variant = found
-    payload = {"variant_id": variant, "delta": record.delta, "reason": record.reason}
-    return _command(waiting, "adjust", product, f"product:{product}", payload)
-
-
-def _match_level(
-    waiting: WaitingRecord, record: StockLevel, mirror: MatchReader
-) -> Matched | Unmatched:
-    if record.quantity < 0:
-        return Unmatched(f"the quantity {record.quantity} is below 0", final=True)
-    try:
-        as_of = normalize(record.as_of)
-    except ValueError:
-        return Unmatched(f"as_of {record.as_of!r:.60} is no time", final=True)
-    if as_of < EARLIEST:
-        said = "the time of a program that has none: state when it was counted"
-        return Unmatched(f"as_of {record.as_of!r:.60} is {said}", final=True)
-    found = _variant(waiting, record.sku, mirror)
-    if isinstance(found, Unmatched):
-        return found
-    product, variant = found
-    payload = {"variant_id": variant, "quantity": record.quantity, "as_of": as_of}
-    return _command(waiting, "target", product, f"product:{product}", payload)
-
-
-def _variant(
-    waiting: WaitingRecord, sku: str, mirror: MatchReader
-) -> tuple[str, str] | Unmatched:
-    """Return the ids of the product and variant that an article is."""
-    variants = mirror.variants_with_sku(waiting.store, sku)
-    if not variants:
-        return Unmatched(f"SKU {sku!r} is not known{_doubt(sku)}", False)
-    if len(variants) > 1:
-        names = ", ".join(variant for _, variant in variants)
-        reason = f"SKU {sku!r} could be any of the variants {names}"
-        return Unmatched(reason, final=True)
-    return variants[0]
-
-
-def _doubt(sku: str) -> str:
-    if gtin.looks_like_one(sku) and gtin.normalized(sku) is None:
-        return "; as a GTIN its check digit is wrong"
-    return ""
+    product, payload = found
+    return _command(waiting, kind, product, f"product:{product}", payload)
 
 
 def _command(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -36,6 +36,20 @@ class Policy(Struct, frozen=True):
     stale_seconds: float | None = None
     unseen_seconds: float = 0.0
     """How long an order may be placed before the back office knows of it."""
+
+
+class ListedLevel(NamedTuple):
+    """A stock target from the same list as another: what the list said, and where.
+
+    One that `can_withdraw` has not changed the store's stock, nor may have. One that is
+    `withdrawn` was contradicted before.
+    """
+
+    command_id: str
+    quantity: int
+    locator: str
+    can_withdraw: bool
+    withdrawn: bool
 
 
 class Count(Struct, frozen=True):

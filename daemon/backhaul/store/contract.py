@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Product,
         StockChange,
     )
+    from backhaul.core.stock import ListedLevel
     from backhaul.store.deeds import Deed
     from backhaul.store.tracking import Parcel
     from backhaul_sdk import NameInShop
@@ -331,10 +332,14 @@ class Matched(Struct, frozen=True):
 
 
 class Unmatched(Struct, frozen=True):
-    """The record cannot be matched; `final` when waiting would not help."""
+    """The record cannot be matched; `final` when waiting would not help.
+
+    `withdraw` are stock targets that the record contradicts, by their command's id.
+    """
 
     reason: str
     final: bool
+    withdraw: tuple[str, ...] = ()
 
 
 class Tracked(Struct, frozen=True):
@@ -375,6 +380,12 @@ class MatchReader(Protocol):
 
     def parcels_tracked(self, store: str, number: str) -> list[Parcel]:
         """Return the parcels with a tracking number."""
+        ...
+
+    def levels_listed(
+        self, record: WaitingRecord, variant: str, as_of: str, listed_at: str
+    ) -> list[ListedLevel]:
+        """Return the other targets of a variant from the list of this record."""
         ...
 
     def overtaken(self, command: Command) -> str | None:

@@ -59,7 +59,8 @@ _NEWER = f"""
     SELECT 1 FROM stock_targets n JOIN commands o ON o.id = n.command_id
     WHERE n.store = t.store AND n.variant_id = t.variant_id
       AND n.as_of >= {_counted_at("t", "c")}
-      AND ({_counted_at("n", "o")}, o.seq) > ({_counted_at("t", "c")}, c.seq)
+      AND ({_counted_at("n", "o")}, n.listed_at, o.seq)
+          > ({_counted_at("t", "c")}, t.listed_at, c.seq)
       AND o.state NOT IN ('rejected', 'superseded')
 """  # noqa: S608 - constants
 OUTDATED = f"EXISTS ({_NEWER})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul.core.clock import normalize
 from backhaul.store.sqlite.members import document_of
@@ -29,25 +29,55 @@ def take_over(connection: sqlite3.Connection, record: WaitingRecord) -> WaitingR
     own = _count(record.payload)
     if own is None:
         return record
-    sku, counted_at = own
-    values = (record.instance, sku, record.store, record.id)
+    values = (record.instance, own.sku, record.store, record.id)
     others = connection.execute(OTHERS, values)
     since = record.received_at
     for id_, key, payload, received_at in others.fetchall():
         other = _count(payload)
-        if other is not None and other[1] <= counted_at:
+        if other is not None and other.is_replaced_by(own):
             _replace(connection, record, id_, key)
             since = min(since, received_at)
     return record if since == record.received_at else _waits(connection, record, since)
 
 
-def _count(payload: bytes | str) -> tuple[str, str] | None:
-    """Return the article of a count and when it was counted; None of all else."""
+class _Count(NamedTuple):
+    """What a record counts; `listed_at` is empty where no list is known."""
+
+    sku: str
+    counted_at: str
+    listed_at: str
+    locator: str
+    quantity: int
+
+    def is_replaced_by(self, other: _Count) -> bool:
+        """Return True unless the other is older, or contradicts this one.
+
+        Several rows of one list are kept until the article is known: they are refused
+        together then.
+        """
+        own, new = (each[1:3] for each in (self, other))
+        if own != new:
+            return own < new
+        if self.locator and self.locator == other.locator:
+            return True
+        return not self.listed_at and self.quantity == other.quantity
+
+
+def _count(payload: bytes | str) -> _Count | None:
+    """Return what a record counts; None of all that is no count."""
     document = document_of(payload)
     if document.get("kind") != "level":
         return None
+    record = document["record"]
     try:
-        return document["record"]["sku"], normalize(document["record"]["as_of"])
+        listed_at = record.get("listed_at")
+        return _Count(
+            record["sku"],
+            normalize(record["as_of"]),
+            normalize(listed_at) if listed_at else "",
+            record.get("locator", ""),
+            record["quantity"],
+        )
     except ValueError:
         return None
 

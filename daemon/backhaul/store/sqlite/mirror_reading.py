@@ -12,6 +12,7 @@ from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
 from backhaul.store.contract import OpenLine, OrderSummary
 from backhaul.store.sqlite import corrections
+from backhaul.store.sqlite.listed_levels import levels_listed
 from backhaul.store.sqlite.members import document_of, member
 from backhaul.store.sqlite.variants import NEWEST
 from backhaul.store.tracking import Parcel
@@ -20,6 +21,7 @@ from backhaul_sdk import LineInShop, NameInShop, OrderInShop
 if TYPE_CHECKING:
     import sqlite3
 
+    from backhaul.core.stock import ListedLevel
     from backhaul.store.contract import Command, WaitingRecord
 
 _BY_SKU = f"""
@@ -140,6 +142,12 @@ class MirrorReader:
             values = (store, json.dumps(gtin.spellings(whole)))
             rows += self._connection.execute(_BY_BARCODE, values).fetchall()
         return list(dict.fromkeys((row[0], row[1], row[2]) for row in rows))
+
+    def levels_listed(
+        self, record: WaitingRecord, variant: str, as_of: str, listed_at: str
+    ) -> list[ListedLevel]:
+        """Return the other targets of a variant from the list of this record."""
+        return levels_listed(self._connection, record, variant, as_of, listed_at)
 
     def overtaken(self, command: Command) -> str | None:
         """Say why an adjustment is not to be sent after all: a count has overtaken it.

@@ -283,3 +283,10 @@ def add_rehearsed(db: Database) -> None:
         "UPDATE commands SET held = 2"
         " WHERE state = 'planned' AND held = 0 AND reason = 'dry run: not sent'"
     )
+
+
+def add_listed_at(db: Database) -> None:
+    """When the list was written that a stock target came from; empty where unknown."""
+    db.execute(
+        "ALTER TABLE stock_targets ADD COLUMN listed_at TEXT NOT NULL DEFAULT ''"
+    )

@@ -21,6 +21,7 @@ from backhaul.store.sqlite.commands import plan
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.corrections import KIND
 from backhaul.store.sqlite.levels import take_over
+from backhaul.store.sqlite.listed_levels import withdraw
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.quarantine import set_aside
 from backhaul.store.sqlite.targets import plan_target
@@ -426,6 +427,7 @@ def _keep(
     if not found.final:
         _go_on_waiting(connection, record, found.reason)
         return RecordOutcome(record, "waiting", found.reason)
+    withdraw(connection, found.withdraw, now)
     _conclude(connection, record, "quarantined", found.reason, None)
     (raw,) = connection.execute(
         "SELECT raw FROM records WHERE id = ?", (record.id,)

@@ -91,12 +91,13 @@ def plan_target(
 ) -> None:
     """Write the target of a new command; of a variant only the newest stays.
 
-    Newer is what was counted later, whenever it came.
+    Newer is what was counted later, or of one time what was listed later, whenever it
+    came.
     """
     payload = command.payload
     added = connection.execute(
         "INSERT OR IGNORE INTO stock_targets (command_id, store, product_id,"
-        " variant_id, quantity, as_of) VALUES (?, ?, ?, ?, ?, ?)",
+        " variant_id, quantity, as_of, listed_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             command.id,
             store,
@@ -104,6 +105,7 @@ def plan_target(
             payload["variant_id"],
             payload["quantity"],
             payload["as_of"],
+            payload.get("listed_at", ""),
         ),
     )
     if added.rowcount == 0:

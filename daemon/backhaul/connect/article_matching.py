@@ -1,0 +1,130 @@
+"""Finds the article that a stock level or a change of stock is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core import gtin
+from backhaul.core.clock import normalize
+from backhaul.store.contract import Unmatched
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.core.stock import ListedLevel
+    from backhaul.store.contract import MatchReader, WaitingRecord
+    from backhaul_sdk import StockAdjustment, StockLevel
+
+EARLIEST = "2000-01-01"
+"""Nothing was counted before: years 1, 1601, 1899 and 1970 stand for no time at all."""
+
+
+def adjustment_payload(
+    waiting: WaitingRecord, record: StockAdjustment, mirror: MatchReader
+) -> tuple[str, dict[str, Any]] | Unmatched:
+    """Return the product and what the command asks for."""
+    found = variant_called(waiting, record.sku, mirror)
+    if isinstance(found, Unmatched):
+        return found
+    product, variant = found
+    return product, {
+        "variant_id": variant,
+        "delta": record.delta,
+        "reason": record.reason,
+    }
+
+
+def level_payload(
+    waiting: WaitingRecord, record: StockLevel, mirror: MatchReader
+) -> tuple[str, dict[str, Any]] | Unmatched:
+    """Return the product and what the stock target asks for."""
+    if record.quantity < 0:
+        return Unmatched(f"the quantity {record.quantity} is below 0", final=True)
+    as_of = _counted_at(record)
+    if isinstance(as_of, Unmatched):
+        return as_of
+    found = variant_called(waiting, record.sku, mirror)
+    if isinstance(found, Unmatched):
+        return found
+    product, variant = found
+    listed_at = listed_at_of(record)
+    others = mirror.levels_listed(waiting, variant, as_of, listed_at)
+    if contradicting := [each for each in others if _differs(record, each)]:
+        return _contradiction(waiting, record, contradicting)
+    payload: dict[str, Any] = {
+        "variant_id": variant,
+        "quantity": record.quantity,
+        "as_of": as_of,
+    }
+    # Absent where it says nothing: older commands have none.
+    return product, payload | ({"listed_at": listed_at} if listed_at else {})
+
+
+def _counted_at(record: StockLevel) -> str | Unmatched:
+    try:
+        as_of = normalize(record.as_of)
+    except ValueError:
+        return Unmatched(f"as_of {record.as_of!r:.60} is no time", final=True)
+    if as_of < EARLIEST:
+        said = "the time of a program that has none: state when it was counted"
+        return Unmatched(f"as_of {record.as_of!r:.60} is {said}", final=True)
+    return as_of
+
+
+def listed_at_of(record: StockLevel) -> str:
+    """Return when the record's list was written; empty where that is not known."""
+    try:
+        return normalize(record.listed_at) if record.listed_at else ""
+    except ValueError:
+        return ""
+
+
+def _differs(record: StockLevel, other: ListedLevel) -> bool:
+    """Return True if another level of the same list contradicts the record.
+
+    The same row told again is a newer statement of that row. Without a list an equal
+    quantity is the same statement.
+    """
+    if record.locator and other.locator == record.locator:
+        return False
+    return bool(record.listed_at) or other.quantity != record.quantity
+
+
+def _contradiction(
+    waiting: WaitingRecord, record: StockLevel, others: Sequence[ListedLevel]
+) -> Unmatched:
+    here = record.locator or waiting.key
+    told = [f"{each.quantity} ({each.locator or 'another row'})" for each in others]
+    kept = [each for each in others if not each.can_withdraw and not each.withdrawn]
+    ending = (
+        f"the stock target of {kept[0].quantity} has left already"
+        if kept
+        else "none of them is taken"
+    )
+    reason = (
+        f"SKU {record.sku!r} is counted several times in one list: {record.quantity} "
+        f"({here}) and {', '.join(told)}; {ending}. Retry this row if it is right, or "
+        "edit its quantity"
+    )
+    withdraw = tuple(each.command_id for each in others if each.can_withdraw)
+    return Unmatched(reason, final=True, withdraw=withdraw)
+
+
+def variant_called(
+    waiting: WaitingRecord, sku: str, mirror: MatchReader
+) -> tuple[str, str] | Unmatched:
+    """Return the ids of the product and variant that an article is."""
+    variants = mirror.variants_with_sku(waiting.store, sku)
+    if not variants:
+        return Unmatched(f"SKU {sku!r} is not known{_wrong_digit(sku)}", final=False)
+    if len(variants) > 1:
+        names = ", ".join(variant for _, variant in variants)
+        reason = f"SKU {sku!r} could be any of the variants {names}"
+        return Unmatched(reason, final=True)
+    return variants[0]
+
+
+def _wrong_digit(sku: str) -> str:
+    if gtin.looks_like_one(sku) and gtin.normalized(sku) is None:
+        return "; as a GTIN its check digit is wrong"
+    return ""

@@ -1,0 +1,152 @@
+"""Two levels of one article in one list: neither is made true by chance."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect.matching import Matcher
+from backhaul.store.sqlite.listed_levels import LISTED
+from backhaul_sdk import StockLevel
+from support import payloads
+from support.back_office import Desk, host_of
+from support.databases import opened, rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+MORNING, NOON = payloads.instant(0), payloads.instant(600)
+TARGETS = "SELECT quantity, state FROM stock_targets JOIN commands ON id = command_id"
+
+
+class Lists:
+    """Hands in levels as connectors do, each with a key of its own."""
+
+    def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
+        self._host = host_of(Desk("desk"), store, clock=clock, wait_seconds=600)
+        self._store = store
+        self._number = 0
+
+    async def say(
+        self, quantity: int, locator: str = "", listed_at: str = "", **more: Any
+    ) -> str:
+        self._number += 1
+        values = {"sku": "LS-S", "as_of": MORNING, "key": f"k{self._number}"} | more
+        level = StockLevel(
+            quantity=quantity, locator=locator, listed_at=listed_at, **values
+        )
+        return (await self._host.emit(level)).state
+
+    def targets(self) -> dict[int, str]:
+        return dict(rows(self._store.path, TARGETS))
+
+    def reason(self) -> str:
+        ((reason,),) = rows(self._store.path, "SELECT reason FROM quarantine")
+        return str(reason)
+
+
+@pytest.fixture
+async def lists(store: SqliteStore, clock: VirtualClock) -> Lists:
+    await take(store, envelope("products/create", payloads.product()))
+    return Lists(store, clock)
+
+
+@pytest.mark.parametrize("second", [12, 30])
+async def test_two_rows_of_one_list_are_both_refused(lists: Lists, second: int) -> None:
+    assert await lists.say(30, "erp.csv:2", NOON) == "accepted"
+    assert await lists.say(second, "erp.csv:3", NOON) == "quarantined"
+    assert lists.targets() == {30: "superseded"}
+    assert "counted several times in one list" in lists.reason()
+    assert "erp.csv:2" in lists.reason()
+    assert "erp.csv:3" in lists.reason()
+
+
+async def test_without_a_list_another_quantity_of_the_same_time_is_refused(
+    lists: Lists,
+) -> None:
+    assert await lists.say(30) == "accepted"
+    assert await lists.say(30) == "accepted"
+    assert await lists.say(12) == "quarantined"
+
+
+async def test_a_later_list_of_the_same_time_corrects_an_earlier_one(
+    lists: Lists,
+) -> None:
+    assert await lists.say(30, "erp.csv:2", MORNING) == "accepted"
+    assert await lists.say(12, "erp.csv:2", NOON) == "accepted"
+    assert lists.targets() == {30: "superseded", 12: "planned"}
+
+
+async def test_an_earlier_list_that_comes_later_changes_nothing(lists: Lists) -> None:
+    assert await lists.say(12, "b.csv:2", NOON) == "accepted"
+    assert await lists.say(30, "a.csv:2", MORNING) == "accepted"
+    assert lists.targets() == {30: "superseded", 12: "planned"}
+
+
+async def test_a_row_that_is_told_again_is_no_contradiction(lists: Lists) -> None:
+    assert await lists.say(30, "stock 7", NOON) == "accepted"
+    assert await lists.say(12, "stock 7", NOON) == "accepted"
+    assert lists.targets() == {30: "superseded", 12: "planned"}
+
+
+async def test_three_rows_of_one_list_leave_none(lists: Lists) -> None:
+    for line in (2, 3, 4):
+        await lists.say(line, f"erp.csv:{line}", NOON)
+    assert lists.targets() == {2: "superseded"}
+
+
+async def test_other_articles_lists_and_instances_do_not_contradict(
+    lists: Lists, store: SqliteStore, clock: VirtualClock
+) -> None:
+    assert await lists.say(30, "erp.csv:2", NOON) == "accepted"
+    variants = [payloads.variant("var_9", sku="LS-M")]
+    product = payloads.product("prod_9", variants=variants)
+    await take(store, envelope("products/create", product))
+    assert await lists.say(31, "erp.csv:3", NOON, sku="LS-M") == "accepted"
+    other = host_of(Desk("cellar"), store, clock=clock, wait_seconds=600)
+    level = StockLevel(
+        key="k", sku="LS-S", quantity=5, as_of=MORNING, listed_at=NOON, locator="c:2"
+    )
+    assert (await other.emit(level)).state == "accepted"
+
+
+async def test_rows_of_an_article_that_is_not_known_yet_are_refused_together(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    lists = Lists(store, clock)
+    assert await lists.say(30, "erp.csv:2", NOON, sku="NEW") == "waiting"
+    assert await lists.say(12, "erp.csv:3", NOON, sku="NEW") == "waiting"
+    variants = [payloads.variant("var_9", sku="NEW")]
+    product = payloads.product("prod_9", variants=variants)
+    await take(store, envelope("products/create", product))
+    await clock.advance(60)
+    matched = await store.records.match(Matcher(clock, 600), 100)
+    assert sorted(each.state for each in matched) == ["accepted", "quarantined"]
+    assert set(lists.targets().values()) == {"superseded"}
+
+
+async def test_the_row_that_an_operator_retries_counts(
+    lists: Lists, store: SqliteStore, clock: VirtualClock
+) -> None:
+    await lists.say(30, "erp.csv:2", NOON)
+    await lists.say(12, "erp.csv:3", NOON)
+    await store.quarantine.retry(1, None, "ann", "recounted")
+    await clock.advance(1)
+    await store.records.match(Matcher(clock, 600), 100)
+    assert lists.targets() == {30: "superseded", 12: "planned"}
+
+
+async def test_the_list_is_found_by_an_index(store: SqliteStore) -> None:
+    values = dict.fromkeys(
+        ("variant", "as_of", "store", "listed_at", "instance", "own"), ""
+    )
+    with closing(opened(store.path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {LISTED}", values).fetchall()
+    steps = [row[3] for row in plan]
+    assert not any(step.startswith("SCAN") for step in steps), steps
