@@ -29,6 +29,7 @@ from backhaul_connectors.http_json.parsing import (
     text_of,
 )
 from backhaul_connectors.http_json.pushing import lookup, push
+from backhaul_connectors.http_json.stock_list import StockList
 from backhaul_sdk import Batch, CheckFailed, Connector, Rejected, Uncertain, Unknown
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.reading import Unusable
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 
 MOST_SEEN = 10_000
+BATCH_RECORDS = 1_000
+"""Items of a whole stock list that are handed over and committed together."""
 AHEAD = timedelta(minutes=5)
 """How far the system's clock may be ahead of ours."""
 
@@ -62,14 +65,27 @@ class Walk(Struct):
     latest: str
     _reached: Place = field(default_factory=Place)
     _seen: dict[str, str] = field(default_factory=dict)
+    _list: StockList = field(default_factory=lambda: StockList(adds_up=False))
 
     def __post_init__(self) -> None:
         self._reached = self.place
+        self._list = StockList(adds_up=self.settings.same_sku == "sum")
 
-    def records(self, items: list[Any], texts: list[str]) -> list[Record | Bad]:
-        """Return what is new of a page: its items, each with its text."""
+    def take(
+        self, items: list[Any], texts: list[str], *, is_last: bool
+    ) -> list[Record | Bad]:
+        """Return what to hand over after a page: of a stock list all at its end.
+
+        A list whose pages go on at the next pull has no end.
+        """
         told = zip(items, texts, strict=True)
-        return [self.reader.read(*each) for each in told if self._is_new(*each)]
+        new = [each for each in told if self._is_new(*each)]
+        if self.settings.kind != "stock_level" or self.settings.keep_cursor:
+            return [self.reader.read(*each) for each in new]
+        for item, text in new:
+            record = self.reader.read(item, text)
+            self._list.add(record, self.reader.number, self.reader.article(item))
+        return self._list.records() if is_last else []
 
     def _is_new(self, item: Any, text: str) -> bool:
         if self.settings.since is None:
@@ -201,7 +217,7 @@ class HttpJson(Connector["Settings"]):
             following = trail.onward(
                 next_url(settings, url, answer, document, len(items))
             )
-            records = walk.records(items, texts)
+            records = walk.take(items, texts, is_last=following is None)
             if settings.keep_cursor:
                 place = replace(place, next=cursor_in(settings, document) or place.next)
             if following is None:
@@ -212,7 +228,10 @@ class HttpJson(Connector["Settings"]):
                     etag=etag,
                     url=str(url) if etag else "",
                 )
-            yield records, place
+            *before, last = _chunks(records)
+            for chunk in before:
+                yield chunk, walk.place
+            yield last, place
             url, is_first = following, False
 
     async def _page(self, url: URL, place: Place) -> Answer:
@@ -221,6 +240,12 @@ class HttpJson(Connector["Settings"]):
         if answer.status == 404 or (answer.status == 304 and not known):
             raise ListFailed(f"{url.path} answered {answer.status}: check path")
         return answer
+
+
+def _chunks(records: list[Record | Bad]) -> list[list[Record | Bad]]:
+    """Return the records in batches; at least one, maybe empty."""
+    starts = range(0, max(len(records), 1), BATCH_RECORDS)
+    return [records[start : start + BATCH_RECORDS] for start in starts]
 
 
 def _items(walk: Walk, document: Any) -> list[Any]:

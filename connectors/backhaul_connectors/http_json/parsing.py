@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -80,13 +81,17 @@ def digest_of(text: str) -> str:
 
 
 class Reader:
-    """Makes records of the items of one list; `now` is when the list was asked for."""
+    """Makes records of the items of one list; `now` is when the list was asked for.
+
+    `number` is the level read last, before one below 0 became 0.
+    """
 
     def __init__(self, name: str, settings: List, now: str) -> None:
         self._name = name
         self._settings = settings
         self._now = now
         self._raw = ""
+        self.number = 0
         self._build = BUILDERS[settings.kind]
 
     def read(self, item: Any, text: str) -> Record | Bad:
@@ -121,6 +126,12 @@ class Reader:
 
     def carrier(self, item: Any) -> str | None:
         return fields.label(self._field(item, "tracking_company"), "carrier") or None
+
+    def article(self, item: Any) -> str:
+        """Return the article of an item, even of one that cannot be used."""
+        with suppress(Unusable):
+            return self.text(item, "sku") or ""
+        return ""
 
     def required(self, item: Any, name: str) -> str:
         text = self.text(item, name)
@@ -186,6 +197,7 @@ class Reader:
         negative_is_zero = self._settings.negative_is_zero
         quantity, note = fields.stock_of(number, negative_is_zero=negative_is_zero)
         as_of = self.moment(item, "as_of") or self._now
+        self.number = number
         # The same level at another time is another statement.
         return StockLevel(
             sku=self.required(item, "sku"),

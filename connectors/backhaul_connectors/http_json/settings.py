@@ -80,6 +80,11 @@ class List(BaseModel):
         default_factory=dict,
         description="What the system's words for a reason mean; `*` is any other.",
     )
+    same_sku: Literal["refuse", "sum"] = Field(
+        default="refuse",
+        description="What several items of one article in one list mean: `sum` adds "
+        "them up, as parts of its stock; `refuse` takes none of them.",
+    )
     negative_is_zero: bool = Field(
         default=True,
         description="Whether a stock level below 0 is taken as 0; else it is refused.",
@@ -133,6 +138,11 @@ class List(BaseModel):
             raise ValueError(f"{', '.join(sorted(wrong))}: use {known}")
         if bool(self.since_parameter) != (self.since is not None):
             raise ValueError("since_parameter and since belong together")
+        if self.same_sku == "sum" and (self.since or self.keep_cursor):
+            raise ValueError(
+                "same_sku = sum needs the whole list each time: leave out since and "
+                "keep_cursor"
+            )
         if self.keep_cursor and (self.since or self.paging != "cursor"):
             raise ValueError("keep_cursor needs paging = cursor, and no since")
         if self.paging == "cursor" and self.next is None:

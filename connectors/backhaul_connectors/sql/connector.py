@@ -39,7 +39,7 @@ class Sql(Connector["Settings"]):
         self._database = Database(instance, settings)
         family = self._database.family
         own = zone(settings.timezone), settings.batch_rows
-        rules = Rules(settings.negative_is_zero, settings.reason_map)
+        rules = Rules(settings.negative_is_zero, settings.reason_map, settings.same_sku)
         self._readers = [
             Reader(kind, source, family, *own, rules)
             for kind, source in settings.sources().items()
@@ -169,10 +169,12 @@ class Sql(Connector["Settings"]):
     async def _whole(
         self, reader: Reader, read: Cursor
     ) -> AsyncGenerator[tuple[Batch, Cursor]]:
-        more = True
+        more, listed = True, await self._database.run(reader.begin_list)
         while more:
             place = read.places.get(reader.kind)
-            page = await self._database.run(partial(reader.whole, place=place))
+            page = await self._database.run(
+                partial(reader.whole, place=place, listed=listed)
+            )
             more = page.more
             read = read.moved(reader.kind, page.place if more else None)
             if page.records or place is not None:

@@ -43,6 +43,7 @@ class Rules(Struct, frozen=True):
 
     negative_is_zero: bool = True
     reason_map: Mapping[str, str] = {}
+    same_sku: str = "refuse"
 
 
 DEFAULT_RULES = Rules()

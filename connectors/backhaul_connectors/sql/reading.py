@@ -28,6 +28,7 @@ from backhaul_connectors.sql.parsing import (
     record_of,
 )
 from backhaul_connectors.sql.settings import columns_of
+from backhaul_connectors.sql.stock_list import StockList, repeated_in
 from backhaul_connectors.sql.tables import lack, quoted_column, table_of
 from backhaul_connectors.sql.values import Bytes, is_long_before, latest, shown, to_json
 from backhaul_sdk import Bad
@@ -113,13 +114,28 @@ class Reader:
             rows = self._rows(connection, place)
         return self._page(rows, len(rows) == self._limit, None)
 
-    def whole(self, engine: Engine, place: Place | None) -> Page:
-        """Return the next rows of all, as of now."""
+    def begin_list(self, engine: Engine) -> StockList:
+        """Return when a whole list begins to be read, and what it names twice."""
         with engine.connect() as connection:
             now = self._now(connection)
+            if "as_of" in self._meanings:
+                return StockList(now)
+            names = {"id": self.source.id} | {
+                name: self._meanings[name] for name in ("sku", "quantity")
+            }
+            columns = {name: self._column(each) for name, each in names.items()}
+            return StockList(now, repeated_in(connection, self._from, columns))
+
+    def whole(self, engine: Engine, place: Place | None, listed: StockList) -> Page:
+        """Return the next rows of all, as of when the list began to be read."""
+        with engine.connect() as connection:
             rows = self._rows(connection, place)
-        dated = [(row[0], now, *row[2:]) for row in rows]
-        return self._page(dated, len(rows) == self._limit, None, rfc3339(now))
+        dated = [(row[0], listed.at, *row[2:]) for row in rows]
+        more = len(rows) == self._limit
+        page = self._page(dated, more, None, rfc3339(listed.at))
+        same_sku = self._rules.same_sku
+        records = listed.each_once(page.ids, page.records, same_sku)
+        return replace(page, records=records)
 
     def mark(self, engine: Engine, ids: Sequence[Any]) -> None:
         """Say in the table that these rows were taken."""

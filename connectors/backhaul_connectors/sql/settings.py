@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, tzinfo
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pydantic import (
@@ -315,6 +315,11 @@ class Settings(BaseModel):
         default_factory=dict,
         description="What the system's words for a reason mean; `*` is any other.",
     )
+    same_sku: Literal["refuse", "sum"] = Field(
+        default="refuse",
+        description="What several rows of one article mean where the whole list is "
+        "read: `sum` adds them up, as parts of its stock; `refuse` takes none of them.",
+    )
     negative_is_zero: bool = Field(
         default=True,
         description="Whether a stock level below 0 is taken as 0; else it is refused.",
@@ -354,6 +359,14 @@ class Settings(BaseModel):
             raise ValueError(
                 "nothing is read or written: set fulfillments, cancellations, "
                 "stock_deltas, stock_levels or write"
+            )
+        followed = self.stock_levels is not None and (
+            self.stock_levels.changed_at or self.stock_levels.processed_at
+        )
+        if self.same_sku == "sum" and followed:
+            raise ValueError(
+                "same_sku = sum needs the whole list each time: leave out changed_at "
+                "and processed_at of stock_levels, or add the rows up in a query"
             )
         return self
 
