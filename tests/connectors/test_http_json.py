@@ -183,6 +183,25 @@ def test_what_cannot_be_used_says_why(
     assert said in bad.reason
 
 
+@pytest.mark.parametrize(
+    ("item", "locator"),
+    [
+        ({"id": "A-17", "s": "LS-S", "q": 2.5}, "x A-17"),
+        ({"id": 17, "q": "many"}, "x 17"),
+        ({"s": "LS-S", "q": 1}, "x LS-S"),
+        ({"id": " ", "s": "LS-S", "q": 1}, "x LS-S"),
+        ({"id": "a\nb" + "c" * 200, "q": 0.5}, "x a b" + "c" * 77),
+        ({"q": 1}, "x"),
+        ([], "x"),
+    ],
+)
+def test_what_cannot_be_used_names_its_item(item: object, locator: str) -> None:
+    reader = reader_of("stock_level", {"sku": "s", "quantity": "q"})
+    bad = reader.read(item, text_of(item))
+    assert isinstance(bad, Bad)
+    assert bad.locator == locator
+
+
 async def test_an_order_is_found_by_its_key(office: Office) -> None:
     connector, change = office.connector(), sample_change(1)
     assert await connector.lookup(change) == Absent()

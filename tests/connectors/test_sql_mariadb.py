@@ -9,6 +9,7 @@ import pytest
 from backhaul_connectors.sql.dialects import CLOCKS, MARIADB
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import Failure, PullContract, PushContract
+from connectors.late_rows import commits_late
 from connectors.sql_benches import FollowedAcross, OutboxAcross, Written
 from connectors.tables import SHIPMENTS, Tables
 from support.loop_guard import on_purpose
@@ -169,6 +170,13 @@ async def test_check_tells_of_moments_shown_in_summer_time(
     await others.connector(fulfillments=SHIPMENTS).check()
     tables.options = "?init_command=SET time_zone='%2B00:00'"
     await tables.connector(fulfillments=SHIPMENTS).check()
+
+
+async def test_a_transaction_that_commits_late_loses_no_row(server: MariaDb) -> None:
+    tables = MariaTables(server)
+    now = "utc_timestamp(6)"
+    await commits_late(tables, server.connect(tables.name).cursor(), now)
+    await tables.close()
 
 
 class TestReading(PullContract):

@@ -188,7 +188,8 @@ async def test_a_place_where_no_row_can_have_stood_is_left(
     host = MemoryHost(cursor=json.dumps({"fulfillments": [at, 50]}))
     await pull(tables, host, batch_rows=2)
     assert taken(host) == [1, 2, 3, 4, 5]
-    assert json.loads(host.cursor or "") == {"fulfillments": ["2020-01-01 00:00:05", 5]}
+    found = json.loads(host.cursor or "")["fulfillments"]
+    assert found[:2] == ["2020-01-01 00:00:05", 5]
 
 
 async def test_an_operator_sees_it_and_the_next_row(

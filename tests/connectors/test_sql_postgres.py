@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_sdk.testing import MemoryHost, PullContract, PushContract
+from connectors.late_rows import commits_late
 from connectors.sql_benches import FollowedAcross, OutboxAcross, WrittenToPostgres
 from connectors.tables import SHIPMENTS, PostgresTables
 from support.postgres import postgres
@@ -61,6 +62,12 @@ async def test_times_without_end_hide_no_rows(server: Postgres) -> None:
     assert {f"fulfillment:1{number}" for number in (2, 4, 6, 8, 9)} <= set(host.records)
     assert len(host.records) == 10
     assert len(host.bad) == 8
+
+
+async def test_a_transaction_that_commits_late_loses_no_row(server: Postgres) -> None:
+    tables = PostgresTables(server)
+    await commits_late(tables, server.connect(tables.name), "now()")
+    await tables.close()
 
 
 class TestReading(PullContract):

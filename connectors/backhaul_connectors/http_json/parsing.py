@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 500
 MAX_RAW = 20_000
+MOST_SHOWN = 80
+_NAMING = ("order", "sku", "tracking_number")
+"""Fields that name an item without a key."""
 _NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 
@@ -75,6 +78,11 @@ def text_of(item: Any) -> str:
     return json.dumps(item, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
+def _shown(text: str) -> str:
+    """Return a text for a line of a list, on one line and not too long."""
+    return " ".join(text.split())[:MOST_SHOWN]
+
+
 def digest_of(text: str) -> str:
     """Return a short name of an item's text."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]
@@ -107,8 +115,20 @@ class Reader:
                 key=f"{self._name}:bad:{digest_of(text)}",
                 raw=self._raw,
                 reason=str(error),
-                locator=self._name,
+                locator=f"{self._name} {self._called(item)}".rstrip(),
             )
+
+    def _called(self, item: Any) -> str:
+        """Return what tells an operator which item it is; empty where nothing does."""
+        for expression in (
+            self._settings.key,
+            *map(self._settings.fields.get, _NAMING),
+        ):
+            with suppress(Unusable):
+                found = find(expression, item) if expression else None
+                if isinstance(found, str | int | float) and str(found).strip():
+                    return _shown(str(found))
+        return ""
 
     def _origin(self, key: str, statement: str = "") -> dict[str, str]:
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from functools import partial
@@ -12,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backhaul_connectors.sql.cursor import Cursor
 from backhaul_connectors.sql.database import Database, words
 from backhaul_connectors.sql.manifest import SPEC
+from backhaul_connectors.sql.overlap import Overlap
 from backhaul_connectors.sql.parsing import Rules
 from backhaul_connectors.sql.reading import Reader
 from backhaul_connectors.sql.settings import zone
@@ -19,7 +21,7 @@ from backhaul_connectors.sql.writing import Writer
 from backhaul_sdk import Batch, CheckFailed, Connector, Uncertain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from backhaul_connectors.sql.reading import Page
     from backhaul_connectors.sql.settings import Settings
@@ -30,11 +32,20 @@ MOST_REMEMBERED = 10_000
 
 
 class Sql(Connector["Settings"]):
-    """A database of the back office. A source that fails holds up no other."""
+    """A database of the back office. A source that fails holds up no other.
+
+    `clock` returns seconds that never go back.
+    """
 
     spec = SPEC
 
-    def __init__(self, instance: str, settings: Settings) -> None:
+    def __init__(
+        self,
+        instance: str,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(instance, settings)
         self._database = Database(instance, settings)
         family = self._database.family
@@ -46,6 +57,10 @@ class Sql(Connector["Settings"]):
         ]
         self._writer = Writer(settings.write, family)
         self._lag = timedelta(seconds=settings.lag_seconds)
+        self._overlaps = {
+            reader.kind: Overlap(settings.overlap_seconds, clock)
+            for reader in self._readers
+        }
         self._told: set[str] = set()
         self._unread: set[str] = set()
 
@@ -142,6 +157,10 @@ class Sql(Connector["Settings"]):
     async def _changed(
         self, reader: Reader, read: Cursor
     ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        async with aclosing(self._late(reader, read)) as batches:
+            async for batch, read in batches:
+                yield batch, read
+        overlap = self._overlaps[reader.kind]
         place, behind, more = read.places.get(reader.kind), None, True
         while more:
             page = await self._database.run(
@@ -150,10 +169,36 @@ class Sql(Connector["Settings"]):
             behind, more = page.behind, page.more
             bad = [each for each in page.unread if each.key not in self._unread]
             if page.place is not None:
-                read = read.moved(reader.kind, page.place)
+                moved = overlap.remember(page.rows, page.place)
+                read = read.moved(reader.kind, moved)
             if page.records or bad:
                 yield Batch(records=[*bad, *page.records], cursor=read.to_text()), read
                 self._remember(bad)
+
+    async def _late(
+        self, reader: Reader, read: Cursor
+    ) -> AsyncGenerator[tuple[Batch, Cursor]]:
+        """Hand over the rows that were committed late; the place stays."""
+        place, overlap = read.places.get(reader.kind), self._overlaps[reader.kind]
+        if place is None or not overlap.is_due(place):
+            return
+        overlap.resume(place)
+        behind, more = None, True
+        while more:
+            page = await self._database.run(
+                partial(
+                    reader.window,
+                    place=place,
+                    behind=behind,
+                    seconds=overlap.seconds,
+                    lag=self._lag,
+                )
+            )
+            behind, more = page.behind, page.more
+            if records := overlap.new(page.rows):
+                read = read.moved(reader.kind, overlap.remember(page.rows, place))
+                yield Batch(records=records, cursor=read.to_text()), read
+        overlap.was_read(place, is_past=page.is_past)
 
     async def _unprocessed(
         self, reader: Reader, read: Cursor

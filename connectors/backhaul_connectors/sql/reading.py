@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import bindparam, func, or_, select, text, update
+from sqlalchemy import bindparam, func, not_, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 
@@ -30,7 +30,14 @@ from backhaul_connectors.sql.parsing import (
 from backhaul_connectors.sql.settings import columns_of
 from backhaul_connectors.sql.stock_list import StockList, repeated_in
 from backhaul_connectors.sql.tables import lack, quoted_column, table_of
-from backhaul_connectors.sql.values import Bytes, is_long_before, latest, shown, to_json
+from backhaul_connectors.sql.values import (
+    Bytes,
+    earlier,
+    is_long_before,
+    latest,
+    shown,
+    to_json,
+)
 from backhaul_sdk import Bad
 from backhaul_sdk.reading import Unusable, rfc3339
 
@@ -61,6 +68,13 @@ class Page(Struct, frozen=True):
     more: bool
     unread: Sequence[Bad] = ()
     behind: Place | None = None
+    is_past: bool = False
+    times: Sequence[Any] = ()
+
+    @property
+    def rows(self) -> list[tuple[Any, Record | Bad]]:
+        """Each record with the time of its row."""
+        return list(zip(self.times, self.records, strict=True))
 
 
 class Reader:
@@ -107,6 +121,37 @@ class Reader:
         more = len(rows) == self._limit and not waits and last != behind
         page = self._page(settled, more, settled[-1][1] if settled else None)
         return replace(page, unread=unread, behind=last)
+
+    def window(
+        self,
+        engine: Engine,
+        place: Place,
+        behind: Place | None,
+        seconds: float,
+        lag: timedelta,
+    ) -> Page:
+        """Return the next rows that lie up to `seconds` before the place, and its own.
+
+        The pages begin at the earliest row, then go on `behind` the page before. The
+        page without more has `is_past` where no later commit can add a row: by the
+        database's clock the place is longer ago than `seconds`.
+        """
+        start = earlier(place.at, seconds)
+        with engine.connect() as connection:
+            now = self._now(connection)
+            if start is None or self._trusted(place, now) is None:
+                return Page((), (), None, False, is_past=True)
+            statement = self._select(behind)
+            if behind is None:
+                statement = statement.where(self._at >= bound(self._family, start))
+            end = later(self._family, self._at, self._id, place)
+            rows = list(connection.execute(statement.where(not_(end))).all())
+        settled, _, waits = self._judged(rows, now, lag)
+        last = Place(rows[-1][1], rows[-1][0]) if rows else None
+        more = len(rows) == self._limit and not waits and last != behind
+        is_past = now - self._latest(place.at) > timedelta(seconds=seconds) + lag
+        page = self._page(settled, more, None)
+        return replace(page, behind=last, is_past=is_past and not waits)
 
     def unprocessed(self, engine: Engine, place: Place | None) -> Page:
         """Return the next rows that nobody has taken."""
@@ -319,7 +364,8 @@ class Reader:
             for row in rows
         ]
         place = Place(at, rows[-1][0]) if rows else None
-        return Page(records, [row[0] for row in rows], place, more)
+        times = [row[1] for row in rows]
+        return Page(records, [row[0] for row in rows], place, more, times=times)
 
     def _values(self, row: Any) -> Mapping[str, Any]:
         return dict(zip(self._meanings, row[2:], strict=True))

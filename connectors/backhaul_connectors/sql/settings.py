@@ -305,7 +305,13 @@ class Settings(BaseModel):
         default=10.0,
         ge=0,
         description="Seconds for which a row must have been there before it is read "
-        "by `changed_at`: as long as the longest transaction that writes such rows.",
+        "by `changed_at`: as long as most transactions that write such rows.",
+    )
+    overlap_seconds: float = Field(
+        default=300.0,
+        ge=0,
+        description="Seconds behind the last row that are read again by `changed_at`, "
+        "for rows that were committed late.",
     )
     timezone: str = Field(
         default="UTC",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 MILLISECONDS_FROM = 1e11
 """A number of seconds above this is one of milliseconds: no clock shows year 5138."""
 _DAY = timedelta(days=1)
+_SORTABLE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?|$)")
+"""How times begin that stand in the order of their texts."""
+_TO_SECOND = len("2026-03-31 14:05:00")
 
 
 class Bytes(bytes):
@@ -105,6 +110,39 @@ def latest(value: object, zone: tzinfo, name: str) -> datetime:
     Where the clock is set back a time comes twice, and this is the second.
     """
     return max(_moments(value, zone, name))
+
+
+def earlier(value: object, seconds: float) -> Any:
+    """Return a value of the same kind and spelling that lies so many seconds earlier.
+
+    None for a value of which no earlier one can be written. The result may lie up to a
+    second earlier still, that of a day alone up to a day.
+    """
+    try:
+        if isinstance(value, str):
+            return _earlier_text(value, seconds)
+        if isinstance(value, datetime):
+            return value - timedelta(seconds=seconds)
+        if isinstance(value, date):
+            return value - timedelta(seconds=seconds) - _DAY
+        if isinstance(value, int | float | Decimal):
+            return _earlier_number(value, seconds)
+    except (ValueError, OverflowError, ArithmeticError):
+        pass
+    return None
+
+
+def _earlier_text(text: str, seconds: float) -> str | None:
+    """Return a text that stands before those of the time in the order of texts."""
+    if not _SORTABLE.match(text):
+        return None
+    found = datetime.fromisoformat(text[:_TO_SECOND]) - timedelta(seconds=seconds)
+    return found.isoformat(sep=text[10:11] or " ", timespec="seconds")[: len(text)]
+
+
+def _earlier_number(number: Any, seconds: float) -> Any:
+    factor = 1_000 if abs(number) >= MILLISECONDS_FROM else 1
+    return number - type(number)(math.ceil(seconds * factor))
 
 
 def is_long_before(value: object, moment: datetime) -> bool:
