@@ -21,6 +21,7 @@ from backhaul.connect.waiting import WaitingRoom
 from backhaul.control import SOCKET_NAME
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy, first_of
+from backhaul.ingest.answers import Answers
 from backhaul.ingest.drain import Drain
 from backhaul.ingest.receiver import Receiver
 from backhaul.ingest.refolding import Refolder
@@ -228,6 +229,8 @@ class Daemon:
         )
         verified = self.metrics.counts("webhook_verify_total")
         self._signers = Signers(store.webhook_secrets, self._clock, verified)
+        answers = self.metrics.counts("webhooks_total")
+        self._answers = Answers(answers, self._clock, self._signers.known)
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store, drain)
         return drain
@@ -299,8 +302,8 @@ class Daemon:
         return await instances.ask(self._hosts, name)
 
     def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
-        answers = self.metrics.counts("webhooks_total")
-        return Receiver(store.inbox, self._clock, self._signers, drain.wake, answers)
+        signers, answers = self._signers, self._answers
+        return Receiver(store.inbox, self._clock, signers, drain.wake, answers)
 
     def _unsigned(self) -> dict[str, str]:
         """Say of each store what to do that gets no secret but by a person."""
@@ -411,6 +414,7 @@ class Daemon:
             limits.slow_per_address,
             limits.max_waiting_bytes,
             limits.trusted_proxies,
+            refused=self._answers.add_at,
         )
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         told = self._operations.told
@@ -432,11 +436,9 @@ class Daemon:
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(Desk(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
+        receiving = listening.Listener(public_app, limits.max_connections, arrivals)
         served = [
-            (
-                listening.Listener(public_app, limits.max_connections, arrivals),
-                public,
-            ),
+            (receiving, public),
             (listening.Listener(admin_app), admin),
             (listening.Listener(own_app), listening.bind_unix(path)),
         ]
@@ -455,6 +457,7 @@ class Daemon:
             "public_url": self.public_url,
             "admin_url": self.admin_url,
             "dry_run": self._settings.rehearsed,
+            "refused": self._answers.refused(),
             **self._jobs.told(),
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
             "subscriptions": self._unsigned()

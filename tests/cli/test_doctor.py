@@ -225,7 +225,8 @@ def test_webhooks_that_do_not_come_through_are_told_why(
         assert "[public] url" in found["fix"]
         address = {"address": f"{live['public_url']}/webhooks/main"}
         platform.v1("PUT", hook, address)
-        found = one(asked(office), "fail webhooks", "refused (401)")
+        found = one(asked(office), "fail webhooks", "delivery (401)")
+        assert "another secret" in found["said"]
         assert "stores.main.webhook_secrets" in found["fix"]
         planted.rewrite(office, **{"[admin]": f'url = "{office.base_url}"\n[admin]'})
         found = one(asked(office), "fail public url", "by something else")

@@ -181,6 +181,7 @@ CALM: dict[str, Any] = {
     "commands": {"applied": 3},
     "quarantined": 0,
     "unreadable_orders": [],
+    "unknown_topics": {},
     "connectors": {"erp": {"deliveries_parked": 0}},
     "jobs": [{"job": "prune", "store": "", "paused_at": None}],
     "disk": {"free_bytes": 10**12},
@@ -212,6 +213,14 @@ PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reas
         (
             {"unreadable_orders": [{"event": 9, "name": "#7", "commands": 1}] * 4},
             [*["backhaul why order 7"] * 3, "backhaul quarantine list"],
+        ),
+        (
+            {"unknown_topics": {"orders/edited": 4, "": 3}},
+            ["backhaul events list --state unhandled"],
+        ),
+        (
+            {"daemon": {"refused": {"unknown": {"refused": 9}, "b": {"slow": 1}}}},
+            ["backhaul doctor"],
         ),
         (
             {"connectors": {"erp": {"deliveries_parked": 2}}},
@@ -252,3 +261,16 @@ def test_text_is_cut_by_columns_not_by_characters() -> None:
     assert cut("abcd", 3) == "ab…"
     assert cell_len(cut("注文注文", 6)) <= 6
     assert packed(["a" * 4, "b" * 4, "c" * 4], 10) == ["aaaa; bbbb", "cccc"]
+
+
+def test_unknown_topics_and_refused_deliveries_are_told_with_their_reason() -> None:
+    wrong = {
+        "unknown_topics": {"orders/edited": 4, "": 3},
+        "daemon": {"refused": {"main": {"encoded": 1200, "slow": 1}}},
+    }
+    says = [line.says for line in troubles(CALM | wrong)]
+    assert says == [
+        "7 deliveries of unknown topics in the last hour (orders/edited, no topic)",
+        "1,201 deliveries refused in the last hour: 1,200 compressed (415), 1 too slow"
+        " (408)",
+    ]

@@ -28,9 +28,8 @@ FORGED: dict[str, list[tuple[str, str]]] = {
     "of another body": [(HEADER, signature.sign(b"{}", SECRET).decode())],
     "by another secret": [(HEADER, signature.sign(BODY, b"whsec_other").decode())],
     "by nothing": [(HEADER, signature.sign(BODY, b"").decode())],
-    "doubled": [(HEADER, RIGHT), (HEADER, RIGHT)],
     "right beside wrong": [(HEADER, "AAAA"), (HEADER, RIGHT)],
-    "joined": [(HEADER, f"{RIGHT}, {RIGHT}")],
+    "right and wrong in one": [(HEADER, f"{RIGHT},AAAA")],
     "hexadecimal": [(HEADER, base64.b64decode(RIGHT).hex())],
     "prefixed": [(HEADER, f"sha256={RIGHT}")],
     "cut": [(HEADER, RIGHT[:-1])],
@@ -40,6 +39,39 @@ FORGED: dict[str, list[tuple[str, str]]] = {
     "long": [(HEADER, "A" * 5_000)],
     "in another header": [("X-Hub-Signature", RIGHT)],
 }
+
+
+EQUAL: dict[str, list[tuple[str, str]]] = {
+    "twice": [(HEADER, RIGHT), (HEADER, RIGHT)],
+    "in another case": [(HEADER, RIGHT), (HEADER.lower(), RIGHT)],
+    "joined": [(HEADER, f"{RIGHT}, {RIGHT}")],
+    "joined without blank": [(HEADER, f"{RIGHT},{RIGHT}")],
+    "beside an empty one": [(HEADER, ""), (HEADER, RIGHT)],
+    "with blanks": [(HEADER, f"  {RIGHT}\t")],
+}
+
+
+@pytest.mark.parametrize("headers", EQUAL.values(), ids=EQUAL.keys())
+async def test_the_same_signature_twice_counts_as_one(
+    headers: list[tuple[str, str]], receiver: Served, store: SqliteStore
+) -> None:
+    headers = [*headers, ("Connection", "close")]
+    assert status_of(await receiver.raw(raw_request(BODY, headers))) == 200
+    assert count(store.path, "inbox") == 1
+
+
+@pytest.mark.parametrize(
+    "codings",
+    [[""], [" "], ["Identity"], ["identity, IDENTITY"], ["", "identity"], [","]],
+    ids=repr,
+)
+async def test_a_body_without_a_real_coding_is_kept(
+    codings: list[str], receiver: Served, store: SqliteStore
+) -> None:
+    headers = [*signed(BODY).items(), ("Connection", "close")]
+    headers += [("Content-Encoding", coding) for coding in codings]
+    assert status_of(await receiver.raw(raw_request(BODY, headers))) == 200
+    assert count(store.path, "inbox") == 1
 
 
 @pytest.mark.parametrize("headers", FORGED.values(), ids=FORGED.keys())

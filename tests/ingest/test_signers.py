@@ -131,3 +131,13 @@ async def test_no_secret_is_in_the_file(signers: Signers, store: SqliteStore) ->
 def test_a_fingerprint_is_how_the_sha256_begins() -> None:
     # printf %s whsec_old | sha256sum
     assert secret_fingerprint(OLD) == "3d269a69854f"
+
+
+async def test_several_signatures_do_not_blame_the_secret(signers: Signers) -> None:
+    assert signers.may_be_wrong("main")
+    signers.doubled("main")
+    signers.doubled("nobody")
+    assert not signers.may_be_wrong("main")
+    assert signers.may_be_wrong("nobody")
+    assert not accepts(signers, b"whsec_other")
+    assert signers.may_be_wrong("main")

@@ -108,6 +108,37 @@ async def test_a_strange_answer_is_told(
     assert sent(place, "POST") == []
 
 
+async def test_a_doubled_signature_replaces_no_secret(
+    place: Place, tmp_path: Path, admission: Admission
+) -> None:
+    """Another secret would mend nothing, however often the platform tries."""
+    transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
+    doubled = True
+    guardian = Guardian(
+        "main",
+        URL,
+        place.client,
+        transport,
+        Keyring(tmp_path, "main", lambda _: None),
+        place.store.marks,
+        admission,
+        lambda: True,
+        lambda: not doubled,
+    )
+    delivered(place, 401, 3)
+    for _ in range(3):
+        shows(place, consecutiveFailures=3)
+        await guardian.check()
+    assert "the signature header came twice" in guardian.state()
+    assert sent(place, "POST") == []
+    doubled = False
+    place.platform.says("/webhooks/wh_1/rotate-secret", document(GIVEN))
+    shows(place, consecutiveFailures=4)
+    await guardian.check()
+    assert len(sent(place, "POST")) == 1
+    await transport.close()
+
+
 async def test_a_list_of_strange_rows_is_told(place: Place, guardian: Guardian) -> None:
     place.platform.says("/webhooks", document({"data": [7]}))
     await guardian.check()

@@ -10,6 +10,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 UNREADABLE_SHOWN = 3
+TOPICS_SHOWN = 3
+UNKNOWN = "unknown"
+"""The name under which the daemon counts what came for no store of ours."""
+REFUSALS: Mapping[str, str] = {
+    "encoded": "compressed (415)",
+    "large": "too large (413)",
+    "refused": "with a wrong signature (401)",
+    "doubled": "with several signatures (401)",
+    "slow": "too slow (408)",
+    "busy": "while the daemon was busy (503)",
+}
+"""What each kind of refusal is called, with the status that was answered."""
 LEAST_FREE_BYTES = 1_000_000_000
 """With less a copy of the database, or a long night's log, may find no room."""
 
@@ -24,6 +36,8 @@ def troubles(found: Mapping[str, Any]) -> Iterator[Line]:
         yield Line(f"counts of {name}", f"stopped: {why}", resume, "fail")
     yield from _down(live)
     yield from _unreadable(found["unreadable_orders"])
+    yield from _unknown_topics(found["unknown_topics"])
+    yield from _refused(live.get("refused", {}))
     yield from _set_aside(found)
     yield from _notices(live)
     for name, said in live.get("subscriptions", {}).items():
@@ -86,6 +100,35 @@ def _unreadable(orders: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     if (more := len(orders) - UNREADABLE_SHOWN) > 0:
         says = f"and {more} more orders"
         yield Line("unreadable", says, "backhaul quarantine list", "fail")
+
+
+def _unknown_topics(topics: Mapping[str, int]) -> Iterator[Line]:
+    """Say which topics of the last hour nobody knows, the most frequent first."""
+    if not topics:
+        return
+    number = sum(topics.values())
+    names = [topic or "no topic" for topic in topics][:TOPICS_SHOWN]
+    more = ", …" if len(topics) > TOPICS_SHOWN else ""
+    deliveries = "delivery" if number == 1 else "deliveries"
+    says = f"{number:,} {deliveries} of unknown topics in the last hour"
+    says += f" ({', '.join(names)}{more})"
+    yield Line("topics", says, "backhaul events list --state unhandled", "warn")
+
+
+def _refused(stores: Mapping[str, Mapping[str, int]]) -> Iterator[Line]:
+    """Say how many deliveries of the last hour each store's address refused, and why.
+
+    What strangers send to no store's address is no trouble.
+    """
+    for name, answers in stores.items():
+        if name == UNKNOWN:
+            continue
+        number = sum(answers.values())
+        kinds = sorted(answers.items(), key=lambda each: -each[1])
+        why = ", ".join(f"{n:,} {REFUSALS.get(kind, kind)}" for kind, n in kinds)
+        deliveries = "delivery" if number == 1 else "deliveries"
+        says = f"{number:,} {deliveries} refused in the last hour: {why}"
+        yield Line(f"webhooks of {name}", says, "backhaul doctor", "warn")
 
 
 def _set_aside(found: Mapping[str, Any]) -> Iterator[Line]:

@@ -36,6 +36,13 @@ def ask(settings: Settings) -> tuple[dict[str, Any] | None, Result]:
     return live, ok("daemon", f"runs since {live['started_at']}")
 
 
+def refused(settings: Settings, name: str) -> dict[str, int]:
+    """Return how many deliveries the daemon refused lately, by kind; asks it again."""
+    live, _ = ask(settings)
+    found: dict[str, int] = (live or {}).get("refused", {}).get(name, {})
+    return found
+
+
 def look(live: dict[str, Any], name: str) -> Iterator[Result]:
     """Look at what a store's part of the daemon waits for."""
     store = live["stores"].get(name, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.doctor import configured, connectors, daemon, database, machine, platform
@@ -73,7 +74,8 @@ async def _store(
         if settings.public.url:
             yield await daemon.public_address(settings.public.url, name)
         if answers and sound:
-            at = live["public_url"]
-            yield await RoundTrip(settings, name, transport, client, clock, at).look()
+            at, refused = live["public_url"], partial(daemon.refused, settings, name)
+            looked = RoundTrip(settings, name, transport, client, clock, at, refused)
+            yield await looked.look()
     finally:
         await transport.close()

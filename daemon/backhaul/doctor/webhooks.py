@@ -9,22 +9,62 @@ from urllib.parse import quote, urlsplit
 from backhaul.core import strict_json
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import Unusable
-from backhaul.reconcile.guardian import HOOKS, NO_API, REFUSED_BY_US, unsigned
+from backhaul.reconcile.guardian import HOOKS, NO_API, unsigned
 from backhaul.shop import wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent
 from backhaul.store.sqlite import examining
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from backhaul.core.clock import Clock
     from backhaul.settings import Settings
     from backhaul.shop.client import ShopClient
     from backhaul.shop.transport import Answer, Transport
+    from backhaul.store.sqlite.examining import Came
 
 PATIENCE_SECONDS = 15.0
 LOOK_SECONDS = 0.1
 LOOKS_A_READ = 10
 """The platform's own record is read once in so many looks into the database."""
+
+
+REFUSALS: Mapping[str, tuple[int, str, str]] = {
+    "refused": (
+        401,
+        "it was signed by another secret",
+        "give the secret of that subscription as stores.{store}.webhook_secrets, and"
+        " restart or reload (SIGHUP)",
+    ),
+    "doubled": (
+        401,
+        "the signature header came twice, with different values",
+        "have the proxy pass X-Service-Hmac-Sha256 on unchanged; no other secret helps",
+    ),
+    "encoded": (
+        415,
+        "the body came compressed",
+        "switch the compression of request bodies off at the proxy",
+    ),
+    "large": (
+        413,
+        "the body is too large",
+        "raise [public] max_body_bytes",
+    ),
+    "slow": (
+        408,
+        "the request took too long to arrive",
+        "look at the line and the proxy, or raise [public] request_seconds",
+    ),
+    "busy": (
+        503,
+        "it could not keep the delivery then",
+        "backhaul status: is the disk full or the database locked? The platform sends"
+        " it again",
+    ),
+}
+"""The daemon's own refusals by kind: the status, why, and what to do."""
 
 
 class RoundTrip:
@@ -38,12 +78,14 @@ class RoundTrip:
         client: ShopClient,
         clock: Clock,
         receives_at: str,
+        refused: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._settings = settings
         self._name = name
         self._transport = transport
         self._client = client
         self._clock = clock
+        self._refused = refused
         self._address = f"{settings.public.url or receives_at}/webhooks/{name}"
 
     async def look(self) -> Result:
@@ -52,7 +94,7 @@ class RoundTrip:
             hook = await self._ours()
             if hook is None:
                 return self._unsubscribed()
-            return await self._try(f"{HOOKS}/{quote(str(hook['id']), safe='')}")
+            return await self._try(str(hook["id"]))
         except ReadRefused as error:
             if error.status in NO_API:
                 return self._untestable()
@@ -77,45 +119,66 @@ class RoundTrip:
                 return row
         return None
 
-    async def _try(self, path: str) -> Result:
-        database = self._settings.database_file
-        before = examining.last_event(database)
+    async def _try(self, hook: str) -> Result:
+        path, database = f"{HOOKS}/{quote(hook, safe='')}", self._settings.database_file
+        before, refused = examining.last_event(database), self._refused()
         key = f"doctor-{secrets.token_hex(16)}"
         asked = await self._transport.send(f"{path}/test", b"{}", key)
         if asked.status in NO_API:
             return self._untestable()
         if not asked.ok:
             return self._failed(f"the test delivery was answered {asked.said()}")
-        delivery = str(wire.resource(asked.json()).get("id") or "")
-        began = self._clock.monotonic()
+        made = wire.resource(asked.json())
+        names = [hook, *(str(made.get(name) or "") for name in ("id", "eventId"))]
+        began, came = self._clock.monotonic(), None
         for number in range(1, int(PATIENCE_SECONDS / LOOK_SECONDS)):
-            if examining.test_came(database, before, self._name):
-                seconds = self._clock.monotonic() - began
-                said = f"a test delivery came through in {seconds:.1f} s"
-                return ok("webhooks", said, self._name)
+            came = examining.came(database, before, self._name, names)
+            if came is not None and came.is_test:
+                return self._came(came, self._clock.monotonic() - began)
             if number % LOOKS_A_READ == 0:
-                problem = await self._tried(path, delivery)
+                problem = await self._tried(path, names[1], refused)
                 if problem is not None:
                     return problem
             await self._clock.sleep(LOOK_SECONDS)
+        if came is not None:
+            return self._unrecognised(came)
         return self._failed(f"no test delivery came in {PATIENCE_SECONDS:g} s")
 
-    async def _tried(self, path: str, delivery: str) -> Result | None:
-        """Read what became of the delivery at the platform; None while nothing did."""
+    def _came(self, came: Came, seconds: float) -> Result:
+        said = f"a test delivery came through in {seconds:.1f} s"
+        if came.topic:
+            return ok("webhooks", said, self._name)
+        said += ", without a topic: each object is fetched before it is mirrored"
+        fix = "have the platform name the topic in the body or in X-Service-Topic"
+        return warn("webhooks", said, fix, self._name)
+
+    def _unrecognised(self, came: Came) -> Result:
+        said = (
+            f"no test delivery was recognised in {PATIENCE_SECONDS:g} s, but event"
+            f" {came.event} came in: webhooks reach this daemon"
+        )
+        fix = f"backhaul events show {came.event} shows in which form they come"
+        return warn("webhooks", said, fix, self._name)
+
+    async def _tried(
+        self, path: str, delivery: str, refused: Mapping[str, int]
+    ) -> Result | None:
+        """Read what became of the delivery at the platform; None while nothing did.
+
+        `refused` is what the daemon had refused before.
+        """
         answer = await self._client.answer_of(f"{path}/deliveries/{delivery}")
         last = wire.last_attempt(wire.resource(answer.json())) if answer.ok else None
         if last is None or last.status_code == 200:
             return None
-        if last.status_code == REFUSED_BY_US:
-            said = "the platform's delivery was refused (401): signed by another secret"
-            return fail("webhooks", said, self._secret(), self._name)
+        now = self._refused()
+        for kind, (status, why, fix) in REFUSALS.items():
+            is_ours = now.get(kind, 0) > refused.get(kind, 0)
+            if status == last.status_code and is_ours:
+                said = f"this daemon refused the platform's delivery ({status}): {why}"
+                fix = fix.format(store=self._name)
+                return fail("webhooks", said, fix, self._name)
         return self._failed(_words(last.status_code, answer))
-
-    def _secret(self) -> str:
-        return (
-            f"give the secret of that subscription as stores.{self._name}"
-            ".webhook_secrets, and restart or reload (SIGHUP)"
-        )
 
     def _failed(self, said: str) -> Result:
         fix = (

@@ -13,6 +13,7 @@ from backhaul.core import signature
 from backhaul.core.clock import to_text
 from backhaul.core.printable import storable
 from backhaul.errors import Busy
+from backhaul.ingest.answers import KEPT, Answers
 from backhaul.ingest.refusals import Refusals
 from backhaul.store.contract import Arrival
 
@@ -38,14 +39,14 @@ class Receiver:
         clock: Clock,
         signers: Signers,
         arrived: Callable[[], None],
-        answers: Counter[tuple[str, ...]] | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._signers = signers
         self._arrived = arrived
         self._refusals = Refusals(clock)
-        self._answers = Counter() if answers is None else answers
+        self._answers = answers or Answers(Counter(), clock, signers.known)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the public routes; the topic may also come from the path."""
@@ -65,20 +66,19 @@ class Receiver:
 
     async def _receive(self, store: str, request: web.Request) -> web.Response:
         """Answer 200, 401, 413, 415 or 503. A wrong signature leaves no trace."""
-        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            self._answers[self._signers.known(store), "encoded"] += 1
+        if not _is_plain(request.headers):
+            self._answers.add(store, "encoded")
             return _answer(415, "send the body without Content-Encoding")
         body = await request.read()
         now = to_text(self._clock.now())
         if not self._signed(store, request.headers, body, now):
-            self._answers[self._signers.known(store), "refused"] += 1
             return _answer(401, "the signature does not match")
         try:
             await self._inbox.append(_arrival(store, request, body, now))
         except Busy as error:
-            self._answers[store, "busy"] += 1
+            self._answers.add(store, "busy")
             return self._busy(error)
-        self._answers[store, "kept"] += 1
+        self._answers.add(store, KEPT)
         self._refusals.kept()
         self._arrived()
         return web.Response(status=200)
@@ -86,10 +86,20 @@ class Receiver:
     def _signed(
         self, store: str, headers: CIMultiDictProxy[str], body: bytes, now: str
     ) -> bool:
-        """Check the signature; an unknown store or a doubled header is just wrong."""
-        presented = headers.getall(signature.HEADER, [])
-        text = presented[0] if len(presented) == 1 else ""
-        return self._signers.signed(store, body, text, now)
+        """Check the signature; count a wrong one.
+
+        A proxy may send the header twice, or both values in one: equal ones are one.
+        Different ones say nothing about the secret, which must not be replaced then.
+        """
+        presented = _values(headers, signature.HEADER)
+        if len(presented) > 1:
+            self._signers.doubled(store)
+            self._answers.add(store, "doubled")
+            return False
+        if self._signers.signed(store, body, "".join(presented), now):
+            return True
+        self._answers.add(store, "refused")
+        return False
 
     def _busy(self, error: Busy) -> web.Response:
         self._refusals.refused(error)
@@ -98,6 +108,18 @@ class Receiver:
             status=503,
             headers={"Retry-After": str(error.retry_after_seconds)},
         )
+
+
+def _values(headers: CIMultiDictProxy[str], name: str) -> set[str]:
+    """Return the different values of a header, however often it came."""
+    parts = [part for value in headers.getall(name, ()) for part in value.split(",")]
+    return {part.strip() for part in parts} - {""}
+
+
+def _is_plain(headers: CIMultiDictProxy[str]) -> bool:
+    """Tell whether a body is as it was signed; an empty coding names none."""
+    codings = _values(headers, "Content-Encoding")
+    return {coding.lower() for coding in codings} <= {"identity"}
 
 
 def _arrival(store: str, request: web.Request, body: bytes, now: str) -> Arrival:

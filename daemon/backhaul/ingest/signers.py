@@ -52,6 +52,7 @@ class Signers:
         # A store that is not ours takes the same path as a wrong signature.
         self._nobody = _Ring(("",), (random_secrets.token_bytes(32),))
         self._used: dict[tuple[str, str], str] = {}
+        self._doubled: set[str] = set()
 
     async def load(self, configured: Mapping[str, Iterable[bytes]]) -> None:
         """Take the configured secrets, without those that a person dropped."""
@@ -95,11 +96,24 @@ class Signers:
         ring = self._rings.get(store, self._nobody)
         signer = signature.verify(body, presented, ring.values)
         if signer is None or ring is self._nobody:
+            self._doubled.discard(store)
             return False
         signed_by = store, ring.names[signer]
         self._used[signed_by] = now
         self._verified[signed_by] += 1
         return True
+
+    def doubled(self, store: str) -> None:
+        """Note that a delivery came with several signatures that differ."""
+        if store in self._rings:
+            self._doubled.add(store)
+
+    def may_be_wrong(self, store: str) -> bool:
+        """Tell whether a refused delivery may be due to the secret.
+
+        It is not where the last one that was refused came with several signatures.
+        """
+        return store not in self._doubled
 
     async def save(self) -> None:
         """Write down when each secret was last used. May raise Busy."""

@@ -41,7 +41,8 @@ class Meaning(Struct, frozen=True):
 NAMES: dict[str, Meaning] = {
     "webhooks_total": Meaning(
         "counter",
-        "Deliveries by answer: kept, refused (signature), encoded, busy (503).",
+        "Deliveries by answer: kept, refused (signature), doubled (several signatures),"
+        " encoded (415), large (413), slow (408), busy (503).",
         ("store", "answer"),
     ),
     "webhook_verify_total": Meaning(

@@ -124,7 +124,8 @@ class Arrivals:
     An address may have `per_address` requests under way that are older than a second;
     a trusted proxy, which speaks for many, as many as it likes. All requests together
     may hold `most_bytes`, from their first byte to their answer: it is what bounds the
-    memory, since a body that waits for the disk is held as well.
+    memory, since a body that waits for the disk is held as well. `refused` is told the
+    path and the answer, `busy`, `slow` or `large`, of each request that is refused.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Arrivals:
         most_bytes: int,
         trusted: Iterable[str] = (),
         now: Callable[[], float] | None = None,
+        refused: Callable[[str, str], object] = lambda _path, _answer: None,
     ) -> None:
         # Part of the time is for the answer to a body that did not come.
         self._seconds = request_seconds - min(FAREWELL_SECONDS, request_seconds / 2)
@@ -142,6 +144,7 @@ class Arrivals:
         self._bytes = 0
         self._trusted = [ip_network(network, strict=False) for network in trusted]
         self.now = now or monotonic
+        self._refused = refused
         self._timer: asyncio.TimerHandle | None = None
         self.open: dict[web.RequestHandler, _Connection] = {}
         self.fewer = asyncio.Event()
@@ -258,20 +261,27 @@ class Arrivals:
                 if not (whole or connection.refused):
                     await self._read(served, connection)
                 if connection.refused:
-                    return _too_much()
+                    return self._too_much(request)
                 connection.began = None
                 return await handler(served)
             except TimeoutError:
                 if connection.refused:
-                    return _too_much()
+                    return self._too_much(request)
+                self._refused(request.path, "slow")
                 return _closing(408, "the body took too long")
             except _TooLarge:
+                self._refused(request.path, "large")
                 most = request.client_max_size
                 return _closing(413, f"a body has {most} bytes at most")
             finally:
                 connection.answered(request.content.is_eof())
 
         return guarded
+
+    def _too_much(self, request: web.Request) -> web.Response:
+        self._refused(request.path, "busy")
+        reason = "too much is on its way in; send it again"
+        return _closing(503, reason, {"Retry-After": "1"})
 
     async def _read(self, request: web.Request, connection: _Connection) -> None:
         if (request.content_length or 0) > request.client_max_size:
@@ -284,12 +294,6 @@ class Arrivals:
                 # Not as it is: its traceback would hold what was read of the body.
                 raise _TooLarge from None
         connection.deadline = None
-
-
-def _too_much() -> web.Response:
-    return _closing(
-        503, "too much is on its way in; send it again", {"Retry-After": "1"}
-    )
 
 
 def _closing(

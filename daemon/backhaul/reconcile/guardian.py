@@ -33,6 +33,11 @@ HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})
 REFUSED_BY_US = 401
 MOST_PAGES = 100
+DOUBLED = (
+    "the signature header came twice, with different values; the proxy before Backhaul"
+    " must pass it on unchanged"
+)
+"""Why deliveries are refused that no other secret would mend."""
 
 
 class Guardian:
@@ -48,6 +53,7 @@ class Guardian:
         marks: Marks,
         admit: Callable[[str, list[bytes]], Awaitable[None]],
         accepts_any: Callable[[], bool],
+        may_be_wrong: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         self.address = f"{public_url}/webhooks/{store}"
@@ -57,6 +63,7 @@ class Guardian:
         self._marks = marks
         self._admit = admit
         self._accepts_any = accepts_any
+        self._may_be_wrong = may_be_wrong
         self._said = ""
 
     def state(self) -> str:
@@ -187,6 +194,8 @@ class Guardian:
         path, mark = _path(hook), f"refused:{self._store}:{hook.id}"
         refused_at = await self._refused_last(path)
         if refused_at > (await self._marks.get(mark) or ""):
+            if not self._may_be_wrong():
+                raise Unusable(DOUBLED)
             await self._replace_secret(path)
             await self._marks.put(mark, refused_at)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backhaul.store.sqlite import copies
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _TAKEN = """
@@ -15,9 +19,21 @@ _TAKEN = """
     WHERE store = ? AND state = 'applied'
 """
 _LAST = "SELECT coalesce(max(id), 0) FROM inbox"
-_CAME = (
-    "SELECT 1 FROM events WHERE id > ? AND store = ? AND topic LIKE '%/test' LIMIT 1"
-)
+_CAME = """
+    SELECT id, topic, topic LIKE '%/test' OR EXISTS (
+        SELECT 1 FROM json_each(:names)
+        WHERE value != '' AND instr(CAST(e.body AS TEXT), value)) AS is_test
+    FROM events e WHERE id > :after AND store = :store AND source = 'delivery'
+    ORDER BY is_test DESC, id LIMIT 1
+"""
+
+
+class Came(Struct, frozen=True):
+    """A delivery that was kept; `is_test` where its topic or its body shows that."""
+
+    event: int
+    topic: str
+    is_test: bool
 
 
 def journal_mode(path: Path) -> str:
@@ -52,9 +68,15 @@ def last_event(path: Path) -> int:
     return int(_rows(path, _LAST, ())[0][0])
 
 
-def test_came(path: Path, after: int, store: str) -> bool:
-    """Tell whether a test delivery was kept after an event."""
-    return bool(_rows(path, _CAME, (after, store)))
+def came(path: Path, after: int, store: str, names: Sequence[str]) -> Came | None:
+    """Return the test delivery that was kept after an event, or else any other one.
+
+    A delivery may come without a topic: then it is known by one of `names`, the ids
+    that the platform gave it.
+    """
+    values = {"after": after, "store": store, "names": json.dumps(names)}
+    rows = _rows(path, _CAME, values)
+    return Came(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
 
 def schema(path: Path) -> list[str]:
@@ -73,6 +95,8 @@ def counts(path: Path) -> dict[str, int]:
     }
 
 
-def _rows(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+def _rows(
+    path: Path, query: str, values: tuple[object, ...] | dict[str, object]
+) -> list[tuple[Any, ...]]:
     with copies.open_to_look(path) as connection:
         return connection.execute(query, values).fetchall()

@@ -184,7 +184,13 @@ class Explainer:
         states = "SELECT state, count(*) AS n FROM commands GROUP BY state"
         commands = {r["state"]: r["n"] for r in self._rows(states, ())}
         unread = unreadable.listed(self._connection)
-        return {**row, "commands": commands, "unreadable_orders": unread}
+        unknown = self._rows(_UNKNOWN_TOPICS, ())
+        return {
+            **row,
+            "commands": commands,
+            "unreadable_orders": unread,
+            "unknown_topics": {row["topic"]: row["n"] for row in unknown},
+        }
 
     def glance(self, stores: Iterable[str], instances: Iterable[str]) -> Row:
         """Return of each store and instance what a person looks at first."""
@@ -249,6 +255,16 @@ _CONFIRMATIONS = """
     WHERE e.command_id IS NOT NULL AND c.sent_at IS NOT NULL
       AND e.at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour') ORDER BY seconds
 """
+RECENT_EVENTS = 20_000
+"""Events that are looked through for unknown topics, the newest first."""
+_UNKNOWN_TOPICS = f"""
+    SELECT topic, count(*) AS n FROM (
+        SELECT topic, state, detail, folded_at FROM event_outcomes
+        ORDER BY id DESC LIMIT {RECENT_EVENTS})
+    WHERE state = 'unhandled' AND detail NOT LIKE 'belongs to%'
+      AND folded_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')
+    GROUP BY topic ORDER BY n DESC, topic
+"""  # noqa: S608 - constants
 _COUNTS = """
     SELECT (SELECT coalesce(max(id), 0) FROM inbox) AS events,
            (SELECT coalesce(max(id), 0) FROM inbox)

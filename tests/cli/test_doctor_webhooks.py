@@ -1,0 +1,133 @@
+"""`doctor` says who refused the platform's test delivery, and finds its own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.cli import context
+from backhaul.doctor.result import Result, State
+from backhaul.doctor.webhooks import RoundTrip
+from backhaul.shop.client import ShopClient
+from backhaul.shop.transport import Limits, Transport
+from support.clock import RunningClock
+from support.databases import fold_all, started_store
+from support.mirrored import lone_office
+from support.payloads import arrival, envelope
+from support.push_scene import Platform
+from support.push_server import document, serving
+
+if TYPE_CHECKING:
+    from support.push_server import Connection, Request
+
+LIMITS = Limits(connect_seconds=2.0, read_seconds=2.0, max_response_bytes=1_000_000)
+AT = "http://127.0.0.1:1"
+HOOK = {"id": "whk_1", "address": f"{AT}/webhooks/main", "topics": []}
+MADE = {"id": "dlv_1", "eventId": "evt_1", "attempts": []}
+
+
+def delivered(status: int | None) -> bytes:
+    attempt = {"at": "2026-03-01T12:00:00Z", "statusCode": status, "error": "x"}
+    return document({"data": MADE | {"attempts": [attempt]}})
+
+
+async def examined(
+    body: bytes = b"",
+    topic: str = "",
+    status: int = 200,
+    counted: tuple[dict[str, int], dict[str, int]] = ({}, {}),
+) -> Result:
+    """Examine a platform whose test delivery ended so, and was kept if it has a body.
+
+    `counted` is what the daemon had refused before, and has afterwards.
+    """
+    with lone_office() as office:
+        settings, clock = context.settings(office.config), RunningClock()
+        platform, counts = Platform(), iter([counted[0]])
+        platform.says("/webhooks", document({"data": [HOOK]}))
+        platform.says("/webhooks/whk_1/deliveries/dlv_1", delivered(status))
+        async with (
+            started_store(settings.database_file) as store,
+            serving(platform) as server,
+        ):
+            transport = Transport(server.url, "svc_live_doctor", LIMITS, clock)
+            looked = RoundTrip(
+                settings,
+                "main",
+                transport,
+                ShopClient(transport),
+                clock,
+                AT,
+                lambda: next(counts, counted[1]),
+            )
+
+            async def deliver(_: Request, connection: Connection) -> None:
+                if body:
+                    await store.inbox.append(arrival(body, topic))
+                    await fold_all(store)
+                await connection.send(document({"data": MADE}))
+
+            platform.says("/webhooks/whk_1/test", deliver)
+            found = await looked.look()
+            await transport.close()
+        return found
+
+
+OURS: list[tuple[str, int, str, str]] = [
+    ("encoded", 415, "compressed", "at the proxy"),
+    ("doubled", 401, "came twice", "unchanged"),
+    ("refused", 401, "another secret", "stores.main.webhook_secrets"),
+    ("large", 413, "too large", "max_body_bytes"),
+    ("slow", 408, "too long", "request_seconds"),
+    ("busy", 503, "could not keep", "backhaul status"),
+]
+
+
+@pytest.mark.parametrize(("kind", "status", "why", "fix"), OURS)
+async def test_what_the_daemon_refused_is_called_its_own(
+    kind: str, status: int, why: str, fix: str
+) -> None:
+    found = await examined(status=status, counted=({kind: 4}, {kind: 5}))
+    assert found.state is State.FAIL
+    assert found.said.startswith("this daemon refused")
+    assert why in found.said
+    assert fix in found.fix
+    assert "firewall" not in found.fix
+
+
+@pytest.mark.parametrize(("kind", "status", "_why", "_fix"), OURS)
+async def test_the_same_status_without_a_refusal_of_ours_is_somebody_else_s(
+    kind: str, status: int, _why: str, _fix: str
+) -> None:
+    found = await examined(status=status, counted=({kind: 4}, {kind: 4}))
+    assert "not by this daemon" in found.said
+    assert "firewall" in found.fix
+
+
+async def test_a_test_delivery_with_its_topic_is_well() -> None:
+    body = envelope("webhooks/test", {"webhookId": "whk_1"})
+    assert (await examined(body)).state is State.OK
+
+
+@pytest.mark.parametrize("topic", ["", "Webhooks/Test ", "some/thing"])
+async def test_a_bare_test_delivery_is_known_by_its_body(topic: str) -> None:
+    body = json.dumps({"webhookId": "whk_1", "test": True}).encode()
+    found = await examined(body, topic)
+    assert "came through" in found.said
+    assert found.state is (State.OK if topic else State.WARN)
+    assert topic or "X-Service-Topic" in found.fix
+
+
+async def test_any_other_delivery_shows_that_webhooks_come_in() -> None:
+    found = await examined(json.dumps({"ping": 1}).encode())
+    assert found.state is State.WARN
+    assert "event 1 came in" in found.said
+    assert "firewall" not in found.fix
+
+
+async def test_nothing_at_all_points_to_the_way() -> None:
+    found = await examined()
+    assert found.state is State.FAIL
+    assert "no test delivery came" in found.said
