@@ -315,3 +315,20 @@ def test_a_state_folder_with_a_long_name_is_said(platform: ReferenceProcess) -> 
         assert code in {69, 78}
         assert "too long" in line
         assert "state_dir" in line
+
+
+def test_a_clean_stop_leaves_no_log_beside_the_database(
+    platform: ReferenceProcess,
+) -> None:
+    """A log that is left would be taken for that of another database."""
+    with connected_process(platform) as started:
+        office = started.office
+        order = buy(platform)
+        await_true(lambda: known(office, order["number"]), "the order is mirrored")
+        live = office.live() or {}
+        login = httpx.get(f"{live['admin_url']}/login", follow_redirects=True)
+        assert login.status_code == 200
+        assert office.database.with_name("backhaul.db-wal").exists()
+        assert started.terminate() == 0
+        beside = sorted(path.name for path in office.database.parent.glob("*.db*"))
+        assert beside == ["backhaul.db"]

@@ -15,7 +15,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, CorruptData
 from backhaul.store.opening import open_store, pending
 from backhaul.store.restoring import drill, restore
-from backhaul.store.sqlite import connections, copies
+from backhaul.store.sqlite import connections, copies, manifests
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations import migrations
 from backhaul.upkeep.backing_up import Backer, Plan
@@ -272,6 +272,11 @@ def test_a_drill_leaves_nothing_behind(database: Path) -> None:
     assert files(database.parent) == ["backhaul.db", "backup.db"]
 
 
+def with_manifests(*names: str) -> list[str]:
+    """Return the names of backups that were made, and of their manifests."""
+    return sorted([*names, *(f"{name}{manifests.SUFFIX}" for name in names)])
+
+
 async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
     clock, folder = VirtualClock(), tmp_path / "backups"
     backer = Backer(Plan(database, folder, 2), clock)
@@ -290,7 +295,9 @@ async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
             await until(lambda: len(told) == number, "it is made")  # noqa: B023 - awaited
         running.cancel()
     kept = sorted(path.name for path in folder.iterdir())
-    assert kept == ["backhaul-20260301T140000Z.db", "backhaul-20260301T150000Z.db"]
+    assert kept == with_manifests(
+        "backhaul-20260301T140000Z.db", "backhaul-20260301T150000Z.db"
+    )
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -307,7 +314,9 @@ async def test_backups_dated_by_a_clock_that_was_ahead_are_the_oldest(
         assert (folder / said.partition(",")[0]).exists()
         await clock.advance(60)
     kept = sorted(path.name for path in folder.iterdir())
-    assert kept == ["backhaul-20260301T120200Z.db", "backhaul-20260301T120300Z.db"]
+    assert kept == with_manifests(
+        "backhaul-20260301T120200Z.db", "backhaul-20260301T120300Z.db"
+    )
 
 
 async def test_what_a_person_put_beside_the_backups_stays(
@@ -324,7 +333,8 @@ async def test_what_a_person_put_beside_the_backups_stays(
         await backer._back_up()
         await clock.advance(60)
     kept = sorted(path.name for path in folder.iterdir())
-    assert kept == sorted(["backhaul-20260301T120100Z.db", *theirs])
+    made = with_manifests("backhaul-20260301T120100Z.db")
+    assert kept == sorted([*made, *theirs])
 
 
 async def test_what_a_kill_left_of_a_backup_goes_with_the_next(
@@ -335,12 +345,14 @@ async def test_what_a_kill_left_of_a_backup_goes_with_the_next(
     folder.mkdir()
     left = ".backhaul-20260228T120000Z.db.unfinished"
     theirs = [".now.db.unfinished", ".now.db.unfinished-journal"]
-    for name in (left, f"{left}-journal", f"{left}-wal", f"{left}-shm", *theirs):
+    manifest = ".backhaul-20260228T120000Z.db.manifest.json.unfinished"
+    sides = [f"{left}{side}" for side in copies.SIDES]
+    for name in (left, *sides, manifest, *theirs):
         (folder / name).write_bytes(b"a" * 1_000)
     _, failed = await Backer(Plan(database, folder, 1), VirtualClock())._back_up()
     assert not failed
     kept = sorted(path.name for path in folder.iterdir())
-    assert kept == [*theirs, "backhaul-20260301T120000Z.db"]
+    assert kept == [*theirs, *with_manifests("backhaul-20260301T120000Z.db")]
 
 
 IN_THE_WAY = {
@@ -380,7 +392,8 @@ async def test_a_backup_that_fails_ends_nothing_and_is_tried_again(
     assert str(folder) in told[0][0]
     assert "[jobs.backup] folder" in told[0][0]
     assert [failed for _, failed in told] == [True, False]
-    assert [path.name for path in folder.iterdir()] == ["backhaul-20260301T120000Z.db"]
+    kept = sorted(path.name for path in folder.iterdir())
+    assert kept == with_manifests("backhaul-20260301T120000Z.db")
 
 
 def older(path: Path) -> list[str]:
@@ -405,7 +418,8 @@ def test_an_upgrade_is_told_and_keeps_what_was(tmp_path: Path) -> None:
         "backs the database up before its upgrade",
         "brings the database to this version",
     ]
-    assert len(list(tmp_path.glob("*.before-*"))) == 1
+    kept_files = sorted(path.name for path in tmp_path.glob("*.before-*"))
+    assert kept_files == with_manifests(kept.name)
     told.clear()
     open_store(path, CLOCK, tell=told.append)
     assert told == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -55,6 +55,7 @@ class Reading:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._idle: SimpleQueue[Board] = SimpleQueue()
+        self._is_closed = False
 
     async def ask(self, question: Callable[[Board], T]) -> T:
         """Return the answer."""
@@ -74,11 +75,15 @@ class Reading:
             yield board
         finally:
             self._idle.put(board)
+            if self._is_closed:
+                self.close()
 
     def close(self) -> None:
-        """Close what is idle."""
-        while not self._idle.empty():
-            self._idle.get_nowait().close()
+        """Close what is idle now, and what comes back later as soon as it does."""
+        self._is_closed = True
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()
 
 
 class Desk(Struct):

@@ -21,17 +21,21 @@ def backup(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the database to a file, checked and whole; the daemon goes on meanwhile."""
-    from backhaul.store.sqlite import copies  # see above
+    """Copy the database to a file, checked and whole; the daemon goes on meanwhile.
+
+    Beside the file its manifest is written, which a restore compares with the file.
+    """
+    from backhaul.store.sqlite import manifests  # see above
 
     database = context.settings(config).database_file
     if out.exists():
         raise BackhaulError(f"{out}: is there already; give another name")
-    size = copies.copy(database, out)
+    made = manifests.back_up(database, out, SystemClock())
     if as_json:
-        showing.json({"file": str(out), "bytes": size})
+        about = {"manifest": str(manifests.path_of(out)), "sha256": made.sha256}
+        showing.json({"file": str(out), "bytes": made.bytes, **about})
     else:
-        typer.echo(f"{out}: {size} bytes, checked")
+        typer.echo(f"{out}: {made.bytes} bytes, checked")
 
 
 def restore(
@@ -59,8 +63,11 @@ def restore(
     _tell("is restored", backup, done, as_json)
     if as_json:
         return
-    if done.aside is not None:
-        typer.echo(f"the database of before is {done.aside}")
+    if done.undid:
+        typer.echo("an earlier restore was interrupted, and was undone first")
+    for file in done.moved:
+        what = "database" if file == done.aside else "log"
+        typer.echo(f"the {what} from before the restore is {file}")
     for each in done.revived or ():
         typer.echo(each)
     if done.revived is None:
@@ -76,7 +83,8 @@ def _tell(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
     if as_json:
         aside = None if found.aside is None else str(found.aside)
         told = {"rows": dict(found.rows), "newest_event_at": found.newest_event_at}
-        more = {"aside": aside, "revived": found.revived}
+        moved = [str(each) for each in found.moved]
+        more = {"aside": aside, "moved": moved, "revived": found.revived}
         showing.json({"backup": str(backup), **told, **more})
         return
     rows = ", ".join(f"{number} {name}" for name, number in found.rows.items())

@@ -30,6 +30,13 @@ def doctor(
             help="Only show the key of its SFTP server, and the line to set.",
         ),
     ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Compare every index of the database with its table; takes longer.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look for what keeps it from working; each line that is not ok has a fix.
@@ -39,7 +46,7 @@ def doctor(
     if trust_host_key is not None:
         asyncio.run(_show_host_key(config, trust_host_key, as_json))
         return
-    found = asyncio.run(_examined(config, as_json))
+    found = asyncio.run(_examined(config, as_json, deep=deep))
     counts = {state: sum(each.state == state for each in found) for state in STATES}
     if as_json:
         showing.json({"results": [_row(each) for each in found], **counts})
@@ -52,16 +59,20 @@ def doctor(
 STATES = ("fail", "warn", "ok")
 
 
-async def _examined(config: Path | None, as_json: bool) -> list["Result"]:
+async def _examined(
+    config: Path | None, as_json: bool, *, deep: bool
+) -> list["Result"]:
     found = []
-    async for each in examined(config):
+    async for each in examined(config, deep=deep):
         found.append(each)
         if not as_json:
             _print(each)
     return found
 
 
-async def examined(config: Path | None) -> AsyncIterator["Result"]:
+async def examined(
+    config: Path | None, *, deep: bool = False
+) -> AsyncIterator["Result"]:
     """Yield what was found; of a configuration that cannot be used only that."""
     from backhaul.doctor import configured
     from backhaul.doctor.examination import examine
@@ -72,7 +83,8 @@ async def examined(config: Path | None) -> AsyncIterator["Result"]:
         for each in configured.findings(error):
             yield each
         return
-    async for each in examine(settings, config, os.environ, SystemClock()):
+    clock = SystemClock()
+    async for each in examine(settings, config, os.environ, clock, deep=deep):
         yield each
 
 

@@ -8,7 +8,7 @@ from backhaul.doctor.machine import is_closed
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store import opening
-from backhaul.store.sqlite import examining, stranded
+from backhaul.store.sqlite import examining, placing, stranded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,10 +18,27 @@ RESTORE = "stop the daemon, then restore a backup: backhaul restore FILE"
 READ = "ask as the daemon's user, while no other program locks the file"
 
 
-def look(path: Path) -> Iterator[Result]:
-    """Look at a database, which may be in use."""
+AGAIN = "run backhaul restore FILE again, or start the daemon to undo the restore"
+QUICK = (
+    "quick_check found no fault: the structure of every page was read, and no index"
+    " was compared with its table (backhaul doctor --deep does that)"
+)
+DEEP = (
+    "integrity_check found no fault: the structure of every page was read, and every"
+    " index was compared with its table (a changed character inside a value is found"
+    " by neither)"
+)
+
+
+def look(path: Path, *, deep: bool = False) -> Iterator[Result]:
+    """Examine a database, which may be in use; `deep` compares each index as well."""
+    path = placing.real_path(path)
     if is_closed(path.parent):
         yield fail("database", f"{path} cannot be seen by this user", READ)
+        return
+    if placing.is_interrupted(path):
+        said = f"a restore into {path} is under way, or was interrupted"
+        yield fail("database", said, AGAIN)
         return
     if not path.exists():
         yield ok("database", f"{path} is made at the first start")
@@ -36,7 +53,7 @@ def look(path: Path) -> Iterator[Result]:
         yield fail("database", str(error), READ)
         return
     yield _schema(path, ahead)
-    yield _integrity(path)
+    yield _integrity(path, deep=deep)
 
 
 def left_behind(path: Path, stores: Iterable[str]) -> Iterator[Result]:
@@ -66,8 +83,8 @@ def _schema(path: Path, ahead: list[str]) -> Result:
     return ok("schema", "is of this version")
 
 
-def _integrity(path: Path) -> Result:
-    problems = examining.problems(path)
+def _integrity(path: Path, *, deep: bool) -> Result:
+    problems = examining.problems(path, deep=deep)
     if problems:
         return fail("integrity", f"{path}: {'; '.join(problems)}", RESTORE)
-    return ok("integrity", "every page can be read")
+    return ok("integrity", DEEP if deep else QUICK)

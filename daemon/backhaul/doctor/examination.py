@@ -27,8 +27,13 @@ async def examine(
     environ: Mapping[str, str],
     clock: Clock,
     asked: Machine | None = None,
+    *,
+    deep: bool = False,
 ) -> AsyncIterator[Result]:
-    """Yield what each look found; nothing is changed, and no command is sent."""
+    """Yield what each check found; nothing is changed, and no command is sent.
+
+    `deep` compares every index of the database with its table.
+    """
     for found in configured.look(settings, config, environ):
         yield found
     file, live = settings.database_file, None
@@ -36,7 +41,7 @@ async def examine(
         yield found
     sound = not machine.is_closed(settings.state_dir)
     if sound:
-        for found in database.look(file):
+        for found in database.look(file, deep=deep):
             sound = sound and found.state is State.OK
             yield found
         for found in database.left_behind(file, settings.stores):

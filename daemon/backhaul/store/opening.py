@@ -19,7 +19,7 @@ from backhaul.errors import (
     Finding,
     why,
 )
-from backhaul.store.sqlite import connections, copies
+from backhaul.store.sqlite import connections, copies, manifests, placing
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations import migrations
 from backhaul.store.sqlite.writer import Writer
@@ -49,17 +49,20 @@ def open_store(
     A database with something in it is backed up before its schema changes. `tell` is
     told of what may take long. Raises CorruptData when the file is no database of ours,
     is damaged, or was made by a newer version, and ConfigurationError when it or
-    its folder cannot be made.
+    its folder cannot be made. A restore that was interrupted is undone first.
     """
+    path = placing.real_path(path)
     with told_by("database.url"):
         path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
+        _undo_interrupted(path)
+        _require_no_lone_log(path)
         # SQLite would let others read it; what lies beside it takes the mode over.
         with suppress(FileExistsError):
             path.touch(0o600, exist_ok=False)
     try:
         connection = connections.open_writer(path)
         try:
-            _migrate(connection, path, tell)
+            _migrate(connection, path, clock, tell)
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
@@ -67,6 +70,33 @@ def open_store(
     except sqlite3.DatabaseError as error:
         raise copies.Damaged(path, str(error)) from None
     return SqliteStore(path, clock, writer=writer)
+
+
+def _undo_interrupted(path: Path) -> None:
+    if placing.undo_interrupted(path):
+        logger.bind(action="database.restore_undone").warning(
+            "{}: a restore was interrupted; the database from before it is back in its"
+            " place; to restore the backup, stop Backhaul and run the restore again",
+            path,
+        )
+
+
+def _require_no_lone_log(path: Path) -> None:
+    """Refuse to begin with an empty database beside a log: SQLite would remove it.
+
+    Raises CorruptData.
+    """
+    if path.exists() and path.stat().st_size:
+        return
+    for suffix in ("-wal", "-journal"):
+        log = placing.part(path, suffix)
+        if log.exists() and log.stat().st_size:
+            raise CorruptData(
+                f"{path}: there is no database, but its log {log.name} is there,"
+                " with changes that nothing else may hold; put the database back, or"
+                " restore a backup: backhaul restore FILE (to begin with an empty"
+                f" database, move {log} away)"
+            )
 
 
 def pending(path: Path) -> list[str]:
@@ -85,7 +115,10 @@ def pending(path: Path) -> list[str]:
 
 
 def _migrate(
-    connection: sqlite3.Connection, path: Path, tell: Callable[[str], None]
+    connection: sqlite3.Connection,
+    path: Path,
+    clock: Clock,
+    tell: Callable[[str], None],
 ) -> None:
     database = _wrapped(connection)
     ahead = _ahead(database, path)
@@ -96,7 +129,7 @@ def _migrate(
         with database.atomic():
             migrations.apply(database)
         return
-    _back_up(path, ahead, tell)
+    _back_up(path, ahead, clock, tell)
     tell("brings the database to this version")
     migrations.apply(database)
 
@@ -116,11 +149,13 @@ def _ahead(database: Database, path: Path) -> list[str]:
     return [entry.name for entry in migrations.pending(database)]
 
 
-def _back_up(path: Path, ahead: list[str], tell: Callable[[str], None]) -> None:
+def _back_up(
+    path: Path, ahead: list[str], clock: Clock, tell: Callable[[str], None]
+) -> None:
     """Keep the database as it was; the copy of the upgrade before goes."""
     tell("backs the database up before its upgrade")
     kept = path.with_name(f"{path.name}{BEFORE}{ahead[0]}")
-    copies.copy(path, kept)
+    manifests.back_up(path, kept, clock)
     logger.bind(action="database.upgrade").info(
         "{} steps of the schema are ahead; the database as it was is kept as {}",
         len(ahead),
@@ -128,7 +163,7 @@ def _back_up(path: Path, ahead: list[str], tell: Callable[[str], None]) -> None:
     )
     # Not what a restore has put aside: nothing else holds what came since the backup.
     for older in path.parent.glob(f"{path.name}{BEFORE}m*"):
-        if older != kept:
+        if older not in {kept, manifests.path_of(kept)}:
             older.unlink()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import glob
+import os
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,31 +16,40 @@ from msgspec import Struct
 from sqlite_utils import Database
 
 from backhaul.core.clock import in_a_name, to_text
-from backhaul.errors import CorruptData
+from backhaul.errors import BackhaulError, CorruptData, why
 from backhaul.store import opening, reviving
-from backhaul.store.sqlite import copies, tags
+from backhaul.store.sqlite import copies, examining, manifests, placing, tags
 from backhaul.store.sqlite.migrations import migrations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.manifests import Manifest
 
 COUNTED = ("inbox", "orders", "products", "customers", "commands")
 
 
 class Restored(Struct, frozen=True):
-    """What is in the backup; `aside` is where the database of before is kept.
+    """What is in the backup, and what became of the files that were in its place.
 
+    `moved`: the database from before, with what SQLite kept beside it, as they were.
     `revived`: what people had taken away or decided since the backup and is back, each
-    with the command that takes it away again; None where the database of before cannot
-    tell.
+    with the command that takes it away again; None when there was no database before,
+    or it cannot be read. `undid`: an earlier restore was interrupted, and was undone.
     """
 
     rows: dict[str, int]
     newest_event_at: str | None
-    aside: Path | None = None
+    moved: tuple[Path, ...] = ()
     revived: tuple[str, ...] | None = None
+    undid: bool = False
+
+    @property
+    def aside(self) -> Path | None:
+        """The database from before; None when there was none."""
+        is_database = (p for p in self.moved if not p.name.endswith(copies.SIDES))
+        return next(is_database, None)
 
 
 def drill(backup: Path, clock: Clock) -> Restored:
@@ -56,39 +67,111 @@ def restore(
     """Put the backup in the place of the database. Hold `sole_writer` meanwhile.
 
     The backup is checked, and brought to this version's schema, before anything is
-    touched. Raises CorruptData, BackhaulError.
+    touched. Then the database is checked in its place: every page and index, the rows
+    of each table, and that no file of another database lies beside it. When that fails,
+    what was there before is put back. Raises CorruptData, BackhaulError.
     """
+    place = placing.real_path(database)
     with opening.told_by("database.url"):
-        database.parent.mkdir(opening.OWNER_ONLY, parents=True, exist_ok=True)
-    now = to_text(clock.now())
-    fresh = database.with_name(f".{database.name}.restoring")
-    aside = _free(f"{database}.before-restore-{in_a_name(clock.now())}")
-    was_there = database.exists()
+        place.parent.mkdir(opening.OWNER_ONLY, parents=True, exist_ok=True)
+    try:
+        return _restore(backup, place, stores, clock)
+    except OSError as error:
+        named = error.filename or place
+        raise BackhaulError(
+            f"{named}: {why(error)}; nothing is restored, and the database is as it was"
+        ) from None
+
+
+def _restore(
+    backup: Path, place: Path, stores: Iterable[str], clock: Clock
+) -> Restored:
+    undone = placing.undo_interrupted(place, may_be_absent=True)
+    _require_another_file(backup, place)
+    placing.require_unused(place)
+    fresh = place.with_name(f".{place.name}.restoring")
+    aside = _free(f"{place}.before-restore-{in_a_name(clock.now())}")
     _clear(fresh)  # a restore that was killed left its log, which this one would read
     try:
         _open_copy(backup, fresh, clock)
-        with closing(sqlite3.connect(fresh)) as connection, connection:
-            for store in stores:
-                tags.begin_again(connection, store, now)
-            connection.execute("PRAGMA journal_mode=DELETE")
-        copies.put_in_place(fresh, database, aside)
+        _begin_again(fresh, stores, clock)
+        expected = manifests.describe(fresh, clock)
+        _give_to_owner(fresh, place)
+        verify = partial(_verify, place, expected)
+        parts = placing.put_in_place(fresh, place, aside, verify)
     finally:
         _clear(fresh)
-    if not was_there:
-        return Restored(*_contents(database))
-    return Restored(*_contents(database), aside, reviving.revived(aside, database))
+    moved = tuple(placing.part(aside, suffix) for suffix in reversed(parts))
+    return Restored(*_contents(place), moved, _revived(aside, place), undone)
+
+
+def _revived(aside: Path, place: Path) -> tuple[str, ...] | None:
+    """Read what was decided since, unless reading would remove a log.
+
+    SQLite removes the log beside an empty database, even when it only reads.
+    """
+    if not aside.is_file() or not aside.stat().st_size:
+        return None
+    return reviving.revived(aside, place)
+
+
+def _begin_again(fresh: Path, stores: Iterable[str], clock: Clock) -> None:
+    """Record the restore in the database, and leave no log beside it."""
+    with closing(sqlite3.connect(fresh)) as connection:
+        with connection:
+            for store in stores:
+                tags.begin_again(connection, store, to_text(clock.now()))
+        connection.execute("PRAGMA journal_mode=DELETE")  # not in a transaction
+
+
+def _verify(place: Path, expected: Manifest) -> None:
+    """Read the database in its place. Raises CorruptData if it is not the expected one.
+
+    The bytes are compared last: when they are right and no log lies beside them, the
+    database is the expected one.
+    """
+    copies.check(place)
+    found = manifests.describe_again(place, expected)
+    left = [placing.part(place, each).name for each in placing.parts_of(place) if each]
+    if found != expected or left:
+        raise CorruptData(
+            f"{place}: the restored database differs from the backup"
+            f" ({', '.join(left) or 'its contents changed'}); what was there before is"
+            " back in its place; end every program that uses the database, then run"
+            " the restore again"
+        )
+
+
+def _require_another_file(backup: Path, place: Path) -> None:
+    if place.exists() and backup.exists() and backup.samefile(place):
+        raise BackhaulError(
+            f"{backup}: this is the database itself, not a backup of it; name a file"
+            " that backhaul backup made"
+        )
+    if place.is_dir():
+        raise BackhaulError(f"{place}: the database is a folder; set database.url")
+
+
+def _give_to_owner(fresh: Path, place: Path) -> None:
+    """As root, leave the database to the user that the daemon runs as."""
+    if os.geteuid() == 0:
+        owner = (place if place.exists() else place.parent).stat()
+        os.chown(fresh, owner.st_uid, owner.st_gid)
 
 
 def _clear(fresh: Path) -> None:
     """Also of what the upgrade of an older backup keeps, which is the backup itself."""
     for left in fresh.parent.glob(f"{glob.escape(fresh.name)}*"):
-        left.unlink(missing_ok=True)
+        with suppress(OSError):
+            left.unlink()
 
 
 def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
     """Copy a backup and bring it to this version. Raises CorruptData, BackhaulError."""
+    if not backup.is_file():
+        raise BackhaulError(f"{backup}: there is no such file")
     try:
-        copies.copy(backup, target)
+        _copy(backup, target)
         _require_ours(target, backup)
         opening.open_store(target, clock)
     except copies.Damaged as error:
@@ -97,6 +180,53 @@ def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
         ) from None
     except CorruptData as error:  # of a newer version: the copy's name tells nobody
         raise CorruptData(str(error).replace(str(target), str(backup))) from None
+
+
+def _copy(backup: Path, target: Path) -> None:
+    """Copy a backup, and compare the copy with the manifest or with the backup.
+
+    The manifest proves that the file alone is the backup: what lies beside the file is
+    not read. Without one SQLite reads the backup, and its log if there is one.
+    """
+    manifest = manifests.read(backup)
+    if manifest is None:
+        _require_own_log(backup)
+        copies.copy(backup, target)
+        rows = examining.counts(backup)
+    else:
+        copies.copy_bytes(backup, target)
+        _require_same_bytes(backup, target, manifest)
+        copies.check(target)
+        rows = manifest.rows
+    if examining.counts(target) != rows:
+        raise copies.Damaged(backup, "its tables have other numbers of rows")
+
+
+def _require_same_bytes(backup: Path, copied: Path, manifest: Manifest) -> None:
+    size, digest = copied.stat().st_size, manifests.sha256_of(copied)
+    if (size, digest) != (manifest.bytes, manifest.sha256):
+        raise CorruptData(
+            f"{backup}: this backup is damaged, or the manifest beside it is of another"
+            f" file: it has {size:,} bytes and SHA-256 {digest[:12]}…, and the manifest"
+            f" says {manifest.bytes:,} and {manifest.sha256[:12]}…; take an older one"
+        )
+
+
+def _require_own_log(backup: Path) -> None:
+    """Refuse files beside a backup that SQLite would read and that are not its own.
+
+    A file that `backhaul backup` made has no log, and says so in its header.
+    """
+    real = placing.real_path(backup)
+    for suffix in ("-wal", "-journal"):
+        beside = placing.part(real, suffix)
+        is_foreign = suffix == "-journal" or not copies.writes_ahead(real)
+        if beside.exists() and beside.stat().st_size and is_foreign:
+            raise CorruptData(
+                f"{beside}: this file lies beside the backup, and SQLite would read it"
+                " as a part of the backup; move it away if it is not a part of it, or"
+                " take another backup"
+            )
 
 
 def _require_ours(copied: Path, backup: Path) -> None:
@@ -113,7 +243,8 @@ def _require_ours(copied: Path, backup: Path) -> None:
 def _free(name: str) -> Path:
     """Return a path that nothing has: two may be put aside within one second."""
     others = (f"{name}-{number}" for number in count(2))
-    return next(path for path in map(Path, chain([name], others)) if not path.exists())
+    paths = map(Path, chain([name], others))
+    return next(path for path in paths if not placing.parts_of(path))
 
 
 def _contents(database: Path) -> tuple[dict[str, int], str | None]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from backhaul.core.clock import in_a_name, to_text
 from backhaul.errors import BackhaulError, CorruptData, why
-from backhaul.store.sqlite import copies
+from backhaul.store.sqlite import manifests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"backhaul-\d{8}T\d{6}Z\.db", re.ASCII)
 """What else lies there, as a backup that a person has named, is not ours to remove."""
-_LEFT = re.compile(rf"\.{_OURS.pattern}\.unfinished(-wal|-shm|-journal)?", re.ASCII)
+_MANIFEST = re.escape(manifests.SUFFIX)
+_LEFT = re.compile(
+    rf"\.{_OURS.pattern}(\.unfinished(-wal|-shm|-journal)?|{_MANIFEST}\.unfinished)",
+    re.ASCII,
+)
 """What a kill leaves of one, as large as the database and never of any use again."""
 MEND = "let the daemon write there, or let [jobs.backup] folder name another place"
 
@@ -71,7 +75,9 @@ class Backer:
         name = f"backhaul-{in_a_name(self._clock.now())}.db"
         target = self._plan.folder / name
         try:
-            size = await asyncio.to_thread(_make, self._plan, target, ended.is_set)
+            size = await asyncio.to_thread(
+                _make, self._plan, target, self._clock, ended.is_set
+            )
         except BackhaulError as error:
             said = str(error) if isinstance(error, CorruptData) else f"{error}; {MEND}"
             logger.bind(action="backup.failed").error("the backup failed: {}", said)
@@ -82,16 +88,17 @@ class Backer:
         return f"{target.name}, {size} bytes", False
 
 
-def _make(plan: Plan, target: Path, ended: Callable[[], bool]) -> int:
+def _make(plan: Plan, target: Path, clock: Clock, ended: Callable[[], bool]) -> int:
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BackhaulError(f"{plan.folder}: cannot be made: {why(error)}") from None
     _clear(plan.folder)
-    size = copies.copy(plan.database, target, ended)
+    size = manifests.back_up(plan.database, target, clock, ended).bytes
     try:
         for old in _from_the_oldest(plan.folder, target)[: -plan.keep]:
             old.unlink(missing_ok=True)
+            manifests.path_of(old).unlink(missing_ok=True)
     except OSError as error:
         told = f"an older backup cannot be removed: {why(error)}"
         raise BackhaulError(f"{target} was made, but {told}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,20 @@ def prepare_writer(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA cache_size=-32768")
 
 
+def end_log(path: Path) -> None:
+    """Bring the log into the database and remove it, unless a program still reads it.
+
+    The last connection that can write does this when it is closed; a reader that is
+    closed after it does not.
+    """
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as it,
+    ):
+        it.execute("PRAGMA synchronous=FULL")
+        it.execute("SELECT 1 FROM sqlite_master").fetchone()
+
+
 def open_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that cannot write; rows come by name."""
     connection = sqlite3.connect(
@@ -87,6 +101,7 @@ class Readers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._is_closed = False
 
     @contextmanager
     def lend(self) -> Iterator[sqlite3.Connection]:
@@ -99,8 +114,15 @@ class Readers:
             yield connection
         finally:
             self._idle.put(connection)
+            if self._is_closed:
+                self.close()
 
     def close(self) -> None:
-        """Close what is idle."""
-        while not self._idle.empty():
-            self._idle.get_nowait().close()
+        """Close what is idle now, and what comes back later as soon as it does.
+
+        The log of a database is only removed when its last connection is closed.
+        """
+        self._is_closed = True
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()

@@ -1,10 +1,12 @@
-"""Whole copies of a database: made while it is in use, checked, and put in place."""
+"""Whole copies of a database: made while it is in use, and checked."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul.errors import BackhaulError, CorruptData, Unusable, why
@@ -12,7 +14,6 @@ from backhaul.store.sqlite import connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 STEP_PAGES = 1_024
 """Pages between two looks at whether to go on; 8 MB of ours."""
@@ -75,9 +76,9 @@ def copy(
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _fill(source, unfinished, ended, room)
         check(unfinished, ended, source)
-        _sync(unfinished)
+        sync(unfinished)
         unfinished.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
         return target.stat().st_size
     except OSError as error:
         raise BackhaulError(f"{target}: cannot be written: {why(error)}") from None
@@ -86,6 +87,28 @@ def copy(
     finally:
         with suppress(OSError):
             discard(unfinished)
+
+
+def copy_bytes(source: Path, target: Path) -> None:
+    """Copy a file that nothing writes to, without what lies beside it.
+
+    `target` must be new; it is readable by its owner only. Raises BackhaulError.
+    """
+    try:
+        _require_room(source, target, free_bytes(target.parent))
+        handle = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with open(handle, "wb") as writing, source.open("rb") as reading:  # noqa: PTH123 - a handle
+            shutil.copyfileobj(reading, writing, STEP_PAGES << 10)
+        sync(target)
+    except OSError as error:
+        raise BackhaulError(f"{target}: cannot be written: {why(error)}") from None
+
+
+def writes_ahead(path: Path) -> bool:
+    """Return True if the header of a database says that it has a write-ahead log."""
+    with path.open("rb") as opened:
+        header = opened.read(20)
+    return header[18:20] == b"\x02\x02"
 
 
 def discard(path: Path) -> None:
@@ -154,7 +177,8 @@ def _fill(
     ended: Callable[[], bool],
     room: Callable[[Path], int],
 ) -> None:
-    log = source.with_name(f"{source.name}-wal")
+    real = Path(os.path.realpath(source))  # SQLite's log lies beside that one
+    log = real.with_name(f"{real.name}-wal")
     begun = _size(log)
 
     def look(_status: int, _remaining: int, _total: int) -> None:
@@ -204,35 +228,10 @@ def _failed(source: Path, target: Path, error: sqlite3.Error) -> BackhaulError:
     return BackhaulError(f"{source} cannot be copied to {target}: {error}")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def put_in_place(fresh: Path, path: Path, aside: Path) -> None:
-    """Let `fresh` become the database at `path`; the one before stays as `aside`.
-
-    At no moment there is none: whoever started then would begin with an empty one.
-    """
-    if path.exists():
-        _end_log(path)
-        for side in SIDES:
-            with suppress(FileNotFoundError):
-                path.with_name(path.name + side).rename(
-                    aside.with_name(aside.name + side)
-                )
-        os.link(path, aside)
-    fresh.replace(path)
-    _sync(path.parent)
-
-
-def _end_log(path: Path) -> None:
-    """Bring the log into its file; what is too damaged for that keeps it beside."""
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(path, isolation_level=None)) as connection,
-    ):
-        connection.execute("PRAGMA journal_mode=DELETE")

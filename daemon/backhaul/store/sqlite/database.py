@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
 from backhaul.store.sqlite import connections, stranded
@@ -32,7 +33,6 @@ from backhaul.store.sqlite.webhook_secrets import SqliteWebhookSecrets
 from backhaul.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -100,10 +100,11 @@ class SqliteStore:
         await self._writer.watch()
 
     async def stop(self) -> None:
-        """Finish what was handed in and close the file."""
+        """Finish what was handed in and close the file, without a log beside it."""
         await self._writer.stop()
         self.look.close()
         self.numbers.close()
         self.needs.close()
         self.users.close()
         self.samples.close()
+        await asyncio.to_thread(connections.end_log, self.path)

@@ -48,11 +48,16 @@ def journal_mode(path: Path) -> str:
         raise copies.unread(path, error) from None
 
 
-def problems(path: Path) -> list[str]:
-    """Return what is wrong with its pages; reads all of them, and no index twice."""
+def problems(path: Path, *, deep: bool = False) -> list[str]:
+    """Return what is wrong with a database; empty if nothing was found.
+
+    Reads the structure of every page. Only `deep` also compares each index with its
+    table, which takes several times as long.
+    """
+    check = "PRAGMA integrity_check" if deep else "PRAGMA quick_check"
     try:
         with copies.open_to_look(path) as connection:
-            rows = connection.execute("PRAGMA quick_check").fetchmany(3)
+            rows = connection.execute(check).fetchmany(copies.FINDINGS_SHOWN)
     except sqlite3.DatabaseError as error:
         return [str(error)]
     return [str(row[0]).strip() for row in rows if row[0] != "ok"]

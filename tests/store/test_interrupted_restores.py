@@ -1,0 +1,224 @@
+"""A restore that fails or is killed: the old place, or the restored one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.doctor.database import look
+from backhaul.doctor.result import State
+from backhaul.errors import BackhaulError
+from backhaul.store import restoring
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite import copies, manifests, placing
+from support.databases import rows
+from support.places import (
+    ABSENT,
+    CLOCK,
+    FOREIGN,
+    OWN,
+    WORST,
+    Files,
+    lay,
+    lying,
+    make_files,
+    require_equal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return make_files(tmp_path_factory.mktemp("files"))
+
+
+class Failure(OSError):
+    """What a disk says."""
+
+
+@pytest.mark.parametrize("state", WORST[:6], ids="-".join)
+def test_a_step_that_fails_leaves_all_as_it_was(
+    files: Files, tmp_path: Path, state: tuple[str, ...], monkeypatch: Any
+) -> None:
+    """Each rename and each flush of the placing fails once, and the checks as well."""
+    place = tmp_path / "backhaul.db"
+    lay(files, place, state)
+    before = lying(place)
+    for failing in range(1, 100):
+        steps = 0
+
+        def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+            def step(*args: Any, **options: Any) -> Any:
+                nonlocal steps
+                steps += placing.is_interrupted(place)
+                if steps == failing:  # noqa: B023 - used within the round
+                    steps += 1
+                    raise Failure(5, "Input/output error", str(place))
+                return real(*args, **options)
+
+            return step
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", counted(Path.rename))
+            patched.setattr(copies, "sync", counted(copies.sync))
+            patched.setattr(copies, "check", counted(copies.check))
+            patched.setattr(manifests, "sha256_of", counted(manifests.sha256_of))
+            try:
+                restoring.restore(files.backup, place, ["main"], CLOCK)
+            except BackhaulError as error:
+                said = str(error)
+            else:
+                break
+        assert "the database is as it was" in said
+        assert lying(place) == before
+        assert sorted(tmp_path.iterdir()) == [
+            placing.part(place, suffix) for suffix in sorted(before)
+        ]
+    assert failing > 5
+    require_equal(place, files.backup)
+
+
+def killed_at(line: int, work: Callable[[], object]) -> bool:
+    """Do the work in a process that is killed before a line of `placing`.
+
+    Return whether it was: False means that the work has fewer lines.
+    """
+    child = os.fork()
+    if child == 0:
+        left = line
+
+        def tracing(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename != placing.__file__:
+                return None
+            if event == "line":
+                left -= 1
+                if left <= 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return tracing
+
+        with suppress(BaseException):
+            sys.settrace(tracing)
+            work()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [(OWN, OWN, OWN, ABSENT), (ABSENT, OWN, ABSENT, FOREIGN), (OWN,) + (ABSENT,) * 3],
+    ids="-".join,
+)
+def test_a_kill_leaves_the_old_place_or_the_restored_one(
+    files: Files, tmp_path: Path, state: tuple[str, ...]
+) -> None:
+    """Before each line that moves something, and again while that is undone."""
+    restored = {"": files.backup.read_bytes()}
+    ends = set()
+    for line in range(1, 1_000):
+        place = tmp_path / str(line) / "backhaul.db"
+        place.parent.mkdir()
+        lay(files, place, state)
+        before = lying(place)
+        if not killed_at(line, partial(replace, files.backup, place)):
+            break
+        was_interrupted = placing.is_interrupted(place)
+        for again in range(1, 12):
+            if placing.is_interrupted(place):
+                undo = partial(placing.undo_interrupted, place, may_be_absent=True)
+                killed_at(1 + again * 5 % 37, undo)
+        placing.undo_interrupted(place, may_be_absent=True)
+        assert lying(place) in (before, restored)
+        ends.add((was_interrupted, lying(place) == restored))
+    assert lying(place) == restored
+    assert ends == {(False, False), (True, False), (False, True)}
+
+
+def replace(backup: Path, place: Path) -> None:
+    """Put a backup in its place without the checks, which take long."""
+    fresh = place.with_name("fresh")
+    fresh.write_bytes(backup.read_bytes())
+    placing.put_in_place(fresh, place, place.with_name("aside"), lambda: None)
+
+
+def _die(_: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def interrupted(files: Files, tmp_path: Path) -> Path:
+    """A place with a restore that was killed once the backup was in place."""
+    place = tmp_path / "backhaul.db"
+    lay(files, place, (OWN, OWN, OWN, ABSENT))
+
+    def work() -> None:
+        placing._remove_intent = _die
+        restoring.restore(files.backup, place, ["main"], CLOCK)
+
+    assert killed_at(10_000, work)
+    assert placing.is_interrupted(place)
+    return place
+
+
+def test_a_start_undoes_a_restore_that_was_interrupted(interrupted: Path) -> None:
+    open_store(interrupted, CLOCK)
+    assert rows(interrupted, "SELECT count(*) FROM inbox") == [(55,)]
+    assert not placing.is_interrupted(interrupted)
+
+
+def test_the_doctor_says_so(interrupted: Path) -> None:
+    (found,) = look(interrupted)
+    assert (found.state, found.check) == (State.FAIL, "database")
+    assert "a restore into" in found.said
+    assert "backhaul restore FILE" in found.fix
+
+
+def test_the_next_restore_undoes_it_and_says_so(
+    interrupted: Path, files: Files
+) -> None:
+    done = restoring.restore(files.backup, interrupted, ["main"], CLOCK)
+    require_equal(interrupted, files.backup)
+    assert done.undid
+    assert done.aside is not None
+    assert rows(done.aside, "SELECT count(*) FROM inbox") == [(55,)]
+
+
+def test_a_database_that_was_put_there_since_is_not_removed(
+    interrupted: Path, files: Files
+) -> None:
+    interrupted.unlink()
+    interrupted.with_name("other").touch()  # so that the inode is not given out again
+    interrupted.write_bytes(files.backup.read_bytes())
+    with pytest.raises(BackhaulError, match="another file has been put there since"):
+        open_store(interrupted, CLOCK)
+    assert interrupted.read_bytes() == files.backup.read_bytes()
+
+
+def test_no_start_with_an_empty_database_where_a_restore_was_interrupted(
+    files: Files, tmp_path: Path
+) -> None:
+    """Until the restore is run again, or the operator decides otherwise."""
+    place = tmp_path / "backhaul.db"
+
+    def work() -> None:
+        placing._remove_intent = _die
+        restoring.restore(files.backup, place, ["main"], CLOCK)
+
+    assert killed_at(10_000, work)
+    for _ in range(2):
+        with pytest.raises(BackhaulError, match="no database before it; run it again"):
+            open_store(place, CLOCK)
+        assert placing.parts_of(place) == ()
+    assert restoring.restore(files.backup, place, ["main"], CLOCK).undid
+    require_equal(place, files.backup)

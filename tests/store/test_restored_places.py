@@ -1,0 +1,221 @@
+"""A restore over whatever lies in the place: equal to the backup, or all as it was."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
+from backhaul.store import restoring
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite import copies, manifests, placing
+from support.databases import rows
+from support.places import (
+    ABSENT,
+    ALL,
+    CHANCE,
+    CLOCK,
+    EMPTY,
+    FOREIGN,
+    GARBAGE,
+    OWN,
+    WORST,
+    Files,
+    lay,
+    lying,
+    made,
+    make_files,
+    require_equal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STATES = int(os.environ.get("RESTORE_STATES", "16"))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return make_files(tmp_path_factory.mktemp("files"))
+
+
+@pytest.mark.parametrize("state", [*WORST, *CHANCE.sample(ALL, STATES)], ids="-".join)
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_restored_equals_the_backup_whatever_lay_there(
+    files: Files, tmp_path: Path, state: tuple[str, ...], has_manifest: bool
+) -> None:
+    backup, place = tmp_path / "b.db", tmp_path / "state" / "backhaul.db"
+    place.parent.mkdir()
+    backup.write_bytes(files.backup.read_bytes())
+    if has_manifest:
+        manifest = manifests.path_of(files.backup).read_bytes()
+        manifests.path_of(backup).write_bytes(manifest)
+    lay(files, place, state)
+    before = lying(place)
+    done = restoring.restore(backup, place, ["main"], CLOCK)
+    require_equal(place, files.backup)
+    assert {path.name.rpartition("Z")[2]: path for path in done.moved}.keys() == {
+        *before
+    }
+    if done.aside is not None:
+        # Reading the database from before may rebuild its -shm, and nothing else.
+        after = lying(done.aside)
+        assert {after[each] == before[each] for each in before if each != "-shm"} == {
+            True
+        }
+
+
+@pytest.mark.parametrize("main", [ABSENT, EMPTY])
+def test_no_start_with_an_empty_database_beside_a_log(
+    files: Files, tmp_path: Path, main: str
+) -> None:
+    """SQLite would remove the log, with commits that are nowhere else."""
+    place = tmp_path / "backhaul.db"
+    lay(files, place, (main, OWN, ABSENT, ABSENT))
+    before = lying(place)
+    with pytest.raises(CorruptData, match=r"there is no database, but its log"):
+        open_store(place, CLOCK)
+    assert lying(place) == before
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["there", "removed"])
+def test_a_database_that_a_program_has_open_is_not_moved(
+    files: Files, tmp_path: Path, absent: bool
+) -> None:
+    """Its end would remove the log of the restored database."""
+    place = tmp_path / "backhaul.db"
+    made(place, 5)
+    began, ended = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with closing(sqlite3.connect(place)) as connection:
+            connection.execute("SELECT count(*) FROM inbox").fetchone()
+            os.write(began[1], b"1")
+            os.read(ended[0], 1)
+        os._exit(0)
+    os.read(began[0], 1)
+    try:
+        if absent:
+            place.unlink()
+        before = lying(place)
+        with pytest.raises(AlreadyRunning, match="another program has the database"):
+            restoring.restore(files.backup, place, ["main"], CLOCK)
+        assert lying(place) == before
+    finally:
+        os.write(ended[1], b"1")
+        os.waitpid(child, 0)
+    restoring.restore(files.backup, place, ["main"], CLOCK)
+    require_equal(place, files.backup)
+
+
+def test_through_a_symbolic_link_the_file_itself_is_replaced(
+    files: Files, tmp_path: Path
+) -> None:
+    disk, link = tmp_path / "disk", tmp_path / "backhaul.db"
+    disk.mkdir()
+    link.symlink_to(disk / "real.db")
+    for state in (OWN, OWN, OWN, ABSENT), (ABSENT, OWN, OWN, ABSENT):
+        with suppress(FileNotFoundError):
+            (disk / "real.db").unlink()
+        lay(files, disk / "real.db", state)
+        restoring.restore(files.backup, link, ["main"], CLOCK)
+        require_equal(disk / "real.db", files.backup)
+        assert link.is_symlink()
+        assert placing.parts_of(link) == ("",)
+
+
+def test_the_database_itself_is_no_backup(files: Files, tmp_path: Path) -> None:
+    place, link = tmp_path / "backhaul.db", tmp_path / "link.db"
+    lay(files, place, (OWN, ABSENT, ABSENT, ABSENT))
+    link.hardlink_to(place)
+    for named in (place, link):
+        with pytest.raises(BackhaulError, match="this is the database itself"):
+            restoring.restore(named, place, ["main"], CLOCK)
+
+
+def broken_byte(backup: Path) -> None:
+    """Change a byte of a body: SQLite's own check does not see it."""
+    found = backup.read_bytes()
+    at = found.index(b"7 of 40") + 1
+    backup.write_bytes(found[:at] + b"X" + found[at + 1 :])
+    copies.check(backup)
+
+
+def other_backup(backup: Path) -> None:
+    """Put another backup under the name, and leave the manifest."""
+    with closing(sqlite3.connect(backup)) as connection, connection:
+        connection.execute("DELETE FROM inbox WHERE id > 5")
+
+
+def broken_manifest(backup: Path) -> None:
+    manifests.path_of(backup).write_text("{")
+
+
+def wrong_rows(backup: Path) -> None:
+    manifest = manifests.path_of(backup)
+    manifest.write_text(manifest.read_text().replace('"inbox": 40', '"inbox": 41'))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            broken_byte,
+            "this backup is damaged, or the manifest beside it is of another",
+        ),
+        (
+            other_backup,
+            "this backup is damaged, or the manifest beside it is of another",
+        ),
+        (broken_manifest, "manifest of this backup cannot be read"),
+        (wrong_rows, "its tables have other numbers of rows"),
+    ],
+)
+def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
+    files: Files, tmp_path: Path, change: Callable[[Path], None], said: str
+) -> None:
+    backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
+    backup.write_bytes(files.backup.read_bytes())
+    described = manifests.path_of(files.backup).read_bytes()
+    manifests.path_of(backup).write_bytes(described)
+    change(backup)
+    lay(files, place, (OWN, OWN, OWN, ABSENT))
+    before = lying(place)
+    with pytest.raises(CorruptData, match=said):
+        restoring.restore(backup, place, ["main"], CLOCK)
+    with pytest.raises(CorruptData, match=said):
+        restoring.drill(backup, CLOCK)
+    assert lying(place) == before
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+@pytest.mark.parametrize("word", [FOREIGN, GARBAGE])
+def test_what_lies_beside_a_backup_is_not_read_into_it(
+    files: Files, tmp_path: Path, suffix: str, word: str
+) -> None:
+    """With a manifest the file alone is the backup; without one it is refused."""
+    backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
+    backup.write_bytes(files.backup.read_bytes())
+    placing.part(backup, suffix).write_bytes(files.parts[suffix, word])
+    with pytest.raises(CorruptData, match="lies beside the backup"):
+        restoring.restore(backup, place, ["main"], CLOCK)
+    assert placing.parts_of(place) == ()
+    described = manifests.path_of(files.backup).read_bytes()
+    manifests.path_of(backup).write_bytes(described)
+    restoring.restore(backup, place, ["main"], CLOCK)
+    require_equal(place, files.backup)
+
+
+def test_a_copy_with_its_own_log_is_restored_with_it(
+    files: Files, tmp_path: Path
+) -> None:
+    """As of a daemon that was killed, whose files somebody copied."""
+    backup, place = tmp_path / "copied.db", tmp_path / "backhaul.db"
+    lay(files, backup, (OWN, OWN, ABSENT, ABSENT))
+    restoring.restore(backup, place, ["main"], CLOCK)
+    assert rows(place, "SELECT count(*) FROM inbox") == [(55,)]
