@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core import gtin
 from backhaul.core.clock import normalize
+from backhaul.core.sku_text import near_hint
 from backhaul.store.contract import Unmatched
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ def variant_called(
     """Return the ids of the product and variant that an article is."""
     variants = mirror.variants_with_sku(waiting.store, sku)
     if not variants:
-        return Unmatched(f"SKU {sku!r} is not known{_wrong_digit(sku)}", final=False)
+        hint = near_hint(sku, mirror.skus_near(waiting.store, sku))
+        reason = f"SKU {sku!r} is not known{_wrong_digit(sku)}{hint}"
+        return Unmatched(reason, final=False)
     if len(variants) > 1:
         names = ", ".join(variant for _, variant in variants)
         reason = f"SKU {sku!r} could be any of the variants {names}"

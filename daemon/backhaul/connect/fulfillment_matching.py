@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul.core.sku_text import difference, near_text, same_text
 from backhaul.store.contract import Unmatched
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ def lines_of(
     variants = {variant for variant, _ in called}
     skus = {name, *(sku for _, sku in called if sku is not None)}
     found = [x for x in order.items if x.sku in skus or x.variant_id in variants]
+    if not found:
+        same = same_text(name)
+        found = [x for x in order.items if x.sku and same_text(x.sku) == same]
     if _are_several(found):
         names = ", ".join(dict.fromkeys(str(line.sku) for line in found))
         reason = f"{name!r} could be any of {names} in order {order.name}"
@@ -125,11 +129,11 @@ def _too_much(order: OrderSummary, name: str, quantity: int, left: int) -> Unmat
     beside = " beside what is on its way" if order.on_its_way else ""
     reason = f"order {order.name} has {left} open of SKU {name!r}{beside}, "
     doubt = "; what became of that is not known yet" if order.in_doubt else ""
-    hint = "" if left else _open_articles(order)
+    hint = "" if left else _open_articles(order, name)
     return Unmatched(f"{reason}not {quantity}{doubt}{hint}", final=not order.in_doubt)
 
 
-def _open_articles(order: OrderSummary) -> str:
+def _open_articles(order: OrderSummary, name: str) -> str:
     """Name what is open instead, as an article may have got another name."""
     units: dict[str, int] = {}
     for line in order.items:
@@ -137,4 +141,7 @@ def _open_articles(order: OrderSummary) -> str:
             units[line.sku] = units.get(line.sku, 0) + line.left
     named = [f"{count} of {sku!r}" for sku, count in units.items()]
     more = ["…"] if len(named) > MOST_NAMED else []
-    return f"; it has open: {', '.join(named[:MOST_NAMED] + more)}" if named else ""
+    near = [sku for sku in units if near_text(sku) == near_text(name)]
+    differs = "".join(f" ({sku!r} differs in {difference(name, sku)})" for sku in near)
+    listed = ", ".join(named[:MOST_NAMED] + more)
+    return f"; it has open: {listed}{differs}" if named else ""

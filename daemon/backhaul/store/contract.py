@@ -382,6 +382,10 @@ class MatchReader(Protocol):
         """Return the parcels with a tracking number."""
         ...
 
+    def skus_near(self, store: str, sku: str) -> list[str]:
+        """Return other SKUs of the store that a person may take for this one."""
+        ...
+
     def levels_listed(
         self, record: WaitingRecord, variant: str, as_of: str, listed_at: str
     ) -> list[ListedLevel]:

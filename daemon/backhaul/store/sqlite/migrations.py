@@ -12,6 +12,7 @@ from backhaul.store.sqlite import (
     operations_schema,
     outbox_schema,
     part_keys,
+    sku_spellings,
     unreadable,
 )
 
@@ -442,3 +443,4 @@ migrations(name="m092_part_keys")(part_keys.add_part_keys)
 migrations(name="m093_approved")(operations_schema.add_approved)
 migrations(name="m094_unreadable_orders")(unreadable.add_unreadable_orders)
 migrations(name="m095_listed_at")(outbox_schema.add_listed_at)
+migrations(name="m096_sku_spellings")(sku_spellings.create_spellings)

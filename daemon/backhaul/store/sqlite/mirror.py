@@ -11,6 +11,7 @@ from backhaul.store.sqlite import echoes, moves, unreadable
 from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.mirror_rows import parts, table
 from backhaul.store.sqlite.rereads import Doubt, ask
+from backhaul.store.sqlite.sku_spellings import add_spellings
 
 if TYPE_CHECKING:
     import sqlite3
@@ -184,6 +185,8 @@ class MirrorTransaction:
             for variant in product.variants
         }
         _VARIANTS.put_all(self._connection, store, product.id, variants)
+        skus = [variant.sku for variant in product.variants]
+        add_spellings(self._connection, store, skus)
         self._connection.execute(
             """
             DELETE FROM inventory_levels

@@ -10,10 +10,12 @@ from msgspec import Struct
 from backhaul.core import gtin
 from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
+from backhaul.core.sku_text import same_text
 from backhaul.store.contract import OpenLine, OrderSummary
 from backhaul.store.sqlite import corrections
 from backhaul.store.sqlite.listed_levels import levels_listed
 from backhaul.store.sqlite.members import document_of, member
+from backhaul.store.sqlite.sku_spellings import near_skus
 from backhaul.store.sqlite.variants import NEWEST
 from backhaul.store.tracking import Parcel
 from backhaul_sdk import LineInShop, NameInShop, OrderInShop
@@ -141,7 +143,22 @@ class MirrorReader:
         if (whole := gtin.normalized(name)) is not None:
             values = (store, json.dumps(gtin.spellings(whole)))
             rows += self._connection.execute(_BY_BARCODE, values).fetchall()
+        rows = rows or self._looking_the_same(store, name)
         return list(dict.fromkeys((row[0], row[1], row[2]) for row in rows))
+
+    def _looking_the_same(
+        self, store: str, name: str
+    ) -> list[tuple[str, str, str | None]]:
+        """Return the variants of every SKU that cannot be told from a text by eye."""
+        same = [
+            x for x in self.skus_near(store, name) if same_text(x) == same_text(name)
+        ]
+        found = [self._connection.execute(_BY_SKU, (store, sku)) for sku in same]
+        return [row for rows in found for row in rows.fetchall()]
+
+    def skus_near(self, store: str, sku: str) -> list[str]:
+        """Return other SKUs of the store that a person may take for this one."""
+        return near_skus(self._connection, store, sku)
 
     def levels_listed(
         self, record: WaitingRecord, variant: str, as_of: str, listed_at: str

@@ -1,0 +1,96 @@
+"""Compares SKUs that people take for the same, though their characters differ.
+
+Two SKUs that look the same to the eye (composed and decomposed letters, invisible
+characters, blanks around) name one article. Those that differ in case, in blanks, in
+leading zeros or in the kind of letters may be two articles: these are only named.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_POINT_ZERO = re.compile(r"(\d+)\.0+", re.ASCII)
+_WORD = re.compile(r"\S+")
+MOST_NAMED = 3
+
+
+def same_text(sku: str) -> str:
+    """Return what SKUs that look the same have in common.
+
+    A spreadsheet's `42.0` stands for 42, as connectors read it.
+    """
+    if sku.isascii():
+        text = sku.strip()
+    else:
+        seen = "".join(x for x in sku if unicodedata.category(x) != "Cf")
+        text = unicodedata.normalize("NFC", seen).strip()
+    found = _POINT_ZERO.fullmatch(text)
+    return found[1] if found else text
+
+
+def near_text(sku: str) -> str:
+    """Return what SKUs that a person may take for the same have in common."""
+    text = same_text(sku)
+    for change in _CHANGES.values():
+        text = change(text)
+    return text
+
+
+def _letters(text: str) -> str:
+    # Not of blanks, which are a difference of their own.
+    return _WORD.sub(lambda word: unicodedata.normalize("NFKC", word[0]), text)
+
+
+def _case(text: str) -> str:
+    return text.casefold()
+
+
+def _blanks(text: str) -> str:
+    return "".join(text.split())
+
+
+def _zeros(text: str) -> str:
+    return text.lstrip("0") or "0"
+
+
+_CHANGES: dict[str, Callable[[str], str]] = {
+    "how letters are written": _letters,
+    "case": _case,
+    "blanks": _blanks,
+    "leading zeros": _zeros,
+}
+
+
+def difference(one: str, other: str) -> str:
+    """Return in what two SKUs with the same `near_text` differ: "case and blanks"."""
+    needed = [
+        name
+        for name in _CHANGES
+        if _without(name, same_text(one)) != _without(name, same_text(other))
+    ]
+    # Either of two changes may be enough, as for letters that have a case of their own.
+    return " and ".join(needed) or "how letters are written"
+
+
+def _without(left_out: str, text: str) -> str:
+    for name, change in _CHANGES.items():
+        text = text if name == left_out else change(text)
+    return text
+
+
+def near_hint(sku: str, near: Iterable[str]) -> str:
+    """Return words for a reason that name SKUs that only look different; maybe none."""
+    named = [
+        f"{_shown(each)} differs only in {difference(sku, each)}" for each in near
+    ][:MOST_NAMED]
+    return f"; the store's SKU {', and '.join(named)}" if named else ""
+
+
+def _shown(sku: str) -> str:
+    """Return a SKU so that a person sees what it is written with."""
+    return repr(sku) if sku == same_text(sku) == _letters(sku) else ascii(sku)

@@ -1,0 +1,144 @@
+"""SKUs that look like one of the store: found where they look the same, else named."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul.core.sku_text import difference, near_text, same_text
+from backhaul.store.sqlite.sku_spellings import NEAR
+from backhaul_sdk import Fulfillment, Line, StockLevel
+from support import payloads
+from support.back_office import Desk, host_of
+from support.databases import opened, rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+CASE = Path(__file__).parents[1] / "connectors" / "cases" / "11-stock-levels-nfd.csv"
+NFD = CASE.read_text("utf-8").splitlines()[1].split(",")[0]
+
+
+def nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+async def level_of(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
+    """Hand in a level of the article; return its state and what it was matched to."""
+    level = StockLevel(key=f"k{sku}", sku=sku, quantity=7, as_of=payloads.instant(0))
+    receipt = await host_of(Desk("desk"), store, clock=clock).emit(level)
+    if receipt.state != "accepted":
+        return receipt.what
+    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    return str(json.loads(payload)["variant_id"])
+
+
+async def sells(store: SqliteStore, *skus: str) -> None:
+    variants = [payloads.variant(f"v{n}", sku=sku) for n, sku in enumerate(skus)]
+    product = payloads.product("prod_9", variants=variants)
+    await take(store, envelope("products/create", product))
+
+
+@pytest.mark.parametrize(
+    ("named", "sold"),
+    [
+        (NFD, nfc(NFD)),
+        (nfc(NFD), NFD),
+        ("LEAD", "  LEAD"),
+        ("LEAD", "\xa0LEAD "),
+        ("LEAD", "LE\u200bAD\ufeff"),
+        ("42", "42.0"),
+        ("A B", " A B "),
+    ],
+)
+async def test_what_looks_the_same_is_matched(
+    store: SqliteStore, clock: VirtualClock, named: str, sold: str
+) -> None:
+    await sells(store, "OTHER", sold)
+    assert await level_of(store, clock, named) == "v1"
+
+
+@pytest.mark.parametrize(
+    ("named", "sold", "said"),
+    [
+        ("SKU CASE", "sku case", "'sku case' differs only in case"),
+        ("x y", "x\xa0y", r"'x\xa0y' differs only in blanks"),
+        ("xy", "x y", "'x y' differs only in blanks"),
+        ("42", "0042", "'0042' differs only in leading zeros"),
+        ("0042", "42", "'42' differs only in leading zeros"),
+        ("A42", "\uff2142", r"'\uff2142' differs only in how letters are written"),
+        ("ab 1", "A B1", "'A B1' differs only in case and blanks"),
+    ],
+)
+async def test_what_only_looks_alike_is_named(
+    store: SqliteStore, clock: VirtualClock, named: str, sold: str, said: str
+) -> None:
+    await sells(store, "OTHER", sold)
+    told = await level_of(store, clock, named)
+    assert f"SKU {named!r} is not known; the store's SKU {said};" in told
+
+
+async def test_the_exact_article_goes_before_what_looks_the_same(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await sells(store, " LEAD", "LEAD", "lead")
+    assert await level_of(store, clock, "LEAD") == "v1"
+
+
+async def test_two_that_look_the_same_are_not_guessed_between(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await sells(store, " LEAD", "LEAD ")
+    assert "could be any of the variants v0, v1" in await level_of(store, clock, "LEAD")
+
+
+async def test_a_sku_that_no_variant_has_any_more_is_not_named(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await sells(store, "old")
+    renamed = payloads.product("prod_9", 1, variants=[payloads.variant("v0", sku="N")])
+    await take(store, envelope("products/update", renamed))
+    assert "the store's SKU" not in await level_of(store, clock, "OLD")
+
+
+async def test_an_order_line_that_looks_the_same_is_found(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    item = payloads.item(sku=nfc(NFD), quantity=2, variantId=None, productId=None)
+    order = payloads.order(items=[item], fulfillmentStatus="UNFULFILLED")
+    await take(store, envelope("orders/create", order))
+    line = Line(sku=NFD, quantity=1)
+    shipped = Fulfillment(key="f", order="1001", lines=(line,))
+    assert (await host_of(Desk("desk"), store, clock=clock).emit(shipped)).state == (
+        "accepted"
+    )
+
+
+async def test_near_skus_are_found_by_indexes(store: SqliteStore) -> None:
+    with closing(opened(store.path)) as connection:
+        query = f"EXPLAIN QUERY PLAN {NEAR}"
+        plan = connection.execute(query, ("s", "n", "x", 1)).fetchall()
+    steps = [row[3] for row in plan]
+    assert all(step.startswith(("SEARCH", "CORRELATED")) for step in steps), steps
+
+
+@given(st.text(max_size=12))
+def test_comparing_is_stable(text: str) -> None:
+    assert same_text(same_text(text)) == same_text(text)
+    assert near_text(f" {unicodedata.normalize('NFD', text)}\u200b ") == near_text(text)
+
+
+@given(st.from_regex(r"[1-9A-Za-z]{1,5}", fullmatch=True))
+def test_what_differs_is_said(text: str) -> None:
+    assert difference(text, f"00{text}") == "leading zeros"
+    assert difference(f"x{text}y", f"x {text}y") == "blanks"
+    assert difference(f"{text}x", f"{text}X") == "case"
