@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from backhaul.store.targets import Target
     from support.daemon import Office
 
-COUNT = StockLevel(key="c", sku="LS-S", quantity=7, as_of=payloads.instant(2))
+NOTE = "9 + -2 of lines 2 and 3 added up"
+COUNT = StockLevel(
+    key="c", sku="LS-S", quantity=7, as_of=payloads.instant(2), note=NOTE
+)
 STOPPED = "the step of target abcdef01 for variant var_1 moved var_2"
 
 
@@ -116,3 +119,8 @@ def test_an_unknown_store_is_named(office: Office) -> None:
     done = in_process("targets", "resume", "mian", config=office.config)
     assert done.code != 0
     assert "no store mian; there are: main" in done.err
+
+
+def test_why_shows_what_was_changed_while_a_level_was_read(office: Office) -> None:
+    told = in_process("why", "sku", "LS-S", config=office.config)
+    assert NOTE in " ".join(told.out.split())

@@ -150,3 +150,12 @@ async def test_the_list_is_found_by_an_index(store: SqliteStore) -> None:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {LISTED}", values).fetchall()
     steps = [row[3] for row in plan]
     assert not any(step.startswith("SCAN") for step in steps), steps
+
+
+async def test_what_was_changed_while_reading_is_kept(
+    lists: Lists, store: SqliteStore
+) -> None:
+    await lists.say(0, "erp.csv:2", NOON, note="-2 is taken as 0")
+    assert rows(store.path, "SELECT state, reason FROM records") == [
+        ("accepted", "-2 is taken as 0")
+    ]

@@ -12,6 +12,7 @@ from backhaul.connect.fulfillment_matching import fulfillment_payload
 from backhaul.connect.parcels import match_parcel
 from backhaul.core.clock import from_text
 from backhaul.core.identity import command_id
+from backhaul.core.printable import storable
 from backhaul.store.contract import Matched, NewCommand, Unmatched
 from backhaul_sdk import (
     Cancellation,
@@ -159,7 +160,9 @@ def _match_stock(
     if isinstance(found, Unmatched):
         return found
     product, payload = found
-    return _command(waiting, kind, product, f"product:{product}", payload)
+    matched = _command(waiting, kind, product, f"product:{product}", payload)
+    note = record.note if isinstance(record, StockLevel) else ""
+    return msgspec.structs.replace(matched, note=storable(note))
 
 
 def _command(

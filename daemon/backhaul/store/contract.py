@@ -326,9 +326,10 @@ class NewCommand(Struct, frozen=True):
 
 
 class Matched(Struct, frozen=True):
-    """The record became a command."""
+    """The record became a command; `note` says what was changed while reading it."""
 
     command: NewCommand
+    note: str = ""
 
 
 class Unmatched(Struct, frozen=True):

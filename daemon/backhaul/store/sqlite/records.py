@@ -398,8 +398,9 @@ def _try_match(
         _date_back(connection, record, command.id, now)
         if command.kind == KIND:
             plan_target(connection, record.store, command, now)
-        _conclude(connection, record, "accepted", "", command.id)
-        return RecordOutcome(record, "accepted", f"{command.kind} {command.target}")
+        _conclude(connection, record, "accepted", found.note, command.id)
+        said = "; ".join(filter(None, (f"{command.kind} {command.target}", found.note)))
+        return RecordOutcome(record, "accepted", said)
     if isinstance(found, Tracked):
         said = track(connection, record, found, now)
         _conclude(connection, record, "accepted", said, None)
