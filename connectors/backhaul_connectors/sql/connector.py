@@ -87,6 +87,7 @@ class Sql(Connector["Settings"]):
         failed: list[str] = []
         for reader in self._readers:
             try:
+                await self._database.run(reader.find_reason)
                 async with aclosing(self._batches(reader, read)) as batches:
                     async for batch, behind in batches:
                         read = behind

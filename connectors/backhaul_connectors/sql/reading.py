@@ -27,7 +27,7 @@ from backhaul_connectors.sql.parsing import (
     key_of,
     record_of,
 )
-from backhaul_connectors.sql.settings import columns_of
+from backhaul_connectors.sql.settings import columns_of, seeks_reason
 from backhaul_connectors.sql.stock_list import StockList, repeated_in
 from backhaul_connectors.sql.tables import lack, quoted_column, table_of
 from backhaul_connectors.sql.values import (
@@ -96,10 +96,25 @@ class Reader:
         self._limit = limit
         self._rules = rules
         self._meanings = columns_of(source)
+        self._seeks_reason = seeks_reason(source)
         self._from = self._place()
         self._id = self._column(source.id)
         self._at = self._column(source.changed_at or source.id)
         self.name = source.table or f"the query of {kind}"
+
+    def find_reason(self, engine: Engine) -> None:
+        """Read the column `reason` too, if it exists and the settings name none."""
+        if not self._seeks_reason:
+            return
+        anything = select(text("*")).select_from(self._from).limit(0)
+        with engine.connect() as connection:
+            names = set(connection.execute(anything).keys())
+        self._seeks_reason = False
+        if "reason" in names:
+            self._meanings["reason"] = "reason"
+            self._from = self._place()
+            self._id = self._column(self.source.id)
+            self._at = self._column(self.source.changed_at or self.source.id)
 
     def changed(
         self,

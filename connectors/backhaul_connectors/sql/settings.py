@@ -38,6 +38,10 @@ TOPICS = frozenset(
 )
 SPECIAL = frozenset({"@topic", "@store", "@object", "@occurred_at", "@document"})
 LONGEST_NAME = 128
+REASON = (
+    "Column of the reason. Unless it is set, `reason` is read where it exists; an "
+    "empty name means that there is none."
+)
 
 
 def named(name: str) -> str:
@@ -110,7 +114,7 @@ class CancellationColumns(BaseModel):
     restock: Column = Field(
         default="restock", description="Column that tells whether goods go back."
     )
-    reason: Optional = Field(default="", description="Column of the reason.")
+    reason: Optional = Field(default="reason", description=REASON)
 
 
 class StockDeltaColumns(BaseModel):
@@ -122,7 +126,7 @@ class StockDeltaColumns(BaseModel):
     adjustment: Column = Field(
         default="adjustment", description="Column of the signed change, in units."
     )
-    reason: Optional = Field(default="", description="Column of the reason.")
+    reason: Optional = Field(default="reason", description=REASON)
 
 
 class StockLevelColumns(BaseModel):
@@ -419,7 +423,15 @@ def zone(name: str) -> tzinfo:
 
 
 def columns_of(source: Any) -> dict[str, str]:
-    """Return the columns that a source has, by what they mean."""
+    """Return the columns that a source has for sure, by what they mean."""
     return {
-        meaning: name for meaning, name in source.columns.model_dump().items() if name
+        meaning: name
+        for meaning, name in source.columns.model_dump().items()
+        if name and not (meaning == "reason" and seeks_reason(source))
     }
+
+
+def seeks_reason(source: Any) -> bool:
+    """Return True where the column of the reason is read only if it exists."""
+    known, written = type(source.columns).model_fields, source.columns.model_fields_set
+    return "reason" in known and "reason" not in written
