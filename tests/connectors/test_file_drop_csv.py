@@ -18,6 +18,7 @@ from backhaul_connectors.file_drop.csv_rows import (
     Row,
     RowReader,
     sniff_delimiter,
+    unreadable,
 )
 
 LINE_ENDS = ("\n", "\r\n")
@@ -25,7 +26,8 @@ CP1252 = [bytes([n]).decode("cp1252", "ignore") for n in range(0xA0, 0x100)]
 LETTERS = string.ascii_letters + string.digits + " ,;|\t'\"=+-@"
 # Every delimiter, quotes and line ends inside of cells are meant to come up often.
 pieces = st.sampled_from([*LETTERS, "\n", "\r\n", *CP1252])
-cells = st.lists(pieces, max_size=12).map("".join)
+# Some pairs of these letters are another one that was stored as UTF-8 twice.
+cells = st.lists(pieces, max_size=12).map("".join).filter(lambda c: not unreadable(c))
 full_cells = cells.filter(lambda cell: bool(cell.strip()))
 any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 

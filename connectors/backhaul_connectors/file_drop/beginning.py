@@ -144,9 +144,10 @@ async def _last_was_bad(
     position, last_was_bad = read.table.layout.start, True
     while True:
         judged = await in_thread(read.table.judge, position, STEP_ROWS)
-        if not judged.problems:
+        if not judged.verdicts:
             return last_was_bad
-        position, last_was_bad = judged.position, judged.problems[-1] is not None
+        position = judged.position
+        last_was_bad = judged.verdicts[-1].problem is not None
 
 
 def _copy_beginning(file: Source, size: int, copy: Copy) -> None:

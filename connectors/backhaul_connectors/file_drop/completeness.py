@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from backhaul_connectors.file_drop.csv_rows import END_OF_FILE
 from backhaul_connectors.file_drop.found import Incomplete
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def check_end(file: Source) -> None:
         is_closed = _plain(tail).endswith(b"]")
         problem = "" if is_closed else "its last bracket is missing"
     else:
-        problem = "" if tail.endswith(LINE_ENDS) else "its last line has no end"
+        is_ended = tail.rstrip(END_OF_FILE).endswith(LINE_ENDS)
+        problem = "" if is_ended else "its last line has no end"
     if problem:
         raise Incomplete(problem)
 

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from backhaul_connectors.file_drop.cells import key_of
+from backhaul_connectors.file_drop.columns import known_names
 from backhaul_connectors.file_drop.cursor import Cursor
 from backhaul_connectors.file_drop.folder import Folder
 from backhaul_connectors.file_drop.found import Changed, Found
@@ -57,8 +58,8 @@ class FileDrop(Connector["Settings"]):
         self._watcher = Watcher(self._place, kinds, moved, clock)
         self._taking = Taking(self._place, settings, self._settling, self._watcher)
         self._strays = Strays(clock)
-        columns = (name for kind in kinds for name in kind.columns.values())
-        self._rejected = RejectedRows(self._place, columns)
+        columns = (column for kind in kinds for column in kind.columns.values())
+        self._rejected = RejectedRows(self._place, known_names(columns))
         # On a line of its own: files in and news out are at work at the same time, and
         # neither may cut the other off.
         self._way_out = _place(settings, self._names)

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from msgspec import Struct
 
+from backhaul_connectors.file_drop.columns import folded
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 DELIMITERS = (",", ";", "\t", "|")
 BOM = b"\xef\xbb\xbf"
+END_OF_FILE = b"\x1a"
+"""What programs for DOS write behind the last line."""
 MAX_ROW_BYTES = 65_536
 MAX_ROW_LINES = 50
 """How far a quote may stay open; a forgotten one would swallow the whole file."""
 
 _UNREADABLE = re.compile("[\ud800-\udfff\0]")
+_WRONG = re.compile("[\x01-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+_TWICE = re.compile("[\xc2-\xf4][^\x00-\x7f]+")
 
 
 class Row(NamedTuple):
@@ -49,18 +55,24 @@ class RowReader:
         encoding: str,
         delimiter: str,
         position: Position | None = None,
+        *,
+        quote: str = '"',
+        width: int = 0,
     ) -> None:
         self._stream = stream
         self._encoding = encoding
         self._delimiter = delimiter
+        self._quote = quote
+        self._width = width
         self._cut = False
         self.ends_open = False
         """Whether a quotation mark was open where the file ended."""
         start = position or Position()
         self._offset, self._line, self._row = start.offset, start.line, start.row
         stream.seek(start.offset)
-        if not start.offset and stream.read(len(BOM)) == BOM:
-            self._offset = len(BOM)
+        # Programs that join files, or read a mark as text, write more than one.
+        while self._row == 0 and stream.read(len(BOM)) == BOM:
+            self._offset += len(BOM)
         stream.seek(self._offset)
 
     @property
@@ -76,6 +88,8 @@ class RowReader:
 
     def _read_line(self) -> str:
         content = self._stream.readline(MAX_ROW_BYTES)
+        if content.strip() == END_OF_FILE:
+            content = b""
         self._cut = len(content) == MAX_ROW_BYTES and not content.endswith(b"\n")
         self._offset += len(content)
         self._line += bool(content)
@@ -85,7 +99,7 @@ class RowReader:
         line = self._line
         if self._cut:
             return Row(line, first[:200], (), self._pass_over_the_line())
-        if '"' in first:
+        if self._quote and self._quote in first:
             return self._read_quoted(first)
         text = first.rstrip("\r\n")
         problem = _STRAY_LINE_END if "\r" in text else unreadable(text)
@@ -101,15 +115,36 @@ class RowReader:
     def _read_quoted(self, first: str) -> Row:
         line, after_first = self._line, self._offset
         taken = [first]
-        reader = csv.reader(self._lines(taken), delimiter=self._delimiter, strict=True)
+        reader = csv.reader(
+            self._lines(taken),
+            delimiter=self._delimiter,
+            quotechar=self._quote,
+            strict=True,
+        )
         try:
             cells = tuple(next(reader))
+            problem = _SWALLOWED if self._has_swallowed(cells) else ""
         except csv.Error:
+            problem = _BROKEN_QUOTE.format(self._quote)
+        if problem:
+            # The following lines are rows of their own.
             self._offset, self._line = after_first, line
             self._stream.seek(after_first)
-            return Row(line, first.rstrip("\r\n"), (), _BROKEN_QUOTE)
+            return Row(line, first.rstrip("\r\n"), (), problem)
         text = "".join(taken).rstrip("\r\n")
         return Row(line, text, cells, unreadable(text))
+
+    def _has_swallowed(self, cells: tuple[str, ...]) -> bool:
+        """Tell whether a quoted cell holds a line end and the cells of a whole row.
+
+        Texts have commas, and hardly ever the other delimiters.
+        """
+        if self._delimiter == "," or self._width < 2:
+            return False
+        return any(
+            "\n" in cell and cell.count(self._delimiter) >= self._width - 1
+            for cell in cells
+        )
 
     def _lines(self, taken: list[str]) -> Iterator[str]:
         """Yield the row's first line, and more for as long as a quote is open."""
@@ -127,20 +162,45 @@ class RowReader:
 
 
 _BROKEN_QUOTE = (
-    'a quotation mark (") is opened and not closed, or closed too early; '
-    'a mark inside a text is written twice ("")'
+    "a quotation mark ({0}) is opened and not closed, or closed too early; "
+    "a mark inside a text is written twice ({0}{0}); if marks are plain text in these "
+    'files, set quote = ""'
+)
+_SWALLOWED = (
+    "a quotation mark is opened in this row and closed in a later one, with whole rows "
+    'between; if marks are plain text in these files, set quote = ""'
 )
 _STRAY_LINE_END = "a line end stands in the middle of the row"
 
 
 def unreadable(text: str) -> str:
     """Say what cannot be read in the text; empty if all can."""
-    found = None if _is_plain(text) else _UNREADABLE.search(text)
-    if found is None:
+    if text.isascii() and text.isprintable():
         return ""
-    if found.group() == "\0":
-        return "the row contains a NUL character; the file may be damaged"
-    return "the row contains bytes that are no letters; save the file as CSV UTF-8"
+    if (found := _UNREADABLE.search(text)) is not None:
+        if found.group() == "\0":
+            return "the row contains a NUL character; the file may be damaged"
+        return "the row contains bytes that are no letters; save the file as CSV UTF-8"
+    if _WRONG.search(text):
+        return (
+            "the row contains control characters or letters that were lost, as with a "
+            "wrong encoding; set encoding, or save the file as CSV UTF-8"
+        )
+    if (found := _TWICE.search(text)) is not None and _was_encoded_twice(found[0]):
+        return (
+            f"the row contains {found[0]!r}, a letter that was stored as UTF-8 twice; "
+            "export the file again as CSV UTF-8"
+        )
+    return ""
+
+
+def _was_encoded_twice(letters: str) -> bool:
+    """Tell whether letters of Windows-1252 are the bytes of others in UTF-8."""
+    try:
+        letters.encode("cp1252").decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
 
 
 def shown(text: str) -> str:
@@ -164,17 +224,15 @@ def first_row(
     return row, Position(reader.position.offset, reader.position.line)
 
 
-def column_name(cell: str) -> str:
-    """Return the name by which columns are compared: `Tracking No` is `tracking_no`."""
-    return re.sub(r"[\s_-]+", "_", cell.strip().casefold())
-
-
 def sniff_delimiter(stream: BinaryIO, encoding: str, known: Collection[str]) -> str:
-    """Return the delimiter that finds most of the known columns in the first row."""
+    """Return the delimiter that finds most of the known columns in the first row.
+
+    The names are compared as `folded` does.
+    """
 
     def score(delimiter: str) -> tuple[int, int]:
         found = first_row(stream, encoding, delimiter)
-        names = [column_name(cell) for cell in found[0].cells] if found else []
+        names = [folded(cell) for cell in found[0].cells] if found else []
         return len(set(names) & set(known)), len(names)
 
     return max(DELIMITERS, key=score)

@@ -8,19 +8,21 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from backhaul_connectors.file_drop.columns import places_of
 from backhaul_connectors.file_drop.csv_rows import (
     Position,
     Row,
     RowReader,
-    column_name,
     unreadable,
 )
 from backhaul_connectors.file_drop.numbers import number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-MOST_NAMES = 1_000
+    from backhaul_connectors.file_drop.columns import Column
+
+MOST_NAMES = 100
 _SPECIAL = re.compile('["\r\n]')
 
 
@@ -28,11 +30,14 @@ class JsonRowReader(RowReader):
     """Reads line by line; the members that `columns` name become the cells."""
 
     def __init__(
-        self, stream: BinaryIO, columns: Sequence[str], position: Position | None = None
+        self,
+        stream: BinaryIO,
+        columns: Mapping[str, Column],
+        position: Position | None = None,
     ) -> None:
         super().__init__(stream, "utf-8", ",", position)
-        self._columns = [column_name(column) for column in columns]
-        self._names: dict[str, str] = {}
+        self._columns = columns
+        self._members: dict[tuple[str, ...], list[str | None]] = {}
 
     def _read_row(self, first: str) -> Row:
         if self._cut:
@@ -57,16 +62,21 @@ class JsonRowReader(RowReader):
         )
         if not isinstance(found, dict):
             raise ValueError('it must be an object such as {"order": "1001"}')
-        members = {self._name(name): value for name, value in found.items()}
-        return tuple(_text(name, members.get(name)) for name in self._columns)
+        names = self._names_of(tuple(found))
+        return tuple(_text(name, found.get(name)) for name in names)
 
-    def _name(self, written: str) -> str:
+    def _names_of(self, written: tuple[str, ...]) -> list[str | None]:
+        """Return the member for each column, None where the object has none."""
         # Most lines have the names of the line before; a few lines have any number.
-        if len(self._names) > MOST_NAMES:
-            self._names.clear()
-        if written not in self._names:
-            self._names[written] = column_name(written)
-        return self._names[written]
+        if len(self._members) > MOST_NAMES:
+            self._members.clear()
+        if written not in self._members:
+            places = places_of(self._columns, written)
+            self._members[written] = [
+                written[places[name]] if name in places else None
+                for name in self._columns
+            ]
+        return self._members[written]
 
 
 def csv_line(cells: Sequence[str]) -> str:
@@ -90,7 +100,7 @@ def _refuse(word: str) -> str:
     raise ValueError(f"{word} is no number")
 
 
-def _text(name: str, value: object) -> str:
+def _text(name: str | None, value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list):

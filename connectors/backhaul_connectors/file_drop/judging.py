@@ -126,6 +126,7 @@ class Tally(Struct):
     bad: int = 0
     shown: list[Bad] = []
     ends_open: bool = False
+    left_out: int = 0
 
 
 async def count(
@@ -141,21 +142,33 @@ async def count(
         step = min(left, STEP_ROWS) if left > 0 else STEP_ROWS
         judged = await in_thread(table.judge, position, step)
         position = judged.position
-        unusable = [problem for problem in judged.problems if problem is not None]
+        verdicts = judged.verdicts
+        unusable = [each.problem for each in verdicts if each.problem is not None]
+        tally.left_out += sum(each.is_left_out for each in verdicts)
         tally.bad += len(unusable)
         tally.shown += unusable[: MOST_SHOWN - len(tally.shown)]
         tally.ends_open = judged.ends_open or tally.ends_open
         start = position if position.row <= row else start
-        more = bool(judged.problems)
+        more = bool(verdicts)
+    wanted = position.row - tally.left_out
     if table.articles is not None:
         table.articles.begin = row
-        await in_thread(_judge_articles, table, table.articles, tally, position.row)
+        await in_thread(_judge_articles, table, table.articles, tally, wanted)
     if not is_sure:
         _check_rows(tally, position.row)
-    if _is_too_bad(tally.bad, position.row, settings.max_bad_share):
-        return _too_bad(table, tally, position.row, row)
+    if _is_too_bad(tally.bad, wanted, settings.max_bad_share):
+        return _too_bad(table, tally, wanted, row)
     notes = table.articles.notes() if table.articles else ()
+    notes = (*_notes(table, tally, position.row), *notes)
     return Sound(table, read.content, start, position.row, notes)
+
+
+def _notes(table: Table, tally: Tally, rows: int) -> tuple[str, ...]:
+    if not tally.left_out:
+        return ()
+    setting = f"{table.file.form.kind.replace(' ', '_')}_rows"
+    left = f"{tally.left_out} of {rows} rows are left out by {setting}"
+    return (f"{table.file.name}: {left}",)
 
 
 def _judge_articles(table: Table, articles: Articles, tally: Tally, rows: int) -> None:

@@ -17,6 +17,7 @@ from backhaul_connectors.file_drop.cells import (
     whole_number,
     yes_or_no,
 )
+from backhaul_connectors.file_drop.columns import SYNONYMS, column_of
 from backhaul_connectors.file_drop.levels import LevelRow, article_of
 from backhaul_connectors.file_drop.settings import zone
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
@@ -25,10 +26,14 @@ from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import tzinfo
 
+    from pydantic import BaseModel
+
     from backhaul_connectors.file_drop.cells import Cells
+    from backhaul_connectors.file_drop.column_settings import RowFilter
+    from backhaul_connectors.file_drop.columns import Column
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Record
     from backhaul_sdk.fields import DecimalSign
@@ -56,8 +61,11 @@ class Form(Struct, frozen=True, kw_only=True):
 
     kind: str
     pattern: str
-    columns: Mapping[str, str]
+    columns: Mapping[str, Column]
     optional: frozenset[str]
+    values: Mapping[str, str]
+    """What stands for an empty cell, or for a column that is absent."""
+    rows: RowFilter
     understand: Callable[[Cells], Make]
     """Raises Unusable; what it returns does not."""
     follows_content: bool
@@ -72,7 +80,10 @@ class Form(Struct, frozen=True, kw_only=True):
 
 def forms(settings: Settings) -> tuple[Form, ...]:
     """Return the kinds of files that the settings ask for."""
-    keys = {f"key {number}": name for number, name in enumerate(settings.key_columns)}
+    keys = {
+        f"key {number}": column_of(name, ())
+        for number, name in enumerate(settings.key_columns)
+    }
     conventions = Conventions(
         zone=zone(settings.timezone),
         date_format=settings.date_format,
@@ -86,53 +97,86 @@ def forms(settings: Settings) -> tuple[Form, ...]:
     return tuple(form for form in all_forms if form.pattern)
 
 
+def _columns(
+    kind: str, named: BaseModel, keys: Mapping[str, Column]
+) -> dict[str, Column]:
+    """Return the columns of a kind; one whose name is empty is left out.
+
+    A name that the settings give has no synonyms.
+    """
+    found: dict[str, Column] = {}
+    for meaning, written in named.model_dump().items():
+        is_set = meaning in named.model_fields_set
+        others = () if is_set else SYNONYMS[kind].get(meaning, ())
+        if written:
+            found[meaning] = column_of(written, others)
+    return {**found, **keys}
+
+
+def _values(given: BaseModel, meanings: Iterable[str]) -> dict[str, str]:
+    """Return the fixed values, and an empty one for each of these meanings."""
+    return {**dict.fromkeys(meanings, ""), **given.model_dump()}
+
+
 def _fulfillment_form(
-    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+    settings: Settings, keys: Mapping[str, Column], conventions: Conventions
 ) -> Form:
+    values = _values(settings.fulfillment_values, ("tracking_number", "sku"))
+    company = {"tracking_company"} if values["tracking_company"] else set[str]()
     return Form(
         kind="fulfillment",
         pattern=settings.fulfillments,
-        columns={**settings.fulfillment_columns.model_dump(), **keys},
-        optional=frozenset({"sku", "quantity", "shipped_at", *keys}),
+        columns=_columns("fulfillment", settings.fulfillment_columns, keys),
+        optional=frozenset({"sku", "quantity", "shipped_at", *company, *keys}),
+        values=values,
+        rows=settings.fulfillment_rows,
         understand=partial(fulfillment, conventions),
         follows_content=True,
     )
 
 
 def _cancellation_form(
-    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+    settings: Settings, keys: Mapping[str, Column], conventions: Conventions
 ) -> Form:
+    values = _values(settings.cancellation_values, ())
+    restock = {"restock"} if values["restock"] else set[str]()
     return Form(
         kind="cancellation",
         pattern=settings.cancellations,
-        columns={**settings.cancellation_columns.model_dump(), **keys},
-        optional=frozenset(keys),
+        columns=_columns("cancellation", settings.cancellation_columns, keys),
+        optional=frozenset({"reason", *restock, *keys}),
+        values=values,
+        rows=settings.cancellation_rows,
         understand=partial(cancellation, conventions),
         follows_content=True,
     )
 
 
 def _stock_delta_form(
-    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+    settings: Settings, keys: Mapping[str, Column], conventions: Conventions
 ) -> Form:
     return Form(
         kind="stock delta",
         pattern=settings.stock_deltas,
-        columns={**settings.stock_delta_columns.model_dump(), **keys},
-        optional=frozenset(),
+        columns=_columns("stock delta", settings.stock_delta_columns, keys),
+        optional=frozenset({"reason"}),
+        values=_values(settings.stock_delta_values, ()),
+        rows=settings.stock_delta_rows,
         understand=partial(stock_delta, conventions),
         follows_content=bool(keys),
     )
 
 
 def _level_form(
-    settings: Settings, keys: Mapping[str, str], conventions: Conventions
+    settings: Settings, keys: Mapping[str, Column], conventions: Conventions
 ) -> Form:
     return Form(
         kind="stock level",
         pattern=settings.stock_levels,
-        columns={**settings.stock_level_columns.model_dump(), **keys},
+        columns=_columns("stock level", settings.stock_level_columns, keys),
         optional=frozenset({"as_of", *keys}),
+        values={},
+        rows=settings.stock_level_rows,
         understand=partial(stock_level, conventions),
         follows_content=True,
         dated_by_file=True,

@@ -15,33 +15,26 @@ from backhaul_connectors.file_drop.csv_rows import (
     Position,
     Row,
     RowReader,
-    column_name,
-    first_row,
     shown,
-    sniff_delimiter,
 )
-from backhaul_connectors.file_drop.found import Unreadable
-from backhaul_connectors.file_drop.json_rows import JsonRowReader, csv_line
 from backhaul_connectors.file_drop.levels import LevelRow, article_of
 from backhaul_sdk import Bad
 from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import BinaryIO
+    from collections.abc import Callable
 
     from backhaul_connectors.file_drop.articles import Articles
     from backhaul_connectors.file_drop.found import Source
+    from backhaul_connectors.file_drop.header import Layout
     from backhaul_sdk import Record
 
 T = TypeVar("T")
 STEP_LINES = 20_000
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-OTHER_FORMATS = {
-    b"PK\x03\x04": "is a spreadsheet, not CSV; name it .xlsx or save it as CSV UTF-8",
-    b"\xd0\xcf\x11\xe0": "is an old or locked spreadsheet; save it as .xlsx without "
-    "a password, or as CSV UTF-8",
-}
+UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+SAMPLE_BYTES = 16_384
+"""So much of the lines with accents is looked at to find out how they are stored."""
 
 
 class Digest(Struct):
@@ -51,6 +44,8 @@ class Digest(Struct):
     utf8_lines: int = 0
     other_lines: int = 0
     start: bytes = b""
+    sample: bytes = b""
+    """Lines with other letters than those of ASCII."""
     _sha256: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     @property
@@ -62,7 +57,10 @@ class Digest(Struct):
         """How letters are stored, by a mark at the beginning or by a vote.
 
         Without a mark it is UTF-8 if more lines with accents are that than are not.
+        Empty where it is none of these.
         """
+        if self.start in UTF32_MARKS:
+            return "utf-32"
         if self.start.startswith(UTF16_MARKS):
             return "utf-16"
         halves = self.start[::2], self.start[1::2]
@@ -70,7 +68,7 @@ class Digest(Struct):
         if len(self.start) == 4 and any(halves[0]) != any(halves[1]):
             return "utf-16-le" if any(halves[0]) else "utf-16-be"
         marked = self.start.startswith(BOM)
-        return "utf-8" if marked or self.utf8_lines >= self.other_lines else "cp1252"
+        return "utf-8" if marked or self.utf8_lines >= self.other_lines else ""
 
     def step(self, file: Source) -> bool:
         """Read on; tell whether there may be more."""
@@ -89,6 +87,7 @@ class Digest(Struct):
         self._sha256.update(line)
         if line.isascii():
             return
+        self.sample += line[: SAMPLE_BYTES - len(self.sample)]
         try:
             line.decode("utf-8")
             self.utf8_lines += 1
@@ -96,90 +95,18 @@ class Digest(Struct):
             self.other_lines += 1
 
 
-class Layout(Struct, frozen=True, kw_only=True):
-    """How a file is written: `places` are the cells' numbers by what they mean."""
-
-    encoding: str
-    delimiter: str
-    header: str
-    width: int
-    places: Mapping[str, int]
-    start: Position
-    members: tuple[str, ...] | None = None
-    """The columns' names where each line is an object that names them itself."""
-    pads_rows: bool = False
-    """Whether empty cells at the end of a row are left out, as in spreadsheets."""
-
-    def reader(self, stream: BinaryIO, position: Position) -> RowReader:
-        if self.members is not None:
-            return JsonRowReader(stream, self.members, position)
-        return RowReader(stream, self.encoding, self.delimiter, position)
+class LeftOut(Exception):
+    """The row is one that the settings leave out."""
 
 
-def layout_of(file: Source, encoding: str, delimiter: str) -> Layout:
-    """Read the header. Raises Unreadable for a file without the columns it needs."""
-    with file.open() as stream:
-        start = stream.read(4)
-        if what := OTHER_FORMATS.get(start):
-            raise Unreadable(f"the file {what}")
-        if delimiter == "auto":
-            known = set(map(column_name, file.form.columns.values()))
-            delimiter = sniff_delimiter(stream, encoding, known)
-        return _read_header(file, stream, encoding, delimiter)
+class Verdict(NamedTuple):
+    """What is wrong with a row, if anything; or that the settings leave it out."""
+
+    problem: Bad | None = None
+    is_left_out: bool = False
 
 
-def json_layout_of(file: Source) -> Layout:
-    """Return the layout of a file whose objects name their columns themselves."""
-    columns = tuple(file.form.columns.values())
-    return Layout(
-        encoding="utf-8",
-        delimiter=",",
-        header=csv_line(columns),
-        width=len(columns),
-        places={meaning: place for place, meaning in enumerate(file.form.columns)},
-        start=Position(),
-        members=columns,
-    )
-
-
-def _read_header(
-    file: Source, stream: BinaryIO, encoding: str, delimiter: str
-) -> Layout:
-    found = first_row(stream, encoding, delimiter)
-    if found is None:
-        raise Unreadable("the file has no rows, not even one with the columns' names")
-    header, start = found
-    if header.problem:
-        raise Unreadable(f"the columns' names cannot be read: {header.problem}")
-    named = [number for number, cell in enumerate(header.cells, 1) if cell.strip()]
-    return Layout(
-        encoding=encoding,
-        delimiter=delimiter,
-        header=shown(header.text),
-        width=named[-1],
-        places=_places(file, header.cells),
-        start=start,
-    )
-
-
-def _places(file: Source, header: tuple[str, ...]) -> dict[str, int]:
-    names = [column_name(cell) for cell in header]
-    wanted = {m: column_name(name) for m, name in file.form.columns.items()}
-    missing = [
-        name
-        for meaning, name in wanted.items()
-        if name not in names and meaning not in file.form.optional
-    ]
-    if missing:
-        shown_header = ", ".join(shown(cell).strip() for cell in header)
-        raise Unreadable(
-            f"column {', '.join(missing)} is missing; found: {shown_header}; "
-            f"expected: {', '.join(file.form.columns.values())}"
-        )
-    twice = [name for name in wanted.values() if names.count(name) > 1]
-    if twice:
-        raise Unreadable(f"column {', '.join(twice)} stands there more than once")
-    return {m: names.index(name) for m, name in wanted.items() if name in names}
+GOOD, LEFT_OUT = Verdict(), Verdict(is_left_out=True)
 
 
 class Judged(NamedTuple):
@@ -188,7 +115,7 @@ class Judged(NamedTuple):
     A file that `ends_open` has an open quotation mark where it ends.
     """
 
-    problems: list[Bad | None]
+    verdicts: list[Verdict]
     position: Position
     ends_open: bool
 
@@ -219,8 +146,8 @@ class Table(Struct, frozen=True):
 
         Nothing is made of those that can be used.
         """
-        problems, reader = self._each(self._problem, position, limit)
-        return Judged(problems, reader.position, reader.ends_open)
+        verdicts, reader = self._each(self._verdict, position, limit)
+        return Judged(verdicts, reader.position, reader.ends_open)
 
     def _each(
         self, take: Callable[[Row, int], T], position: Position, limit: int
@@ -238,18 +165,25 @@ class Table(Struct, frozen=True):
                 return self.articles.level_of(made, origin)
         except Unusable as error:
             return self._bad(row, number, error)
+        except LeftOut:
+            return None
         return made(origin)
 
-    def _problem(self, row: Row, number: int) -> Bad | None:
+    def _verdict(self, row: Row, number: int) -> Verdict:
         try:
             made = self.file.form.understand(self._cells(row))
         except Unusable as error:
             self._count_unusable(row)
-            return self._bad(row, number, error)
+            return Verdict(self._bad(row, number, error))
+        except LeftOut:
+            if self.articles is not None:
+                # Its places are those of the rows.
+                self.articles.add(0, None, row.line)
+            return LEFT_OUT
         if self.articles is not None and isinstance(made, LevelRow):
             article = article_of(made.sku, made.counted_at)
             self.articles.add(article, made.number, row.line)
-        return None
+        return GOOD
 
     def _count_unusable(self, row: Row) -> None:
         article = self.file.form.article
@@ -289,5 +223,8 @@ class Table(Struct, frozen=True):
                 f"the row has {len(cells)} cells where the header has {width}; "
                 f"a text that contains {self.layout.delimiter!r} needs quotation marks"
             )
-        places = self.layout.places.items()
-        return {meaning: clean(cells[place]) for meaning, place in places}
+        if not all(each.takes(cells) for each in self.layout.filters):
+            raise LeftOut
+        places, values = self.layout.places.items(), self.file.form.values
+        found = {meaning: clean(cells[place]) for meaning, place in places}
+        return found | {m: value for m, value in values.items() if not found.get(m)}

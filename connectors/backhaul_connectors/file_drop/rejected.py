@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backhaul_connectors.file_drop.columns import folded
 from backhaul_connectors.file_drop.csv_rows import (
     Position,
     Row,
     RowReader,
-    column_name,
     first_row,
     sniff_delimiter,
 )
@@ -51,7 +51,7 @@ class RejectedRows:
 
     def __init__(self, place: Place, known_columns: Iterable[str]) -> None:
         self._place = place
-        self._known = frozenset(map(column_name, known_columns))
+        self._known = frozenset(known_columns)
         self._lock = asyncio.Lock()
 
     async def write(self, rejections: Sequence[Rejection]) -> None:
@@ -137,7 +137,7 @@ def read_sheet(content: bytes, known: Collection[str]) -> Sheet:
     except UnicodeDecodeError:
         text = content.decode("cp1252", "replace")
     stream = io.BytesIO(text.encode("utf-8"))
-    delimiter = sniff_delimiter(stream, "utf-8", {*known, MARK})
+    delimiter = sniff_delimiter(stream, "utf-8", {*known, folded(MARK)})
     header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     sheet = Sheet(delimiter, tuple(header), {})
     for number, cells in enumerate(rows):

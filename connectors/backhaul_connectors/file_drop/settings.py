@@ -16,84 +16,21 @@ from pydantic import (
     model_validator,
 )
 
+from backhaul_connectors.file_drop.column_settings import (
+    CancellationColumns,
+    CancellationValues,
+    FulfillmentColumns,
+    FulfillmentValues,
+    RowFilter,
+    StockDeltaColumns,
+    StockDeltaValues,
+    StockLevelColumns,
+)
+from backhaul_connectors.file_drop.encodings import codec_name
 from backhaul_sdk.fields import known_reasons
 from backhaul_sdk.manifest import STRICT
 
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
-
-
-class FulfillmentColumns(BaseModel):
-    """What the columns of a fulfillment file are called."""
-
-    model_config = STRICT
-
-    order: str = Field(default="order", description="Column of the order's number.")
-    tracking_company: str = Field(
-        default="tracking_company", description="Column of the carrier; may be empty."
-    )
-    tracking_number: str = Field(
-        default="tracking_number",
-        description="Column of the tracking number; may be empty.",
-    )
-    sku: str = Field(
-        default="sku",
-        description="Column of the article, for a part of an order; may be absent.",
-    )
-    quantity: str = Field(
-        default="quantity",
-        description="Column of how many units of the article left; may be absent.",
-    )
-    shipped_at: str = Field(
-        default="shipped_at",
-        description="Column of when the parcel left; may be absent.",
-    )
-
-
-class CancellationColumns(BaseModel):
-    """What the columns of a cancellation file are called."""
-
-    model_config = STRICT
-
-    order: str = Field(default="order", description="Column of the order's number.")
-    restock: str = Field(
-        default="restock",
-        description="Column that says yes or no: the goods go back on the shelf.",
-    )
-    reason: str = Field(
-        default="reason", description="Column of the reason; empty means OTHER."
-    )
-
-
-class StockDeltaColumns(BaseModel):
-    """What the columns of a file of stock changes are called."""
-
-    model_config = STRICT
-
-    sku: str = Field(default="sku", description="Column of the article.")
-    adjustment: str = Field(
-        default="adjustment",
-        description="Column of the signed change, in units: 5 came, -5 went.",
-    )
-    reason: str = Field(
-        default="reason",
-        description="Column of the reason; empty means MANUAL_ADJUSTMENT.",
-    )
-
-
-class StockLevelColumns(BaseModel):
-    """What the columns of a file of stock levels are called."""
-
-    model_config = STRICT
-
-    sku: str = Field(default="sku", description="Column of the article.")
-    quantity: str = Field(
-        default="quantity", description="Column of how many units there are."
-    )
-    as_of: str = Field(
-        default="as_of",
-        description="Column of when they were counted; may be absent: when the file "
-        "was written.",
-    )
 
 
 class Settings(BaseModel):
@@ -144,19 +81,19 @@ class Settings(BaseModel):
         description="csv has the main columns, jsonl the whole document of each.",
     )
     fulfillments: str = Field(
-        default="fulfillments*.{csv,xlsx,jsonl}",
+        default="fulfillments*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
         description="Pattern of the names of fulfillment files; empty for none.",
     )
     cancellations: str = Field(
-        default="cancellations*.{csv,xlsx,jsonl}",
+        default="cancellations*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
         description="Pattern of the names of cancellation files; empty for none.",
     )
     stock_deltas: str = Field(
-        default="stock-deltas*.{csv,xlsx,jsonl}",
+        default="stock-deltas*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
         description="Pattern of the names of files of stock changes; empty for none.",
     )
     stock_levels: str = Field(
-        default="stock-levels*.{csv,xlsx,jsonl}",
+        default="stock-levels*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
         description="Pattern of the names of files of stock levels; empty for none.",
     )
     fulfillment_columns: FulfillmentColumns = Field(
@@ -172,6 +109,49 @@ class Settings(BaseModel):
     stock_level_columns: StockLevelColumns = Field(
         default=StockLevelColumns(),
         description="Column names of files of stock levels.",
+    )
+    fulfillment_values: FulfillmentValues = Field(
+        default=FulfillmentValues(),
+        description="What stands for empty cells and absent columns of fulfillments.",
+    )
+    cancellation_values: CancellationValues = Field(
+        default=CancellationValues(),
+        description="What stands for empty cells and absent columns of cancellations.",
+    )
+    stock_delta_values: StockDeltaValues = Field(
+        default=StockDeltaValues(),
+        description="What stands for empty cells and absent columns of stock changes.",
+    )
+    fulfillment_rows: RowFilter = Field(
+        default=RowFilter(),
+        description="Rows of fulfillment files to take or leave out.",
+    )
+    cancellation_rows: RowFilter = Field(
+        default=RowFilter(),
+        description="Rows of cancellation files to take or leave out.",
+    )
+    stock_delta_rows: RowFilter = Field(
+        default=RowFilter(),
+        description="Rows of files of stock changes to take or leave out.",
+    )
+    stock_level_rows: RowFilter = Field(
+        default=RowFilter(),
+        description="Rows of files of stock levels to take or leave out.",
+    )
+    header_row: int = Field(
+        default=0,
+        ge=0,
+        description="Line with the columns' names, from 1; 0 means the first of the "
+        "first 20 rows that has them all.",
+    )
+    header: tuple[str, ...] = Field(
+        default=(),
+        description="The columns' names, in order, of files that do not name them.",
+    )
+    quote: Literal['"', "'", ""] = Field(
+        default='"',
+        description='What stands around a text with delimiters or line ends; "" where '
+        "quotation marks are plain text.",
     )
     key_columns: tuple[str, ...] = Field(
         default=(),
@@ -194,10 +174,10 @@ class Settings(BaseModel):
         default="auto",
         description='What stands between two cells; "auto" looks at the first line.',
     )
-    encoding: Literal["auto", "utf-8", "cp1252", "utf-16"] = Field(
+    encoding: str = Field(
         default="auto",
-        description='How letters are stored; "auto" is UTF-8, UTF-16 for a file that '
-        "begins as such, or Windows-1252 for one that is neither.",
+        description="How letters are stored: a name that Python knows, such as cp850 "
+        'or shift_jis; "auto" finds it out, and holds a file that leaves a choice.',
     )
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
@@ -292,6 +272,15 @@ class Settings(BaseModel):
             problem = f"{name!r} is not a time zone; write one such as Europe/Berlin"
             raise ValueError(problem) from None
         return name
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_a_codec(cls, name: str) -> str:
+        try:
+            return name if name == "auto" else codec_name(name)
+        except (LookupError, ValueError):
+            problem = f"{name!r} is no encoding of texts; write one such as cp850"
+            raise ValueError(problem) from None
 
     @field_validator("done_file")
     @classmethod

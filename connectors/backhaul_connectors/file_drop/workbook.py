@@ -57,7 +57,7 @@ class Book(Struct, frozen=True):
 
 def open_archive(stream: BinaryIO, max_bytes: int) -> ZipFile:
     """Open the file as what an XLSX is. Raises Unreadable for one that is a bomb."""
-    _check_directory(stream)
+    check_directory(stream)
     try:
         archive = ZipFile(stream)
     except (BadZipFile, ValueError, NotImplementedError) as error:
@@ -73,7 +73,7 @@ def open_archive(stream: BinaryIO, max_bytes: int) -> ZipFile:
     return archive
 
 
-def _check_directory(stream: BinaryIO) -> None:
+def check_directory(stream: BinaryIO) -> None:
     """Refuse a list of parts that would fill the memory before it can be looked at."""
     size = stream.seek(0, 2)
     stream.seek(max(size - 65_536 - _END.size, 0))

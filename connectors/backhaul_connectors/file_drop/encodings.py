@@ -1,0 +1,188 @@
+"""How the letters of a file are stored: as the settings say, or found out.
+
+UTF-8 and UTF-16 are recognized. All else is Windows-1252 if it reads well so; where it
+does not, another encoding must be the only one that reads well. A wrong guess would
+print nonsense on a buyer's page, so a file that leaves a choice is held.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from backhaul_connectors.file_drop.found import Unreadable
+
+if TYPE_CHECKING:
+    from charset_normalizer import CharsetMatch
+
+    from backhaul_connectors.file_drop.reading import Digest
+    from backhaul_connectors.file_drop.settings import Settings
+
+READ_IN_PLACE = frozenset({"utf-8", "cp1252"})
+"""Encodings whose lines can be read one by one; of others a copy in UTF-8 is read."""
+NOT_FOR_FILES = frozenset({"idna", "punycode", "undefined", "unicode_escape", "mbcs"})
+WITHIN = 0.03
+"""Encodings whose texts are as messy as the best one's, within this, are a choice."""
+MOST_SHOWN = 4
+LONGEST_RUN = 2
+"""Accented letters that follow each other in the languages of Windows-1252."""
+
+_ODD = frozenset("ƒˆ˜¨¸¯‰†‡¦¬¶¢£¥÷×±¹ºª¼½¾´•‹›")  # noqa: RUF001 - signs, not letters
+"""Signs that stand beside no letter."""
+_BETWEEN = frozenset("'·\u00a0\u00ad")
+"""Signs that may stand between two letters."""
+_BEHIND = frozenset("™®©²³€…")
+"""Signs that no letter follows."""
+_BEFORE = frozenset("„‚¿¡")  # noqa: RUF001 - signs, not letters
+"""Signs that follow no letter."""
+_APOSTROPHE = "\u2019"
+_DOUBLE = re.compile("[“”„]")
+_FOREIGN = re.compile(r"[þÞðÐšŠžŽ¤]|õ(?!e)|[Èìù](?=\w)")
+"""Read as Windows-1252, texts in its neighbours' encodings have these letters."""
+_EAST = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"})
+_KOREAN = frozenset({"cp949", "euc_kr", "johab", "iso2022_kr"})
+_EASTERN = re.compile("big5|cp9[345]|euc|gb|hz|iso2022|johab|shift")
+"""Encodings of the East, in which two bytes of a Western word can be one letter."""
+_WORDS = re.compile(r"[^\s,;|\t\"]+")
+_CELLS = re.compile(r"[^\n,;|\t]+")
+
+
+def encoding_of(digest: Digest, settings: Settings) -> str:
+    """Return the encoding of a file. Raises Unreadable where that leaves a choice."""
+    if settings.encoding != "auto":
+        return codec_name(settings.encoding)
+    if found := digest.encoding:
+        return found
+    return guessed(digest.sample)
+
+
+def codec_name(name: str) -> str:
+    """Return Python's name of an encoding. Raises LookupError for an unknown one."""
+    found = codecs.lookup(name)
+    if not getattr(found, "_is_text_encoding", True) or found.name in NOT_FOR_FILES:
+        raise LookupError(name)
+    # A mark at the beginning of a file is passed over in any case.
+    return "utf-8" if found.name == "utf-8-sig" else found.name
+
+
+def guessed(sample: bytes) -> str:
+    """Return the encoding of lines that are not UTF-8. Raises Unreadable."""
+    text = sample.decode("cp1252", "replace")
+    if reads_well(text, "cp1252") and not _FOREIGN.search(text):
+        return "cp1252"
+    # It takes a tenth of a second to import, and most files never need it.
+    from charset_normalizer import from_bytes
+
+    matches = [each for each in from_bytes(sample) if _is_possible(each)]
+    best = min((each.chaos for each in matches), default=0.0)
+    close = [each for each in matches if each.chaos <= best + WITHIN]
+    texts = {str(each) for each in close}
+    if len(texts) == 1:
+        return codec_name(close[0].encoding)
+    raise Unreadable(_choice(close))
+
+
+def _is_possible(match: CharsetMatch) -> bool:
+    return reads_well(str(match), match.encoding)
+
+
+def _choice(matches: list[CharsetMatch]) -> str:
+    shown = dict.fromkeys(
+        f"{_first_word(str(each))} in {each.encoding}" for each in matches[:MOST_SHOWN]
+    )
+    could = f"; it could be {', '.join(shown)}" if shown else ""
+    return (
+        "nobody can tell for certain how the letters of the file are stored"
+        f"{could}; set encoding, such as cp850 or shift_jis, or save the file as CSV "
+        "UTF-8"
+    )
+
+
+def _first_word(text: str) -> str:
+    words = _WORDS.findall(text)
+    return next((word[:40] for word in words if not word.isascii()), "")
+
+
+def reads_well(text: str, encoding: str) -> bool:
+    """Tell whether a text looks as people write, and not as a wrong encoding does."""
+    if _EASTERN.match(encoding) and not _is_eastern(text, encoding):
+        return False
+    if any(len(_DOUBLE.findall(cell)) % 2 for cell in _CELLS.findall(text)):
+        return False
+    return all(_is_word(word) for word in _WORDS.findall(text) if not word.isascii())
+
+
+def _is_eastern(text: str, encoding: str) -> bool:
+    """Tell whether all letters beside those of ASCII are of the encoding's country."""
+    scripts = {_script(c) for c in text if c.isalpha() and not c.isascii()}
+    if encoding in _KOREAN:
+        return "HANGUL" in scripts
+    return bool(scripts) and scripts <= _EAST
+
+
+def _is_word(word: str) -> bool:
+    if any(_is_strange(letter) for letter in word):
+        return False
+    around = ["", *word, ""]
+    triples = zip(around, around[1:], around[2:], strict=False)
+    return _has_one_script(word) and all(_fits(*each) for each in triples)
+
+
+def _is_strange(letter: str) -> bool:
+    kind = unicodedata.category(letter)
+    return kind in ("Cc", "Cn", "Co", "Cs") or letter == "\ufffd"
+
+
+def _fits(before: str, letter: str, after: str) -> bool:
+    """Tell whether a letter or sign may stand between these two; "" is the end."""
+    if letter.isascii():
+        return True
+    if letter.isalpha():
+        # Capitals begin words, or stand among capitals.
+        return not (letter.isupper() and before.isalpha() and _is_lower(before, after))
+    beside, behind = before.isalpha() or after.isalpha(), after.isalpha()
+    if letter in _ODD:
+        return not beside
+    if letter in _BEHIND:
+        return not behind
+    if letter in _BEFORE:
+        return not before.isalpha()
+    if letter == _APOSTROPHE:
+        return before.isalpha() or not behind
+    return letter in _BETWEEN or not (before.isalpha() and behind)
+
+
+def _is_lower(before: str, after: str) -> bool:
+    return before.islower() or after.islower()
+
+
+def _has_one_script(word: str) -> bool:
+    """Tell whether the letters that are not plain ASCII belong to one script."""
+    scripts = [_script(c) for c in word if not c.isascii() and c.isalpha()]
+    if "HALFWIDTH" in scripts:
+        return False
+    if set(scripts) <= _EAST:
+        return True
+    return len(set(scripts)) == 1 and not _has_long_run(word, scripts[0])
+
+
+def _has_long_run(word: str, script: str) -> bool:
+    run = longest = 0
+    for letter in word:
+        run = run + 1 if letter.isalpha() and not letter.isascii() else 0
+        longest = max(longest, run)
+    mixed = any(
+        a.isalpha() and a.isascii() and b.isalpha() and not b.isascii()
+        for a, b in (*pairwise(word), *pairwise(reversed(word)))
+    )
+    if script == "LATIN":
+        return longest > LONGEST_RUN
+    # No word is half Latin and half of another alphabet.
+    return mixed
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "?").split()[0]

@@ -1,0 +1,304 @@
+"""Finds the columns of a file: which row names them, and where each stands."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
+
+from backhaul_connectors.file_drop.cells import same
+from backhaul_connectors.file_drop.columns import (
+    Ambiguous,
+    Column,
+    column_name,
+    column_of,
+    folded,
+    places_of,
+)
+from backhaul_connectors.file_drop.csv_rows import (
+    DELIMITERS,
+    Position,
+    Row,
+    RowReader,
+    shown,
+)
+from backhaul_connectors.file_drop.found import Unreadable
+from backhaul_connectors.file_drop.json_rows import JsonRowReader, csv_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul_connectors.file_drop.found import Source
+    from backhaul_connectors.file_drop.parsing import Form
+    from backhaul_connectors.file_drop.settings import Settings
+
+MOST_TITLES = 20
+"""Rows at the beginning of a file in which the columns' names are looked for."""
+MOST_SHOWN = 300
+"""Letters of a row that a message shows."""
+ONLY, SKIP = "only ", "skip "
+"""What the places of the columns begin with that rows are filtered by."""
+
+_SEPARATOR = re.compile(r'\ufeff*"?sep=(.)"?\s*', re.IGNORECASE)
+
+
+class Filter(Struct, frozen=True):
+    """Rows to take, or to leave out, by the value in one column."""
+
+    place: int
+    values: frozenset[str]
+    keeps: bool
+
+    def takes(self, cells: Sequence[str]) -> bool:
+        return (same(cells[self.place]) in self.values) == self.keeps
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """How a file is written: `places` are the cells' numbers by what they mean."""
+
+    encoding: str
+    delimiter: str
+    quote: str = '"'
+    header: str
+    width: int
+    places: Mapping[str, int]
+    start: Position
+    filters: tuple[Filter, ...] = ()
+    members: Mapping[str, Column] | None = None
+    """The columns where each line is an object that names them itself."""
+    pads_rows: bool = False
+    """Whether empty cells at the end of a row are left out, as in spreadsheets."""
+
+    def reader(self, stream: BinaryIO, position: Position) -> RowReader:
+        if self.members is not None:
+            return JsonRowReader(stream, self.members, position)
+        return RowReader(
+            stream,
+            self.encoding,
+            self.delimiter,
+            position,
+            quote=self.quote,
+            width=self.width,
+        )
+
+
+class Titled(Struct, frozen=True):
+    """A row that may hold the columns' names, read with one delimiter.
+
+    `start` is where the next row begins. `missing` are names that were not found.
+    """
+
+    row: Row
+    delimiter: str
+    start: Position
+    places: Mapping[str, int]
+    missing: tuple[str, ...]
+    problem: str = ""
+
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """Order rows: whole ones first, then by names found, then by cells."""
+        is_whole = not self.missing and not self.problem
+        return is_whole, len(self.places), len(self.row.cells)
+
+
+def layout_of(
+    file: Source, encoding: str, settings: Settings, *, delimiter: str = ""
+) -> Layout:
+    """Read the header. Raises Unreadable for a file without the columns it needs."""
+    with file.open() as stream:
+        said, start = _separator(stream, encoding)
+        wanted = delimiter or settings.delimiter
+        found = (said or DELIMITERS) if wanted == "auto" else (wanted,)
+        rows = Rows(stream, encoding, tuple(found), settings.quote, start)
+        if settings.header:
+            titled = _given(file.form, rows, settings.header)
+        else:
+            titled = _titled(file.form, rows, settings)
+    return _layout(file.form, titled, encoding, settings)
+
+
+class Rows(Struct, frozen=True):
+    """The first rows of a file, by each delimiter that may be the right one."""
+
+    stream: BinaryIO
+    encoding: str
+    delimiters: tuple[str, ...]
+    quote: str
+    start: Position
+
+    def first(self, delimiter: str, most: int) -> list[tuple[Row, Position]]:
+        """Return the first rows that are not blank, each with the place behind it."""
+        reader = RowReader(
+            self.stream, self.encoding, delimiter, self.start, quote=self.quote
+        )
+        found = []
+        for row in islice(reader, most):
+            place = Position(reader.position.offset, reader.position.line)
+            found.append((row, place))
+        return found
+
+
+def _separator(stream: BinaryIO, encoding: str) -> tuple[str, Position]:
+    """Return the delimiter that a first line `sep=;` names, and where rows begin."""
+    reader = RowReader(stream, encoding, "\0", quote="")
+    row = next(iter(reader), None)
+    found = _SEPARATOR.fullmatch(row.text) if row else None
+    if found is None:
+        return "", Position()
+    return found[1], Position(reader.position.offset, reader.position.line)
+
+
+def _titled(form: Form, rows: Rows, settings: Settings) -> Titled:
+    """Return the row with the columns' names. Raises Unreadable where none has them.
+
+    Programs write titles above the table, so it is the first row that has them all.
+    """
+    found = [
+        _named(form, row, delimiter, start)
+        for delimiter in rows.delimiters
+        for row, start in rows.first(delimiter, max(MOST_TITLES, settings.header_row))
+        if settings.header_row in (0, row.line)
+    ]
+    if not found:
+        raise Unreadable(_nothing(settings))
+    whole = [each for each in found if each.rank[0]]
+    if whole:
+        return min(whole, key=lambda each: (each.row.line, -len(each.places)))
+    best = max(found, key=lambda each: (each.rank[1], -each.row.line, each.rank[2]))
+    raise Unreadable(_why(form, best, settings))
+
+
+def _given(form: Form, rows: Rows, names: Sequence[str]) -> Titled:
+    """Return the names that the settings give; a row with just these is passed over."""
+    wide = max(rows.delimiters, key=lambda each: _width(rows, each))
+    first = rows.first(wide, 1)
+    if not first:
+        raise Unreadable("the file has no rows")
+    row, behind = first[0]
+    repeats = list(map(folded, row.cells)) == list(map(folded, names))
+    start = behind if repeats else rows.start
+    given = Row(0, csv_line(names), tuple(names))
+    titled = _named(form, given, wide, start)
+    if titled.problem or titled.missing:
+        missing = f"header has no column {', '.join(titled.missing)}"
+        raise Unreadable(titled.problem or missing)
+    return titled
+
+
+def _width(rows: Rows, delimiter: str) -> int:
+    return max((len(row.cells) for row, _ in rows.first(delimiter, 1)), default=0)
+
+
+def _nothing(settings: Settings) -> str:
+    if settings.header_row:
+        return f"line {settings.header_row}, which header_row names, holds no row"
+    return "the file has no rows, not even one with the columns' names"
+
+
+def _named(form: Form, row: Row, delimiter: str, start: Position) -> Titled:
+    columns = wanted_columns(form)
+    try:
+        places = places_of(columns, row.cells)
+    except Ambiguous as error:
+        return Titled(row, delimiter, start, {}, (), str(error))
+    if "sku" not in places and "quantity" in places:
+        # A number without an article may count parcels: only its own name is sure.
+        name = column_name(row.cells[places["quantity"]])
+        if name not in map(column_name, columns["quantity"].names):
+            del places["quantity"]
+    missing = tuple(
+        column.shown
+        for meaning, column in columns.items()
+        if meaning not in places and meaning not in form.optional
+    )
+    return Titled(row, delimiter, start, places, missing, row.problem)
+
+
+def wanted_columns(form: Form) -> dict[str, Column]:
+    """Return the columns of a kind of file, with those that rows are filtered by."""
+    only = {f"{ONLY}{name}": column_of(name, [[name]]) for name in form.rows.only}
+    skip = {f"{SKIP}{name}": column_of(name, [[name]]) for name in form.rows.skip}
+    return {**form.columns, **only, **skip}
+
+
+def _why(form: Form, best: Titled, settings: Settings) -> str:
+    """Say why the row is not one with the columns' names, and what to do."""
+    if best.problem and not best.missing:
+        return best.problem
+    if best.row.problem:
+        return f"the columns' names cannot be read: {best.row.problem}"
+    found = ", ".join(shown(cell).strip() for cell in best.row.cells)[:MOST_SHOWN]
+    expected = ", ".join(column.shown for column in form.columns.values())
+    setting = f"{form.kind.replace(' ', '_')}_columns"
+    if best.places or settings.header_row:
+        where = f"found: {found}; expected: {expected}; set {setting}"
+    else:
+        where = (
+            f"found: {found}; expected: {expected}; none of the first {MOST_TITLES} "
+            f"rows names the columns: set {setting}, header_row if the names stand "
+            "further down, or header if the file does not name them"
+        )
+    return f"column {', '.join(best.missing)} is missing; {where}{_hint(form, best)}"
+
+
+def _hint(form: Form, best: Titled) -> str:
+    company = form.columns.get("tracking_company")
+    if company is None or company.shown not in best.missing:
+        return ""
+    return (
+        "; if the files do not name the carrier, set tracking_company in "
+        'fulfillment_values, or fulfillment_columns.tracking_company = ""'
+    )
+
+
+def _layout(form: Form, titled: Titled, encoding: str, settings: Settings) -> Layout:
+    cells = titled.row.cells
+    named = [number for number, cell in enumerate(cells, 1) if cell.strip()]
+    return Layout(
+        encoding=encoding,
+        delimiter=titled.delimiter,
+        quote=settings.quote,
+        header=shown(titled.row.text),
+        width=named[-1],
+        places={m: place for m, place in titled.places.items() if m in form.columns},
+        start=titled.start,
+        filters=filters_of(form, titled.places),
+    )
+
+
+def filters_of(form: Form, places: Mapping[str, int]) -> tuple[Filter, ...]:
+    """Return the filters of a kind of file, where their columns stand."""
+    only, skip = form.rows.only.items(), form.rows.skip.items()
+    return (
+        *(
+            Filter(places[f"{ONLY}{name}"], _same(values), True)
+            for name, values in only
+        ),
+        *(
+            Filter(places[f"{SKIP}{name}"], _same(values), False)
+            for name, values in skip
+        ),
+    )
+
+
+def _same(values: Sequence[str]) -> frozenset[str]:
+    return frozenset(map(same, values))
+
+
+def json_layout_of(file: Source) -> Layout:
+    """Return the layout of a file whose objects name their columns themselves."""
+    columns = wanted_columns(file.form)
+    places = {meaning: place for place, meaning in enumerate(columns)}
+    return Layout(
+        encoding="utf-8",
+        delimiter=",",
+        header=csv_line([column.names[0] for column in columns.values()]),
+        width=len(columns),
+        places={m: place for m, place in places.items() if m in file.form.columns},
+        start=Position(),
+        filters=filters_of(file.form, places),
+        members=columns,
+    )
