@@ -7,13 +7,13 @@ print nonsense on a buyer's page, so a file that leaves a choice is held.
 
 from __future__ import annotations
 
-import codecs
 import re
 import unicodedata
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from backhaul_connectors.file_drop.found import Unreadable
+from backhaul_connectors.file_drop.settings import codec_name
 
 if TYPE_CHECKING:
     from charset_normalizer import CharsetMatch
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 READ_IN_PLACE = frozenset({"utf-8", "cp1252"})
 """Encodings whose lines can be read one by one; of others a copy in UTF-8 is read."""
-NOT_FOR_FILES = frozenset({"idna", "punycode", "undefined", "unicode_escape", "mbcs"})
 WITHIN = 0.03
 """Encodings whose texts are as messy as the best one's, within this, are a choice."""
 MOST_SHOWN = 4
@@ -57,15 +56,6 @@ def encoding_of(digest: Digest, settings: Settings) -> str:
     if found := digest.encoding:
         return found
     return guessed(digest.sample)
-
-
-def codec_name(name: str) -> str:
-    """Return Python's name of an encoding. Raises LookupError for an unknown one."""
-    found = codecs.lookup(name)
-    if not getattr(found, "_is_text_encoding", True) or found.name in NOT_FOR_FILES:
-        raise LookupError(name)
-    # A mark at the beginning of a file is passed over in any case.
-    return "utf-8" if found.name == "utf-8-sig" else found.name
 
 
 def guessed(sample: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,10 +27,10 @@ from backhaul_connectors.file_drop.column_settings import (
     StockDeltaValues,
     StockLevelColumns,
 )
-from backhaul_connectors.file_drop.encodings import codec_name
 from backhaul_sdk.fields import known_reasons
 from backhaul_sdk.manifest import STRICT
 
+NOT_FOR_FILES = frozenset({"idna", "punycode", "undefined", "unicode_escape", "mbcs"})
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
 
 
@@ -339,3 +340,12 @@ def zone(name: str) -> tzinfo:
         return UTC if name == "UTC" else ZoneInfo(name)
     except KeyError:
         raise ValueError(name) from None
+
+
+def codec_name(name: str) -> str:
+    """Return Python's name of an encoding. Raises LookupError for an unknown one."""
+    found = codecs.lookup(name)
+    if not getattr(found, "_is_text_encoding", True) or found.name in NOT_FOR_FILES:
+        raise LookupError(name)
+    # A mark at the beginning of a file is passed over in any case.
+    return "utf-8" if found.name == "utf-8-sig" else found.name
