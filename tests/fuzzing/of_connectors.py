@@ -376,7 +376,7 @@ def feed_lines(data: bytes) -> None:
     """Read lines of JSON, and make of each what each kind of file makes of it."""
     origin = FileOrigin(file="f", dated=NOW, row=1, locator="f:1", raw="")
     for form in FORMS:
-        reader = JsonRowReader(io.BytesIO(data), tuple(form.columns.values()))
+        reader = JsonRowReader(io.BytesIO(data), form.columns)
         for row in reader:
             cells = dict(zip(form.columns, row.cells, strict=False))
             if row.problem or len(cells) < len(form.columns):
