@@ -198,12 +198,12 @@ async def test_throttled_without_a_usable_wait_rests_a_second(
 
 
 @pytest.mark.parametrize("wait", ["9" * 400, "99999999999999"], ids=["400", "14"])
-async def test_absurd_wait_is_a_day_and_no_error(wait: str, narrow: Scene) -> None:
+async def test_absurd_wait_is_a_minute_and_no_error(wait: str, narrow: Scene) -> None:
     narrow.platform.says("/orders/ord_0/fulfill", message(429, Retry_After=wait))
     command = await narrow.plan("fulfill", "ord_0")
     async with working(narrow):
         await narrow.arrive(1)
         narrow.platform.said.clear()
-        await narrow.clock.asleep(86_400.0)
-        await narrow.pass_time(86_401)
+        await narrow.clock.asleep(60.0)
+        await narrow.pass_time(61)
         await narrow.reaches(command, "applied")

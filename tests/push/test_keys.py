@@ -111,8 +111,9 @@ def renew_the_key(stage: Scene) -> None:
 
 
 def throttle_for_a_day(stage: Scene) -> None:
-    budget = stage.settler._replay.transport.budget
-    budget.throttled(stage.clock.monotonic(), timedelta(days=1).total_seconds())
+    budget, day = stage.settler._replay.transport.budget, timedelta(days=1)
+    budget._longest_pause = day.total_seconds()
+    budget.throttled(stage.clock.monotonic(), day.total_seconds())
 
 
 @pytest.mark.parametrize("happen", [renew_the_key, throttle_for_a_day])

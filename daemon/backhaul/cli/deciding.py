@@ -9,7 +9,7 @@ from backhaul.cli import context, evidence, showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.commands import CommandArgument, known_command
 from backhaul.cli.context import ConfigOption, JsonOption
-from backhaul.store.deciding import LONGEST_REASON
+from backhaul.store.deciding import LONGEST_REASON, RESTOCK_UNSHIPPED
 
 Found = dict[str, Any]
 
@@ -74,13 +74,25 @@ def resend(
     reason: ReasonOption,
     config: ConfigOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask back.")] = False,
+    restock_unshipped: Annotated[
+        bool,
+        typer.Option(
+            "--restock-unshipped",
+            help="Of a cancellation: put back only what has not shipped.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send a parked or rejected command again, once you have seen what is sent.
 
-    If it did take effect before, it takes effect twice.
+    If it did take effect before, it takes effect twice. `--restock-unshipped` cancels
+    the order without the restock; once that is applied, the units that are in no parcel
+    are added to the stock.
     """
     found = known_command(command, config)
+    if restock_unshipped:
+        _decide(command, config, RESTOCK_UNSHIPPED, reason, as_json)
+        return
     request = change(config, "commands/preview", {"command": found["id"]})
     if not yes:
         _ask(found, request)

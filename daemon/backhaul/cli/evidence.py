@@ -9,7 +9,8 @@ import typer
 
 from backhaul.cli import showing
 from backhaul.core.lifecycle import State
-from backhaul.store.deciding import possible
+from backhaul.store.deciding import can_restock_unshipped, possible
+from backhaul.store.sqlite.members import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,10 @@ def _steps(found: Found) -> Iterator[tuple[str, str]]:
         more, meaning = _SAYS[verb]
         line = f"backhaul commands {word} {found['id'][:8]} {option}".rstrip() + more
         yield line, meaning
+    payload = document_of(found["payload"])
+    if can_restock_unshipped(found["kind"], State(found["state"]), payload):
+        line = f"backhaul commands resend {found['id'][:8]} --restock-unshipped"
+        yield f'{line} --reason "…"', "cancel, and put back only what has not shipped"
 
 
 def show(found: Found, store: Mapping[str, Any] | None = None) -> None:

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from backhaul.core.resources import Order
 
-FINANCIAL: Mapping[str, int] = {"PENDING": 0, "PAID": 1, "VOIDED": 2, "REFUNDED": 2}
+FINANCIAL: Mapping[str, int] = {
+    "PENDING": 0,
+    "PAID": 1,
+    "PARTIALLY_REFUNDED": 2,
+    "VOIDED": 3,
+    "REFUNDED": 3,
+}
+PAID = frozenset({"PAID", "PARTIALLY_REFUNDED"})
+"""The order is paid: what is not given back is to be shipped."""
 FULFILLMENT: Mapping[str, int] = {
     "UNFULFILLED": 0,
     "PARTIALLY_FULFILLED": 1,
@@ -29,12 +37,27 @@ _PLACES = (6, 4, 2, 0)
 GONE = 1 << 6
 
 
+def word(status: str | None) -> str:
+    """Return a status as the contract spells it, whatever its case and blanks."""
+    return (status or "").strip().upper()
+
+
+def is_paid(financial_status: str | None) -> bool:
+    """Return True if an order with this status is paid, be it in part given back."""
+    return word(financial_status) in PAID
+
+
+def is_refunded(financial_status: str | None) -> bool:
+    """Return True if all that was paid is given back: nothing is left to be shipped."""
+    return word(financial_status) == "REFUNDED"
+
+
 def of_order(order: Order) -> int:
     """Return the standing of an order."""
     cancelled = order.status == "CANCELLED" or order.cancelled_at is not None
     return (
         cancelled << 4
-        | FINANCIAL.get(order.financial_status, 0) << 2
+        | FINANCIAL.get(word(order.financial_status), 0) << 2
         | FULFILLMENT.get(order.fulfillment_status, 0)
     )
 

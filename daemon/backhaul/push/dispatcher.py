@@ -6,9 +6,10 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
+from msgspec.structs import replace
 
 from backhaul.core.budget import Priority
 from backhaul.core.clock import from_text, rest, to_text
@@ -231,9 +232,18 @@ class Dispatcher:
                 return self._refuse(command, Settlement((Cause.REFUSED,), reason))
         elif (overtaken := mirror.overtaken(command)) is not None:
             return self._refuse(command, Settlement((Cause.REPLACED,), overtaken))
-        return Sendable(
-            requests.body(command, self._dialect), self._transport.key_fingerprint
-        )
+        held = mirror.hold(command) if command.kind in {"fulfill", "cancel"} else None
+        if held is None:
+            return self._sendable(command)
+        if held.payload and self._push.cancel_partly_shipped == "restock_unshipped":
+            return self._sendable(replace(command, payload=held.payload), held.payload)
+        return self._refuse(command, Settlement((Cause.UNDECIDABLE,), held.reason))
+
+    def _sendable(
+        self, command: Command, payload: dict[str, Any] | None = None
+    ) -> Sendable:
+        body = requests.body(command, self._dialect)
+        return Sendable(body, self._transport.key_fingerprint, payload)
 
     def _refuse(self, command: Command, settled: Settlement) -> Settlement:
         self._unsent.append((command, settled))

@@ -188,6 +188,13 @@ class Push(Section):
         description="What becomes of a command that no look has found: resend sends it "
         "again, park leaves that to a person.",
     )
+    cancel_partly_shipped: Literal["ask", "restock_unshipped"] = Field(
+        default="ask",
+        description="What becomes of a cancellation with restock of an order of which "
+        "units have shipped and are not reported returned. ask parks it for an "
+        "operator; restock_unshipped cancels without the restock, and then adds the "
+        "units that have not shipped to the stock.",
+    )
 
 
 class Connect(Section):

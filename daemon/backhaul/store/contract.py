@@ -393,12 +393,26 @@ class MatchReader(Protocol):
         """Return the other targets of a variant from the list of this record."""
         ...
 
+    def hold(self, command: Command) -> Hold | None:
+        """Return why an operator has to decide about a fulfill or cancel, or None."""
+        ...
+
     def overtaken(self, command: Command) -> str | None:
         """Say why an adjustment is not to be sent after all: a count has overtaken it.
 
         A count that did not know of it, and is not made true yet, is done anew.
         """
         ...
+
+
+class Hold(Struct, frozen=True):
+    """Why an operator has to decide about a command before it is sent.
+
+    `payload` is what can be asked for instead without harm, None where nothing can.
+    """
+
+    reason: str
+    payload: dict[str, Any] | None = None
 
 
 class OpenLine(NamedTuple):

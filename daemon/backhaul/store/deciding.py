@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -27,6 +27,21 @@ VERBS: Mapping[str, Cause] = {
 """What one says, after `backhaul commands`, and what it does to a command."""
 
 
+RESTOCK_UNSHIPPED = "resend --restock-unshipped"
+"""What one says of a cancellation to put back only what has not shipped."""
+
+
+def cause_of(verb: str) -> Cause:
+    """Return what a verb does to a command. Raises KeyError."""
+    return Cause.PERSON_RESENDS if verb == RESTOCK_UNSHIPPED else VERBS[verb]
+
+
+def can_restock_unshipped(kind: str, state: State, payload: Mapping[str, Any]) -> bool:
+    """Return True for a cancellation with restock that can be sent again."""
+    can_resend = (state, Cause.PERSON_RESENDS) in TRANSITIONS
+    return can_resend and kind == "cancel" and bool(payload.get("restock"))
+
+
 def possible(state: State) -> list[str]:
     """Return what a person may say of a command that stands there."""
     return [verb for verb, cause in VERBS.items() if (state, cause) in TRANSITIONS]
@@ -35,6 +50,8 @@ def possible(state: State) -> list[str]:
 def require(command: Command, verb: str) -> None:
     """Raise BackhaulError that says what is possible instead."""
     may = possible(command.state)
+    if can_restock_unshipped(command.kind, command.state, command.payload):
+        may.append(RESTOCK_UNSHIPPED)
     if verb not in may:
         raise BackhaulError(
             f"command {command.id[:8]} is {command.state}, so {verb} cannot be done; "
@@ -43,7 +60,10 @@ def require(command: Command, verb: str) -> None:
 
 
 class Decision(Struct, frozen=True):
-    """What a person says: `verb` of VERBS, of the command with this whole id."""
+    """What a person says of the command with this whole id.
+
+    `verb` is one of VERBS, or RESTOCK_UNSHIPPED.
+    """
 
     command: str
     verb: str

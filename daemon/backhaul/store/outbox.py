@@ -85,10 +85,14 @@ class Look(Struct, frozen=True):
 
 
 class Sendable(Struct, frozen=True):
-    """What `claim` needs to commit before the first byte leaves."""
+    """What `claim` needs to commit before the first byte leaves.
+
+    `payload` replaces the command's own, None leaves it.
+    """
 
     request: bytes
     key_fingerprint: str
+    payload: dict[str, Any] | None = None
 
 
 Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Settlement]"

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 from backhaul.admin.guard import Missing, Route
 from backhaul.admin.paging import BEFORE, turned
 from backhaul.core.lifecycle import Kind, State
-from backhaul.store.deciding import possible
+from backhaul.store.deciding import (
+    RESTOCK_UNSHIPPED,
+    can_restock_unshipped,
+    possible,
+)
+from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.outbox_reading import Wanted
 from backhaul.store.users import Role
 
@@ -22,6 +27,10 @@ VERBS = {
     "settle": ("Look again", "Read the platform for its effect, now and later."),
     "settle --applied": ("It took effect", "You know that it did: nothing is sent."),
     "resend": ("Send again…", "See the exact bytes first."),
+    RESTOCK_UNSHIPPED: (
+        "Cancel, restock the rest",
+        "Cancel the order, and put back only what has not shipped.",
+    ),
     "park": ("Park", "Nothing is done until somebody decides."),
     "drop": ("Drop", "It is not to be done any more."),
 }
@@ -66,6 +75,9 @@ async def show_one(desk: Desk, visit: Visit) -> web.Response:
         for verb in possible(State(command["state"]))
         if _makes_sense(verb, command)
     ]
+    payload = document_of(command["payload"])
+    if can_restock_unshipped(command["kind"], State(command["state"]), payload):
+        verbs.append(RESTOCK_UNSHIPPED)
     return desk.page(
         visit,
         "command",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from loguru import logger
+from msgspec.structs import replace
 
 from backhaul.core.clock import to_text
 from backhaul.core.intact import digest_of, is_intact
@@ -14,8 +15,14 @@ from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command
 from backhaul.store.outbox import Sendable, Settlement
-from backhaul.store.sqlite import answers, corrections, echoes, rehearsals, verdicts
-from backhaul.store.sqlite.adoption import beginning
+from backhaul.store.sqlite import (
+    answers,
+    corrections,
+    echoes,
+    planning,
+    rehearsals,
+    verdicts,
+)
 from backhaul.store.sqlite.baselines import baseline
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.members import document_of, is_document
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import NewCommand
     from backhaul.store.outbox import Attempt, Prepare
     from backhaul.store.sqlite.writer import Writer
 
@@ -97,47 +103,6 @@ _NEXT_DUE = """
 """
 
 
-def plan(
-    connection: sqlite3.Connection,
-    store: str,
-    instance: str,
-    command: NewCommand,
-    cause: str,
-    now: str,
-) -> None:
-    """Write a new command; one that is known stays as it is."""
-    begins = beginning(connection, store, command, now)
-    payload = msgspec.json.encode(command.payload).decode()
-    connection.execute(
-        """
-        INSERT OR IGNORE INTO commands (id, store, kind, target, lane, state, payload,
-                                        cause, instance, created_at, due_at, reason,
-                                        settled_at, sent_at, effect_id, evidence,
-                                        digest)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-        """,
-        (
-            command.id,
-            store,
-            command.kind,
-            command.target,
-            command.lane,
-            begins.state,
-            payload,
-            cause,
-            instance,
-            now,
-            now,
-            begins.reason,
-            begins.settled_at,
-            begins.sent_at,
-            begins.effect_id,
-            begins.evidence,
-            digest_of((command.id, store, command.kind, command.target, payload)),
-        ),
-    )
-
-
 class SqliteCommands:
     """Moves commands through `core.lifecycle`, one durable step at a time."""
 
@@ -185,7 +150,8 @@ class SqliteCommands:
             for command in due:
                 step = _begun(connection, command, prepare, mirror, now)
                 if isinstance(step, Sendable):
-                    claimed.append((command, step))
+                    payload = step.payload or command.payload
+                    claimed.append((replace(command, payload=payload), step))
                 else:
                     move_on(connection, command, State.PLANNED, step, now)
             return claimed
@@ -321,6 +287,8 @@ def _begun(
     try:
         step = prepare(command, mirror)
         if isinstance(step, Sendable):
+            if step.payload is not None:
+                planning.rewrite(connection, command, step.payload)
             _begin(connection, command, step, now)
     except _DAMAGE as error:
         if concerns_the_file(error):
@@ -443,6 +411,8 @@ def move_on(
         echoes.forget_unclaimed(connection, command)
     if command.kind == "adjust":
         corrections.follow(connection, command.id, state, settlement.reason, now)
+    if command.kind == "cancel" and state is State.APPLIED:
+        planning.restock_unshipped(connection, command, settlement, now)
     return state
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.errors import BackhaulError
-from backhaul.store.deciding import VERBS, require
+from backhaul.store.deciding import RESTOCK_UNSHIPPED, cause_of, require
 from backhaul.store.outbox import Settlement
-from backhaul.store.sqlite import corrections
+from backhaul.store.sqlite import corrections, planning
 from backhaul.store.sqlite.commands import COLUMNS, move_on, to_command
 
 if TYPE_CHECKING:
@@ -75,9 +75,14 @@ def _require_still(command: Command, shown: State | None) -> None:
 def _move(
     connection: sqlite3.Connection, command: Command, decision: Decision, now: str
 ) -> None:
-    cause = VERBS[decision.verb]
+    cause = cause_of(decision.verb)
     if cause is Cause.PERSON_ASKS:
         _require_sent(connection, command)
+    if cause is Cause.PERSON_RESENDS:
+        _accept(connection, command)
+    if decision.verb == RESTOCK_UNSHIPPED:
+        payload = {**command.payload, "restock": False, "restock_unshipped": True}
+        planning.rewrite(connection, command, payload)
     said = f": {decision.reason}" if decision.reason else ""
     reason = f"{decision.verb} by {decision.who}{said}"
     move_on(connection, command, command.state, Settlement((cause,), reason, now), now)
@@ -89,6 +94,14 @@ def _move(
         connection.execute(
             "UPDATE commands SET looks = 0, failures = 0 WHERE seq = ?", (command.seq,)
         )
+
+
+def _accept(connection: sqlite3.Connection, command: Command) -> None:
+    """Keep the reason that the operator saw: for it alone it is not parked again."""
+    connection.execute(
+        "UPDATE commands SET accepted = reason WHERE seq = ? AND state = 'parked'",
+        (command.seq,),
+    )
 
 
 def _require_sent(connection: sqlite3.Connection, command: Command) -> None:

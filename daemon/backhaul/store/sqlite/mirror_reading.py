@@ -12,7 +12,7 @@ from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
 from backhaul.core.sku_text import same_text
 from backhaul.store.contract import OpenLine, OrderSummary
-from backhaul.store.sqlite import corrections
+from backhaul.store.sqlite import corrections, shipped
 from backhaul.store.sqlite.listed_levels import levels_listed
 from backhaul.store.sqlite.members import document_of, member
 from backhaul.store.sqlite.sku_spellings import near_skus
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from backhaul.core.stock import ListedLevel
-    from backhaul.store.contract import Command, WaitingRecord
+    from backhaul.store.contract import Command, Hold, WaitingRecord
 
 _BY_SKU = f"""
     SELECT product_id, id, sku FROM variants v WHERE store = ? AND sku = ? AND {NEWEST}
@@ -39,6 +39,7 @@ _SUMMARY = "SELECT id, coalesce(name, number, id), cancelled_at, updated_at FROM
 _ASKED = f"""
     SELECT state, CAST(payload AS BLOB) FROM commands
     WHERE target = :order AND store = :store AND kind = 'fulfill' AND id != :own
+      AND (:before IS NULL OR seq < :before AND state != 'planned')
       AND (state IN ('planned', 'sending', 'uncertain', 'parked')
            OR state = 'applied'
               AND {member("evidence", "$.updated_at")} > :updated_at)
@@ -99,11 +100,16 @@ class MirrorReader:
 
     def order(self, store: str, order_id: str) -> OrderSummary | None:
         """Return one order by its platform id."""
+        return self._order(store, order_id)
+
+    def _order(
+        self, store: str, order_id: str, before: int | None = None
+    ) -> OrderSummary | None:
+        """Return an order with what commands ask for of it, or only earlier ones."""
         row = self._connection.execute(
-            f"{_SUMMARY} WHERE store = ? AND id = ?",
-            (store, order_id),
+            f"{_SUMMARY} WHERE store = ? AND id = ?", (store, order_id)
         ).fetchone()
-        return None if row is None else self._summary(store, *row)
+        return None if row is None else self._summary(store, *row, before=before)
 
     def variants_with_sku(self, store: str, sku: str) -> list[tuple[str, str]]:
         """Return (product id, variant id) of every variant with the SKU or GTIN."""
@@ -166,6 +172,13 @@ class MirrorReader:
         """Return the other targets of a variant from the list of this record."""
         return levels_listed(self._connection, record, variant, as_of, listed_at)
 
+    def hold(self, command: Command) -> Hold | None:
+        """Return why an operator has to decide about a fulfill or cancel, or None."""
+        order = self._order(command.store, command.target, command.seq)
+        if order is None:
+            return None
+        return shipped.hold(self._connection, command, order)
+
     def overtaken(self, command: Command) -> str | None:
         """Say why an adjustment is not to be sent after all: a count has overtaken it.
 
@@ -180,13 +193,15 @@ class MirrorReader:
         name: object,
         cancelled_at: str | None,
         updated_at: str,
+        *,
+        before: int | None = None,
     ) -> OrderSummary:
         items = self._connection.execute(
             "SELECT id, sku, quantity - fulfilled_quantity, variant_id FROM order_items"
             " WHERE store = ? AND order_id = ?",
             (store, order_id),
         ).fetchall()
-        asked = self._asked(store, order_id, updated_at)
+        asked = self._asked(store, order_id, updated_at, before)
         return OrderSummary(
             id=order_id,
             name=str(name),
@@ -211,9 +226,12 @@ class MirrorReader:
         own = self._record
         return command_id(own.store, own.instance, own.key, "fulfill")
 
-    def _asked(self, store: str, order_id: str, updated_at: str) -> _Asked:
-        values = {"store": store, "order": order_id, "own": self._own()}
-        values["updated_at"] = updated_at
+    def _asked(
+        self, store: str, order_id: str, updated_at: str, before: int | None
+    ) -> _Asked:
+        values: dict[str, object] = {"store": store, "order": order_id}
+        values["own"] = self._own()
+        values |= {"updated_at": updated_at, "before": before}
         asked = _Asked({})
         for state, payload in self._connection.execute(_ASKED, values):
             said = document_of(payload)

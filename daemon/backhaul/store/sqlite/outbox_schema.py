@@ -290,3 +290,18 @@ def add_listed_at(db: Database) -> None:
     db.execute(
         "ALTER TABLE stock_targets ADD COLUMN listed_at TEXT NOT NULL DEFAULT ''"
     )
+
+
+def add_incidents(db: Database) -> None:
+    """What an operator accepted of a command, and what one has to put right."""
+    db.execute("ALTER TABLE commands ADD COLUMN accepted TEXT")
+    db.execute(
+        """
+        CREATE TABLE incidents (
+            id INTEGER PRIMARY KEY, store TEXT NOT NULL, kind TEXT NOT NULL,
+            order_id TEXT NOT NULL, command_id TEXT NOT NULL, at TEXT NOT NULL,
+            says TEXT NOT NULL, resolved_at TEXT, resolved_by TEXT, resolution TEXT,
+            UNIQUE (order_id, store, kind, command_id))
+        """
+    )
+    db.execute("CREATE INDEX incidents_open ON incidents(id) WHERE resolved_at IS NULL")

@@ -17,12 +17,12 @@ from backhaul.store.contract import (
     Unmatched,
     WaitingRecord,
 )
-from backhaul.store.sqlite.commands import plan
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.corrections import KIND
 from backhaul.store.sqlite.levels import take_over
 from backhaul.store.sqlite.listed_levels import withdraw
 from backhaul.store.sqlite.mirror_reading import MirrorReader
+from backhaul.store.sqlite.planning import plan
 from backhaul.store.sqlite.quarantine import set_aside
 from backhaul.store.sqlite.targets import plan_target
 from backhaul.store.sqlite.tracking import track

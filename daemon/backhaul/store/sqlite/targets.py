@@ -21,12 +21,12 @@ from backhaul.store.sqlite.commands import (
     columns,
     is_usable,
     move_on,
-    plan,
     to_command,
 )
 from backhaul.store.sqlite.corrections import NEWER, OUTDATED
 from backhaul.store.sqlite.deeds import write_down
 from backhaul.store.sqlite.members import document_of
+from backhaul.store.sqlite.planning import plan
 from backhaul.store.targets import Correct, Reading, Rest, Surroundings, Target
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.lifecycle import Cause, State, move
-from backhaul.store.sqlite.commands import plan
+from backhaul.store.sqlite.planning import plan
 
 if TYPE_CHECKING:
     import sqlite3

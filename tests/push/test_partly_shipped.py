@@ -1,0 +1,272 @@
+"""A cancellation with restock never puts back units that are in parcels."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.push.settling import interrupted
+from backhaul.settings import Push
+from backhaul.store.deciding import RESTOCK_UNSHIPPED, Decision
+from support import payloads
+from support.databases import rows
+from support.push_scene import scene, working
+from support.push_server import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.push_scene import Scene
+
+TOTAL = 5
+ADJUSTMENTS = "SELECT payload ->> '$.delta', state FROM commands WHERE kind = 'adjust'"
+
+
+def parcel(number: int, units: int | None) -> payloads.Document:
+    items = None if units is None else [{"lineItemId": "li_1", "quantity": units}]
+    return payloads.shipment(f"shp_{number}", trackingNumber=f"T{number}", items=items)
+
+
+def order(at: int, *parcels: int | None, **members: Any) -> payloads.Document:
+    units = sum(each or 0 for each in parcels)
+    line = payloads.item(quantity=TOTAL, fulfilledQuantity=units)
+    status = "UNFULFILLED" if not units else "PARTIALLY_FULFILLED"
+    return payloads.order(
+        at=at,
+        items=[line],
+        shipments=[parcel(number, each) for number, each in enumerate(parcels)],
+        **{"fulfillmentStatus": "FULFILLED" if units == TOTAL else status, **members},
+    )
+
+
+def cancelled(*parcels: int | None, restocked: bool = False) -> bytes:
+    """Answer a cancellation: the order with these parcels."""
+    cancellation = {"restocked": restocked, "cancelledAt": payloads.instant(50)}
+    data = order(50, *parcels, cancellation=cancellation, status="CANCELLED")
+    return document({"data": data})
+
+
+def returned(stage: Scene, *numbers: int) -> None:
+    with sqlite3.connect(stage.path) as connection:
+        connection.executemany(
+            "INSERT INTO parcels (store, shipment_id, order_id, tracking_number,"
+            ' status, "rank", at, instance)'
+            " VALUES ('main', ?, 'ord_1', 'T', 'returned', 9, '2026', 'courier')",
+            [(f"shp_{number}",) for number in numbers],
+        )
+
+
+async def decide(stage: Scene, command: str, verb: str) -> None:
+    decision = Decision(command, verb, "otto", "seen")
+    await stage.store.decisions.decide(decision)
+    stage.dispatcher.wake()
+
+
+@pytest.mark.parametrize("parcels", [(2, 1), (3,), (5,), (4, 1), (1,)], ids=str)
+async def test_an_operator_is_asked_first(stage: Scene, parcels: tuple[int]) -> None:
+    await stage.fold(order(1, *parcels))
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+        await stage.arrive(0)
+    reason = stage.reason(command)
+    assert reason.startswith(f"{sum(parcels)} of 5 units of order #1001 have shipped")
+    assert "the restock would put back 5" in reason
+    assert f"put back {5 - sum(parcels)})" in reason
+
+
+@pytest.mark.parametrize(
+    ("parcels", "back"),
+    [((), ()), ((2, 1), (0, 1)), ((5,), (0,)), ((2, None), (0, 1))],
+    ids=str,
+)
+async def test_what_has_not_shipped_or_came_back_is_restocked_at_once(
+    stage: Scene, parcels: tuple[int | None, ...], back: tuple[int, ...]
+) -> None:
+    await stage.fold(order(1, *parcels))
+    returned(stage, *back)
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+
+
+@pytest.mark.parametrize(
+    ("parcels", "back", "out"),
+    [((2, 1), (0,), 1), ((2, 1), (1,), 2), ((2, None), (1,), 2)],
+    ids=str,
+)
+async def test_a_parcel_that_is_still_out_holds_the_restock(
+    stage: Scene, parcels: tuple[int | None, ...], back: tuple[int, ...], out: int
+) -> None:
+    await stage.fold(order(1, *parcels))
+    returned(stage, *back)
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+    assert stage.reason(command).startswith(f"{out} of 5 units")
+
+
+async def test_without_a_restock_nothing_is_asked(stage: Scene) -> None:
+    await stage.fold(order(1, 2, 1))
+    command = await stage.plan("cancel", "ord_1", restock=False)
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert rows(stage.path, ADJUSTMENTS) == []
+
+
+async def test_a_parcel_of_unknown_outcome_holds_it(stage: Scene) -> None:
+    """It has left the warehouse already: its record says so."""
+    await stage.fold(order(1))
+    lines = [{"line_id": "li_1", "quantity": 2}]
+    parcel = await stage.plan("fulfill", "ord_1", lines=lines)
+    await stage.store.decisions.decide(Decision(parcel, "park", "otto", "unsure"))
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+    assert stage.reason(command).startswith("2 of 5 units")
+
+
+async def test_a_parcel_that_is_sent_but_not_mirrored_holds_it(stage: Scene) -> None:
+    await stage.fold(order(1))
+    stage.platform.says("/orders/ord_1/fulfill", document({"data": order(20, 2)}))
+    lines = [{"line_id": "li_1", "quantity": 2}]
+    parcel = await stage.plan("fulfill", "ord_1", lines=lines, tracking_number="T0")
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(parcel, "applied")
+        await stage.reaches(command, "parked")
+    assert stage.reason(command).startswith("2 of 5 units")
+
+
+async def test_what_ships_between_plan_and_send_holds_it(stage: Scene) -> None:
+    await stage.fold(order(1))
+    stage.dispatcher.pause("cancel", "2026")
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.quiet()
+        await stage.fold(order(2, 3))
+        stage.dispatcher.pause("cancel", None)
+        await stage.reaches(command, "parked")
+        await stage.arrive(0)
+
+
+async def test_an_operator_may_restock_all(stage: Scene) -> None:
+    await stage.fold(order(1, 3))
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+        await decide(stage, command, "resend")
+        await stage.reaches(command, "applied")
+    (body,) = stage.bodies()
+    assert body["restock"] is True
+
+
+async def test_an_operator_is_asked_again_when_more_has_shipped(stage: Scene) -> None:
+    await stage.fold(order(1, 3))
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+        await stage.fold(order(2, 3, 1))
+        await decide(stage, command, "resend")
+        await stage.reaches(command, "parked")
+        await stage.arrive(0)
+    assert stage.reason(command).startswith("4 of 5 units")
+
+
+async def test_a_refused_cancellation_is_not_resent_unseen(stage: Scene) -> None:
+    await stage.fold(order(1))
+    stage.platform.says("/orders/ord_1/cancel", document({"code": "NO"}, 422))
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "rejected")
+        await stage.fold(order(2, 3))
+        await decide(stage, command, "resend")
+        await stage.reaches(command, "parked")
+        await stage.arrive(1)
+
+
+@pytest.mark.parametrize("parcels", [(2, 1), (1,), (4,), (5,)], ids=str)
+async def test_an_operator_may_restock_the_rest(
+    stage: Scene, parcels: tuple[int]
+) -> None:
+    await stage.fold(order(1, *parcels))
+    stage.platform.says("/orders/ord_1/cancel", cancelled(*parcels))
+    command = await stage.plan("cancel", "ord_1")
+    rest = TOTAL - sum(parcels)
+    async with working(stage):
+        await stage.reaches(command, "parked")
+        await decide(stage, command, RESTOCK_UNSHIPPED)
+        await stage.reaches(command, "applied")
+        await stage.arrive(1 + bool(rest))
+        await stage.quiet()
+    first, *more = stage.bodies()
+    assert first["restock"] is False
+    assert [body["adjustment"] for body in more] == [rest] * bool(rest)
+    assert rows(stage.path, ADJUSTMENTS) == [(rest, "applied")] * bool(rest)
+
+
+RESTOCK = Push(cancel_partly_shipped="restock_unshipped")
+
+
+async def test_the_setting_restocks_the_rest_without_asking(tmp_path: Path) -> None:
+    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+        await stage.fold(order(1, 2, 1))
+        stage.platform.says("/orders/ord_1/cancel", cancelled(2, 1))
+        command = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            await stage.reaches(command, "applied")
+            await stage.arrive(2)
+        cancel, adjust = stage.bodies()
+        assert (cancel["restock"], adjust["adjustment"]) == (False, 2)
+        assert adjust["reason"] == "RESTOCK"
+
+
+async def test_what_shipped_meanwhile_is_not_restocked(tmp_path: Path) -> None:
+    """The platform's own answer counts, not what was known when it was planned."""
+    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+        await stage.fold(order(1, 2))
+        stage.platform.says("/orders/ord_1/cancel", cancelled(2, 2))
+        command = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            await stage.reaches(command, "applied")
+            await stage.arrive(2)
+        assert stage.bodies()[1]["adjustment"] == 1
+
+
+async def test_nothing_is_restocked_before_the_cancellation_is_applied(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+        await stage.fold(order(1, 3))
+        stage.platform.says("/orders/ord_1/cancel", document({"code": "NO"}, 422))
+        command = await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            await stage.reaches(command, "rejected")
+            await stage.arrive(1)
+        assert rows(stage.path, ADJUSTMENTS) == []
+
+
+async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    """The answer came and was not written down: the order itself proves it."""
+    async with scene(tmp_path / "b.db", RESTOCK) as stage:
+        await stage.fold(order(1, 3))
+        command = await stage.plan("cancel", "ord_1")
+        dispatcher = stage.dispatcher
+        ((claimed, step),) = await stage.store.commands.claim(
+            "main", dispatcher.gates.passable(), 1, dispatcher._prepare
+        )
+        assert claimed.payload["restock"] is False
+        assert b'"restock":false' in step.request
+        assert await stage.store.commands.doubt_interrupted(interrupted()) == [command]
+        assert rows(stage.path, ADJUSTMENTS) == []
+        stage.platform.says("/orders/ord_1", cancelled(3))
+        async with working(stage):
+            await stage.reaches(command, "applied")
+            await stage.arrive(1)
+        (adjust,) = stage.bodies()
+        assert adjust["adjustment"] == 2
+        assert rows(stage.path, ADJUSTMENTS) == [(2, "applied")]
