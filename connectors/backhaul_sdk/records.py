@@ -17,6 +17,19 @@ class Line(Struct, frozen=True, kw_only=True):
     quantity: int
 
 
+class Part(Struct, frozen=True, kw_only=True):
+    """One cause within a Fulfillment, such as a row of a parcel: `lines` of it.
+
+    `key` is stable for the cause, as a record's is: a part that another record brought
+    is not shipped again. `earlier_keys` has, for each line, the key under which an
+    older version of the connector may have brought it; empty where none did.
+    """
+
+    key: str
+    lines: tuple[Line, ...] = ()
+    earlier_keys: tuple[str, ...] = ()
+
+
 class Fulfillment(Struct, frozen=True, kw_only=True):
     """An order left the house.
 
@@ -27,6 +40,12 @@ class Fulfillment(Struct, frozen=True, kw_only=True):
     ships an order. `shipped_at` is RFC 3339.
     `locator` says where a person finds the row (`courier.csv:7`), `raw` is the row as
     it came: both come back in a Rejection when the order is never found.
+
+    `parts` are the causes that it joins into one parcel; their lines are its lines.
+    Where a source has no keys of its own, its keys follow from its content
+    (`by_content`), and `beside` has the keys of all other shipments of this order that
+    the source lists now: by them the host tells a corrected row from a further parcel.
+    A `question` says what an operator decides before it is carried out.
     """
 
     key: str
@@ -36,6 +55,10 @@ class Fulfillment(Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...] = ()
     everything: bool = False
     shipped_at: str | None = None
+    parts: tuple[Part, ...] = ()
+    beside: tuple[str, ...] | None = None
+    by_content: bool = False
+    question: str = ""
     locator: str = ""
     raw: str = ""
 

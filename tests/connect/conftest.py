@@ -9,6 +9,7 @@ import pytest
 from support import payloads
 from support.clock import VirtualClock
 from support.databases import started_store, take
+from support.drop_folder import Folder, with_orders
 from support.payloads import envelope
 
 if TYPE_CHECKING:
@@ -33,3 +34,10 @@ async def store(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[SqliteStor
             envelope("orders/create", payloads.order("ord_2", number=1002)),
         )
         yield started
+
+
+@pytest.fixture
+async def folder(store: SqliteStore, tmp_path: Path) -> Folder:
+    """A drop folder, and orders 2001 to 2004 with three units of each article."""
+    await with_orders(store)
+    return Folder(store, tmp_path / "courier")

@@ -123,6 +123,15 @@ async def test_what_a_person_mended_is_not_undone_by_the_same_row(
 
 
 OTHER = "its key is known with other content; the first one counts"
+CHOICES = (
+    "If it is a further parcel, retry ships it beside the first; if it corrects the "
+    "first, drop it and change the parcel in the store's dashboard"
+)
+
+
+def other(order: str) -> str:
+    """Return what is said where another order stands under the key."""
+    return f"{OTHER}: the order was '1001', is '{order}'. {CHOICES}"
 
 
 async def test_other_content_of_what_is_under_way_is_for_a_person_once(
@@ -131,12 +140,13 @@ async def test_other_content_of_what_is_under_way_is_for_a_person_once(
     await hand_in(store, shipped())
     for times in range(3):
         receipt = await hand_in(store, shipped(order="1002"))
-        assert (receipt.state, receipt.what) == ("duplicate", OTHER)
+        assert (receipt.state, receipt.what) == ("duplicate", other("1002"))
         assert count(store.path, "quarantine") == 1, times
     await hand_in(store, shipped(order="1003"))
     query = "SELECT raw, reason, state, locator FROM quarantine"
     assert rows(store.path, query) == [
-        (raw, OTHER, "open", "file.csv:k1") for raw in ("1002;BD1", "1003;BD1")
+        (f"{order};BD1", other(order), "open", "file.csv:k1")
+        for order in ("1002", "1003")
     ]
     assert rows(store.path, "SELECT target FROM commands") == [("ord_1",)]
 

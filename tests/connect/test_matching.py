@@ -230,11 +230,11 @@ async def test_it_is_not_asked_about_in_every_moment(
     assert looked == [100, 100, 50, 0]
 
 
-async def test_equal_records_of_two_instances_are_two_commands(
+async def test_equal_keys_of_two_instances_are_two_commands(
     store: SqliteStore,
 ) -> None:
-    for name in ("a", "b"):
-        await host_of(Desk(name), store).emit(shipped())
+    for name, order in (("a", "1001"), ("b", "1002")):
+        await host_of(Desk(name), store).emit(shipped(order=order))
     assert count(store.path, "commands") == 2
 
 

@@ -47,6 +47,8 @@ async def test_a_fulfillment_row(drop: Drop) -> None:
         tracking_company="BlueDart",
         tracking_number="BD1",
         everything=True,
+        beside=(),
+        by_content=True,
         locator="fulfillments.csv:2",
         raw=f"{FULFILLMENTS}#1001, BlueDart ,BD1",
     )

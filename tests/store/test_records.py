@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.matching import Matcher
-from backhaul.store.contract import Matched, NewRecord, Unmatched
+from backhaul.store.contract import Known, Matched, NewRecord, Unmatched
 from backhaul.store.sqlite.records import UNREPORTED
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from support import payloads
@@ -117,7 +117,10 @@ async def test_a_record_that_cannot_be_matched_is_set_aside_and_the_rest_goes_on
     """Whatever it does: what it half did is undone, and nobody else is kept."""
     await know(store, payloads.order())
     failing = failing_on("second", matcher)
-    batch = [shipped("first"), shipped("second"), shipped("third")]
+    await know(store, payloads.order("ord_2", number=1002))
+    await know(store, payloads.order("ord_3", number=1003))
+    second = shipped("second", "1002")
+    batch = [shipped("first"), second, shipped("third", "1003")]
     done = await store.records.accept("courier", "main", batch, "after", failing)
     reason = "cannot be matched: ZeroDivisionError: of second"
     assert [outcome.state for outcome in done] == [
@@ -127,7 +130,7 @@ async def test_a_record_that_cannot_be_matched_is_set_aside_and_the_rest_goes_on
     ]
     assert [row[0::2] for row in quarantined(store)] == [("second", reason)]
     assert await store.records.cursor("courier") == "after"
-    again = await accept(store, matcher, shipped("second"))
+    again = await accept(store, matcher, second)
     assert [state for state, _ in again] == ["accepted"]
     assert count(store.path, "commands") == 3
 
@@ -135,7 +138,7 @@ async def test_a_record_that_cannot_be_matched_is_set_aside_and_the_rest_goes_on
 def failing_on(key: str, matcher: Matcher) -> MatchOne:
     def match(
         record: WaitingRecord, mirror: MatchReader
-    ) -> Matched | Tracked | Unmatched:
+    ) -> Matched | Tracked | Known | Unmatched:
         if record.key == key:
             raise ZeroDivisionError(f"of {key}")
         return matcher(record, mirror)
@@ -170,9 +173,11 @@ async def test_same_key_of_two_instances_is_two_causes(
     store: SqliteStore, matcher: Matcher
 ) -> None:
     await know(store, payloads.order())
+    await know(store, payloads.order("ord_2", number=1002))
     await accept(store, matcher, shipped())
-    assert await accept(store, matcher, shipped(), instance="other") == [
-        ("accepted", "fulfill ord_1")
+    other = shipped(order="1002")
+    assert await accept(store, matcher, other, instance="other") == [
+        ("accepted", "fulfill ord_2")
     ]
     assert count(store.path, "commands") == 2
 

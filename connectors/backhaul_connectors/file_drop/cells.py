@@ -40,6 +40,7 @@ class Origin(NamedTuple):
     row: int
     locator: str
     raw: str
+    header: str = ""
 
 
 def clean(cell: str) -> str:

@@ -95,8 +95,14 @@ async def read_whole(
     if dated is None and file.form.dated_by_file:
         return Unsound(identity, NO_DATE)
     is_list = file.form.article is not None
-    articles = Articles(adds_up=file.form.adds_up) if is_list else None
-    table = Table(readable, identity, dated or "", layout, articles=articles)
+    table = Table(
+        readable,
+        identity,
+        dated or "",
+        layout,
+        articles=Articles(adds_up=file.form.adds_up) if is_list else None,
+        orders=copies.index_orders() if file.form.joins_rows else None,
+    )
     return Read(table, digest.sha256)
 
 
@@ -136,6 +142,8 @@ async def count(
     table = read.table
     position = start = table.layout.start
     tally = Tally()
+    if table.orders is not None:
+        table.orders.begin = row
     more = True
     while more:
         left = row - position.row

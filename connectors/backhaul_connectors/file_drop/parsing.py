@@ -20,7 +20,8 @@ from backhaul_connectors.file_drop.cells import (
 from backhaul_connectors.file_drop.columns import SYNONYMS, column_of
 from backhaul_connectors.file_drop.levels import LevelRow, article_of
 from backhaul_connectors.file_drop.settings import zone
-from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
+from backhaul_connectors.file_drop.shipments import ShipmentRow
+from backhaul_sdk import Cancellation, Line, StockAdjustment
 from backhaul_sdk.fields import reason, stock_of
 from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
@@ -70,6 +71,8 @@ class Form(Struct, frozen=True, kw_only=True):
     """Raises Unusable; what it returns does not."""
     follows_content: bool
     """Whether the same row in another file is the same event."""
+    joins_rows: bool = False
+    """Whether several rows may be one event, as the rows of a parcel."""
     dated_by_file: bool = False
     """Whether a file without this kind's date means the moment it was written."""
     article: Callable[[Cells], int] | None = None
@@ -132,6 +135,7 @@ def _fulfillment_form(
         rows=settings.fulfillment_rows,
         understand=partial(fulfillment, conventions),
         follows_content=True,
+        joins_rows=True,
     )
 
 
@@ -185,41 +189,19 @@ def _level_form(
     )
 
 
-def fulfillment(how: Conventions, cells: Cells) -> Make:
-    """Understand a shipment; its key is its content, so a corrected file adds only
-    the rows that changed."""
-    order = identifier(cells, "order")
-    company = identifier(cells, "tracking_company", required=False) or None
-    number = identifier(cells, "tracking_number", required=False) or None
-    lines = _lines(how, cells)
-    shipped_at = moment(cells, "shipped_at", how.zone, how.date_format)
-    named = _named(how, cells)
-
-    def make(origin: Origin) -> Fulfillment:
-        content = [
-            same(order).lstrip("#"),
-            same(company or ""),
-            same(number or "").replace(" ", ""),
-            [[same(line.sku), line.quantity] for line in lines],
-            shipped_at,
-            *named,
-        ]
-        return Fulfillment(
-            key=key_of("fulfillment", content),
-            order=order,
-            tracking_company=company,
-            tracking_number=number,
-            lines=lines,
-            everything=not lines,
-            shipped_at=shipped_at,
-            locator=origin.locator,
-            raw=origin.raw,
-        )
-
-    return make
+def fulfillment(how: Conventions, cells: Cells) -> ShipmentRow:
+    """Understand a row of a shipment."""
+    return ShipmentRow(
+        order=identifier(cells, "order"),
+        tracking_company=identifier(cells, "tracking_company", required=False) or None,
+        tracking_number=identifier(cells, "tracking_number", required=False) or None,
+        line=_line(how, cells),
+        shipped_at=moment(cells, "shipped_at", how.zone, how.date_format),
+        named=tuple(*_named(how, cells)),
+    )
 
 
-def _lines(how: Conventions, cells: Cells) -> tuple[Line, ...]:
+def _line(how: Conventions, cells: Cells) -> Line | None:
     sku = identifier(cells, "sku", required=False)
     quantity = cells.get("quantity", "")
     if not sku and quantity:
@@ -228,8 +210,8 @@ def _lines(how: Conventions, cells: Cells) -> tuple[Line, ...]:
             "when everything was shipped"
         )
     if not sku:
-        return ()
-    return (Line(sku=sku, quantity=_quantity(quantity or "1", how.decimal, least=1)),)
+        return None
+    return Line(sku=sku, quantity=_quantity(quantity or "1", how.decimal, least=1))
 
 
 def cancellation(how: Conventions, cells: Cells) -> Make:

@@ -18,6 +18,8 @@ from backhaul_connectors.file_drop.csv_rows import (
     shown,
 )
 from backhaul_connectors.file_drop.levels import LevelRow, article_of
+from backhaul_connectors.file_drop.shipments import Placed, ShipmentRow
+from backhaul_connectors.file_drop.shipping import shipments
 from backhaul_sdk import Bad
 from backhaul_sdk.reading import Unusable
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.articles import Articles
     from backhaul_connectors.file_drop.found import Source
     from backhaul_connectors.file_drop.header import Layout
+    from backhaul_connectors.file_drop.order_index import OrderIndex
     from backhaul_sdk import Record
 
 T = TypeVar("T")
@@ -133,20 +136,32 @@ class Table(Struct, frozen=True):
     salt: str = ""
     articles: Articles | None = None
     """Of a stock list: which of its rows count one article."""
+    orders: OrderIndex | None = None
+    """Of a file of shipments: which of its rows belong together."""
 
     def read(
         self, position: Position, limit: int
     ) -> tuple[list[Record | Bad], Position]:
         """Return what the next `limit` rows become, and where to go on."""
-        records, reader = self._each(self._convert, position, limit)
-        return [each for each in records if each is not None], reader.position
+        if self.orders is None:
+            records, reader = self._each(self._convert, position, limit)
+            return [each for each in records if each is not None], reader.position
+        rows, reader = self._each(self._placed, position, limit)
+        numbered = list(enumerate(rows, position.row + 1))
+        return shipments(numbered, self.orders, self._row_at), reader.position
 
     def judge(self, position: Position, limit: int) -> Judged:
         """Return what is wrong with each of the next `limit` rows.
 
         Nothing is made of those that can be used.
         """
-        verdicts, reader = self._each(self._verdict, position, limit)
+        verdicts: list[Verdict] = []
+        with self.file.open() as stream:
+            reader = self.layout.reader(stream, position)
+            before = reader.position
+            for row in islice(reader, limit):
+                verdicts.append(self._verdict(row, before))
+                before = reader.position
         return Judged(verdicts, reader.position, reader.ends_open)
 
     def _each(
@@ -169,7 +184,24 @@ class Table(Struct, frozen=True):
             return None
         return made(origin)
 
-    def _verdict(self, row: Row, number: int) -> Verdict:
+    def _placed(self, row: Row, number: int) -> Placed | Bad | None:
+        try:
+            made = self.file.form.understand(self._cells(row))
+        except Unusable as error:
+            return self._bad(row, number, error)
+        except LeftOut:
+            return None
+        if isinstance(made, ShipmentRow):
+            return Placed(made, self._origin(row, number))
+        raise TypeError(f"a file of shipments has a row of another kind: {made}")
+
+    def _row_at(self, position: Position) -> Placed | Bad | None:
+        rows, _ = self._each(self._placed, position, 1)
+        return rows[0]
+
+    def _verdict(self, row: Row, position: Position) -> Verdict:
+        """Judge a row; a reader at `position` reads it next."""
+        number = position.row + 1
         try:
             made = self.file.form.understand(self._cells(row))
         except Unusable as error:
@@ -183,6 +215,8 @@ class Table(Struct, frozen=True):
         if self.articles is not None and isinstance(made, LevelRow):
             article = article_of(made.sku, made.counted_at)
             self.articles.add(article, made.number, row.line)
+        if self.orders is not None and isinstance(made, ShipmentRow):
+            self.orders.add(position, made)
         return GOOD
 
     def _count_unusable(self, row: Row) -> None:
@@ -207,6 +241,7 @@ class Table(Struct, frozen=True):
             row=number,
             locator=f"{self.file.name}:{row.line}",
             raw=f"{self.layout.header}\n{shown(row.text)}",
+            header=self.layout.header,
         )
 
     def _cells(self, row: Row) -> dict[str, str]:

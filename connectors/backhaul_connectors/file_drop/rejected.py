@@ -88,30 +88,37 @@ def added(
 
 
 def sheet_of(rejection: Rejection, known: Collection[str]) -> Sheet:
-    """Return the one rejected row under its columns.
+    """Return the rejected row, or the rows of one parcel, under their columns.
 
-    `raw` is the header and the row as they stood in the file. A row that cannot be
+    `raw` is the header and the rows as they stood in the file. A row that cannot be
     split goes into the first column as it is.
     """
-    delimiter, header, row = _split(rejection.raw, known)
+    delimiter, header, rows = _split(rejection.raw, known)
     columns = _distinct(header.cells)
-    cells = row.cells
-    if row.problem or any(map(str.strip, cells[len(columns) :])):
-        cells = (rejection.raw[len(header.text) + 1 :],)
+    cells = [row.cells for row in rows]
+    if any(_is_odd(row, len(columns)) for row in rows):
+        cells = [(rejection.raw[len(header.text) + 1 :],)]
     reason = next(name for name in REASONS if name not in columns)
-    mark = _mark(rejection)
-    values = dict(zip(columns, cells, strict=False))
-    values |= {reason: rejection.reason, MARK: mark}
-    return Sheet(delimiter, (*columns, reason, MARK), {mark: values})
+    marks = [_mark(rejection, number) for number in range(len(cells))]
+    rejected = {
+        mark: dict(zip(columns, row, strict=False))
+        | {reason: rejection.reason, MARK: mark}
+        for mark, row in zip(marks, cells, strict=True)
+    }
+    return Sheet(delimiter, (*columns, reason, MARK), rejected)
 
 
-def _split(raw: str, known: Collection[str]) -> tuple[str, Row, Row]:
+def _is_odd(row: Row, width: int) -> bool:
+    return bool(row.problem) or any(map(str.strip, row.cells[width:]))
+
+
+def _split(raw: str, known: Collection[str]) -> tuple[str, Row, list[Row]]:
     stream = io.BytesIO(raw.encode("utf-8"))
     delimiter = sniff_delimiter(stream, "utf-8", known)
     nothing = Row(1, "")
     header, start = first_row(stream, "utf-8", delimiter) or (nothing, Position())
-    row = next(iter(RowReader(stream, "utf-8", delimiter, start)), nothing)
-    return delimiter, header, row
+    rows = list(RowReader(stream, "utf-8", delimiter, start))
+    return delimiter, header, rows or [nothing]
 
 
 def _distinct(cells: Sequence[str]) -> tuple[str, ...]:
@@ -124,10 +131,14 @@ def _distinct(cells: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _mark(rejection: Rejection) -> str:
-    """Return what names the row for good: its line, and its key in short."""
+def _mark(rejection: Rejection, number: int) -> str:
+    """Return what names the row for good: its line, and its key in short.
+
+    `number` rows of the same parcel stand before it.
+    """
     line = rejection.locator.rpartition(":")[2]
-    return f"{line}-{hashlib.sha256(rejection.key.encode()).hexdigest()[:12]}"
+    key = f"{rejection.key} {number}" if number else rejection.key
+    return f"{line}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
 def read_sheet(content: bytes, known: Collection[str]) -> Sheet:

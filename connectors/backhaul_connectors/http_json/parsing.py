@@ -164,14 +164,17 @@ class Reader:
         return None if value in (None, "") else moment(value, name)
 
     def fulfillment(self, item: Any, key: str) -> Fulfillment:
+        origin = self._origin(key)
         return Fulfillment(
+            key=origin["key"],
             order=self.required(item, "order"),
             tracking_company=self.carrier(item),
             tracking_number=self.text(item, "tracking_number"),
             lines=self._lines(item),
             everything=self._settings.lines is None,
             shipped_at=self.moment(item, "shipped_at"),
-            **self._origin(key),
+            locator=origin["locator"],
+            raw=origin["raw"],
         )
 
     def _lines(self, item: Any) -> tuple[Line, ...]:

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from backhaul.connect.earlier_shipments import (
+    earlier_of,
+    in_question,
+    new_units,
+    same_number,
+    shipment_of,
+)
 from backhaul.core.sku_text import difference, near_text, same_text
-from backhaul.store.contract import Unmatched
+from backhaul.store.contract import Known, Unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from backhaul.connect.earlier_shipments import Earlier, Units
     from backhaul.store.contract import (
         MatchReader,
-        OpenLine,
-        OrderSummary,
         WaitingRecord,
     )
-    from backhaul_sdk import Fulfillment
+    from backhaul.store.order_views import (
+        OpenLine,
+        OrderParcel,
+        OrderSummary,
+        ReportedShipment,
+    )
+    from backhaul_sdk import Fulfillment, Line
 
+    Article: TypeAlias = tuple[str, tuple[str, ...]]
+
+UNCERTAIN = (
+    "has nothing open beside a shipment whose outcome is not known yet; this one waits "
+    "for it"
+)
 MOST_NAMED = 5
 """Articles that a reason names; a person looks the others up."""
 NO_LINES = (
@@ -27,31 +46,189 @@ NO_LINES = (
 BOTH = "it names lines and says that everything left; keep one of the two"
 
 
-def fulfillment_payload(
+ALL_SHIPPED = (
+    "all of order {order} is in {parcels} already, so the buyer was not told of "
+    "{number}. If the buyer needs it, correct sends the number to the store; else drop "
+    "this row"
+)
+NOTHING_OPEN = "; nothing of it is open, so it cannot be a further parcel: {reason}"
+
+
+def match_fulfillment(
     waiting: WaitingRecord,
     record: Fulfillment,
     order: OrderSummary,
     mirror: MatchReader,
-) -> dict[str, Any] | Unmatched:
-    """Return what a fulfill command sends for a shipment, or why it cannot be sent."""
+    *,
+    is_decided: bool,
+) -> dict[str, Any] | Unmatched | Known:
+    """Return what a fulfill command sends for a shipment, or why none is sent.
+
+    One that is decided was put in question before, and an operator retried it.
+    """
     if order.cancelled:
         return Unmatched(f"order {order.name} is cancelled", final=True)
     if problem := _problem(record):
         return Unmatched(problem, final=True)
-    wanted = wanted_lines(waiting.store, record, order, mirror)
+    wanted = wanted_lines(waiting.store, record.lines, order, mirror)
     if isinstance(wanted, Unmatched):
         return wanted
+    case = _Case(waiting, record, order, mirror)
+    left = case.nothing_left() or case.new_units(wanted, is_decided=is_decided)
+    if isinstance(left, Unmatched | Known):
+        return left
+    lines = _spread_all(order, left)
+    doubtful = None if is_decided else case.in_question()
+    if isinstance(doubtful, Unmatched) and isinstance(lines, Unmatched):
+        return Unmatched(f"{doubtful.reason}{_none_open(lines)}", final=lines.final)
+    if doubtful is not None:
+        return doubtful
+    if isinstance(lines, Unmatched):
+        return case.explained(lines)
+    return {
+        "tracking_company": record.tracking_company,
+        "tracking_number": record.tracking_number,
+        "lines": lines,
+    }
+
+
+def _none_open(lines: Unmatched) -> str:
+    return NOTHING_OPEN.format(reason=lines.reason)
+
+
+class _Case:
+    """A shipment beside all that is known of its order."""
+
+    def __init__(
+        self,
+        waiting: WaitingRecord,
+        record: Fulfillment,
+        order: OrderSummary,
+        mirror: MatchReader,
+    ) -> None:
+        self._waiting = waiting
+        self._record = record
+        self._order = order
+        self._mirror = mirror
+        self._own = shipment_of(record, self._resolve)
+
+    def _resolve(self, lines: Iterable[Line]) -> Units | None:
+        """Return units by order lines; None where no line says what is meant."""
+        found = wanted_lines(self._waiting.store, lines, self._order, self._mirror)
+        return None if isinstance(found, Unmatched) or not found else _units(found)
+
+    @cached_property
+    def _earlier(self) -> list[Earlier]:
+        store, order = self._waiting.store, self._order.id
+        reported = self._mirror.shipments_reported(store, order, self._waiting.id)
+        return [earlier_of(each, self._resolve) for each in reported]
+
+    @cached_property
+    def _parcels(self) -> list[OrderParcel]:
+        return self._mirror.parcels_of(self._waiting.store, self._order.id)
+
+    def nothing_left(self) -> Unmatched | Known | None:
+        """Return what to do with all that is left where nothing is, or None."""
+        if not self._record.everything or not self._is_all_shipped:
+            return None
+        number, order = self._own.number, self._order
+        commands = {each.shipment.number: each.reported for each in self._earlier}
+        if not number or number in self._shown or number in commands:
+            return self._known_whole(commands.get(number))
+        if order.in_doubt:
+            return Unmatched(f"order {order.name} {UNCERTAIN}", final=False)
+        return Unmatched(self._all_shipped(), final=True)
+
+    @property
+    def _is_all_shipped(self) -> bool:
+        items = self._order.items
+        return bool(items) and all(line.left <= 0 for line in items)
+
+    @property
+    def _shown(self) -> set[str]:
+        return {same_number(parcel.number) for parcel in self._parcels}
+
+    def explained(self, refused: Unmatched) -> Unmatched:
+        """Return why lines are refused, with what to do where all was shipped."""
+        number = self._own.number
+        if not refused.final or not number or not self._is_all_shipped:
+            return refused
+        if number in self._shown | {each.shipment.number for each in self._earlier}:
+            return refused
+        return Unmatched(f"{refused.reason}; {self._all_shipped()}", final=True)
+
+    def _known_whole(self, first: ReportedShipment | None) -> Known:
+        said = f"all of order {self._order.name} is shipped already"
+        if first is None:
+            return Known(None, said)
+        return Known(first.command_id, f"{said}, known from {first.instance}")
+
+    def _all_shipped(self) -> str:
+        names = [parcel_name(each.company, each.number) for each in self._parcels]
+        for each in self._earlier:
+            record = each.shipment.record
+            names.append(parcel_name(record.tracking_company, record.tracking_number))
+        known = ", ".join(dict.fromkeys(filter(None, names)))
+        record = self._record
+        return ALL_SHIPPED.format(
+            order=self._order.name,
+            parcels=known or "parcels without a number",
+            number=parcel_name(record.tracking_company, record.tracking_number),
+        )
+
+    def new_units(
+        self, wanted: Mapping[Article, int], *, is_decided: bool
+    ) -> Mapping[Article, int] | Unmatched | Known:
+        """Return the units that no other source reported in the same parcel."""
+        if is_decided:
+            return wanted
+        by_places = {article: units for article, units in wanted.items() if article[1]}
+        found = new_units(
+            self._own,
+            _units(by_places),
+            self._waiting,
+            self._earlier,
+            self._parcels,
+            self._order,
+        )
+        if isinstance(found, Unmatched | Known):
+            return found if len(by_places) == len(wanted) else wanted
+        return {
+            article: found.get(article[1], 0) if article[1] else units
+            for article, units in wanted.items()
+        }
+
+    def in_question(self) -> Unmatched | Known | None:
+        """Return what an operator decides before the shipment is carried out."""
+        if self._record.question:
+            return Unmatched(self._record.question, final=True, asks=True)
+        return in_question(self._own, self._waiting, self._earlier, self._order)
+
+
+def _units(wanted: Mapping[Article, int]) -> dict[tuple[str, ...], int]:
+    units: dict[tuple[str, ...], int] = {}
+    for (_, places), count in wanted.items():
+        units[places] = units.get(places, 0) + count
+    return units
+
+
+def parcel_name(company: str | None, number: str | None) -> str:
+    """Return a parcel in words: `JD1 (DHL)`."""
+    if not number:
+        return ""
+    return f"{number} ({company})" if company else number
+
+
+def _spread_all(
+    order: OrderSummary, wanted: Mapping[Article, int]
+) -> list[dict[str, Any]] | Unmatched:
     lines: list[dict[str, Any]] = []
     for (name, places), quantity in wanted.items():
         found = _spread(order, name, places, quantity)
         if isinstance(found, Unmatched):
             return found
         lines += found
-    return {
-        "tracking_company": record.tracking_company,
-        "tracking_number": record.tracking_number,
-        "lines": lines,
-    }
+    return lines
 
 
 def _problem(record: Fulfillment) -> str:
@@ -67,12 +244,12 @@ def _problem(record: Fulfillment) -> str:
 
 
 def wanted_lines(
-    store: str, record: Fulfillment, order: OrderSummary, mirror: MatchReader
-) -> dict[tuple[str, tuple[str, ...]], int] | Unmatched:
+    store: str, lines: Iterable[Line], order: OrderSummary, mirror: MatchReader
+) -> dict[Article, int] | Unmatched:
     """Return the units of each article: (its SKU in the order, ids of its lines)."""
     skus = {line.id: line.sku for line in order.items}
-    units: dict[tuple[str, tuple[str, ...]], int] = {}
-    for line in record.lines:
+    units: dict[Article, int] = {}
+    for line in lines:
         found = lines_of(order, line.sku, mirror.articles_called(store, line.sku))
         if isinstance(found, Unmatched):
             return found

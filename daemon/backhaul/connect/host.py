@@ -220,9 +220,10 @@ class Host:
         outcomes = await self._records.accept(
             self.connector.instance, self._store, records, cursor, self._matcher
         )
-        if any(outcome.state in {"accepted", "waiting"} for outcome in outcomes):
+        every = [each for outcome in outcomes for each in (outcome, *outcome.also)]
+        if any(outcome.state in {"accepted", "waiting"} for outcome in every):
             self._planned()
-        for outcome in outcomes:
+        for outcome in every:
             self._counts[outcome.state] += 1
             tell(outcome)
         return outcomes

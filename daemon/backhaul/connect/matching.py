@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.connect.article_matching import adjustment_payload, level_payload
-from backhaul.connect.fulfillment_matching import fulfillment_payload
+from backhaul.connect.fulfillment_matching import match_fulfillment
 from backhaul.connect.parcels import match_parcel
 from backhaul.core.clock import from_text
 from backhaul.core.identity import command_id
 from backhaul.core.printable import storable
-from backhaul.store.contract import Matched, NewCommand, Unmatched
+from backhaul.store.contract import Known, Matched, NewCommand, Unmatched
 from backhaul_sdk import (
     Cancellation,
     Fulfillment,
@@ -44,12 +44,22 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "track": Tracking,
 }
 """Every kind of record, by what is kept beside it."""
+_UNSET: Mapping[str, object] = {
+    "parts": (),
+    "beside": None,
+    "by_content": False,
+    "question": "",
+}
+"""Members that few records have; the others are kept without them."""
 
 
 def encode(record: Record) -> bytes:
     """Write a record as it is kept; its raw row is kept beside it."""
     kind = next(k for k, type_ in RECORD_TYPES.items() if isinstance(record, type_))
     members = {**msgspec.to_builtins(record), "raw": ""}
+    for name, unset in _UNSET.items():
+        if name in members and members[name] == unset:
+            del members[name]
     return msgspec.json.encode({"kind": kind, "record": members})
 
 
@@ -63,6 +73,11 @@ def decode(payload: bytes) -> tuple[str, Record]:
         members.setdefault("everything", not members.get("lines"))
     record: Record = msgspec.convert(members, RECORD_TYPES[kind])
     return kind, record
+
+
+def is_decided(payload: bytes) -> bool:
+    """Tell whether a record was put in question before; an operator retried it."""
+    return msgspec.json.decode(payload).get("asked") is True
 
 
 class Matcher:
@@ -89,10 +104,10 @@ class Matcher:
 
     def __call__(
         self, waiting: WaitingRecord, mirror: MatchReader
-    ) -> Matched | Tracked | Unmatched:
+    ) -> Matched | Tracked | Known | Unmatched:
         """Match one record. What is not mirrored yet is waited for."""
         kind, record = decode(waiting.payload)
-        found: Matched | Tracked | Unmatched
+        found: Matched | Tracked | Known | Unmatched
         if isinstance(record, StockAdjustment | StockLevel):
             found = _match_stock(waiting, record, mirror)
         elif isinstance(record, Tracking):
@@ -133,7 +148,7 @@ def _match_order(
     kind: str,
     record: Fulfillment | Cancellation,
     mirror: MatchReader,
-) -> Matched | Unmatched:
+) -> Matched | Known | Unmatched:
     orders = mirror.orders_called(waiting.store, record.order)
     if not orders:
         return Unmatched(f"order {record.order!r} is not known", final=False)
@@ -144,8 +159,10 @@ def _match_order(
     if isinstance(record, Cancellation):
         asked = {"restock": record.restock, "reason": record.reason}
         return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", asked)
-    payload = fulfillment_payload(waiting, record, orders[0], mirror)
-    if isinstance(payload, Unmatched):
+    payload = match_fulfillment(
+        waiting, record, orders[0], mirror, is_decided=is_decided(waiting.payload)
+    )
+    if isinstance(payload, Unmatched | Known):
         return payload
     return _command(waiting, kind, orders[0].id, f"order:{orders[0].id}", payload)
 

@@ -49,7 +49,7 @@ def mended(
         record.pop("everything", None)
     try:
         plain = msgspec.to_builtins(msgspec.convert(record, type_, strict=False))
-        return msgspec.json.encode({"kind": known["kind"], "record": plain})
+        return msgspec.json.encode({**known, "record": plain})
     except msgspec.ValidationError as error:
         raise BackhaulError(f"that is no {known['kind']}: {error}") from None
     except UnicodeEncodeError:

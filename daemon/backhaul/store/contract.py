@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     )
     from backhaul.core.stock import ListedLevel
     from backhaul.store.deeds import Deed
+    from backhaul.store.order_views import (
+        OrderParcel,
+        OrderSummary,
+        ReportedShipment,
+    )
     from backhaul.store.tracking import Parcel
     from backhaul_sdk import NameInShop
 
@@ -335,12 +340,21 @@ class Matched(Struct, frozen=True):
 class Unmatched(Struct, frozen=True):
     """The record cannot be matched; `final` when waiting would not help.
 
-    `withdraw` are stock targets that the record contradicts, by their command's id.
+    `withdraw` are stock targets that the record contradicts, by their command's id. One
+    that `asks` is matched without this question once an operator retries it.
     """
 
     reason: str
     final: bool
     withdraw: tuple[str, ...] = ()
+    asks: bool = False
+
+
+class Known(Struct, frozen=True):
+    """The record reports what is done already, maybe by this command."""
+
+    command_id: str | None
+    reason: str
 
 
 class Tracked(Struct, frozen=True):
@@ -397,6 +411,16 @@ class MatchReader(Protocol):
         """Return why an operator has to decide about a fulfill or cancel, or None."""
         ...
 
+    def shipments_reported(
+        self, store: str, order_id: str, record: int
+    ) -> list[ReportedShipment]:
+        """Return the shipments of an order, the first first, without this record."""
+        ...
+
+    def parcels_of(self, store: str, order_id: str) -> list[OrderParcel]:
+        """Return the parcels of an order that the store shows."""
+        ...
+
     def overtaken(self, command: Command) -> str | None:
         """Say why an adjustment is not to be sent after all: a count has overtaken it.
 
@@ -415,43 +439,20 @@ class Hold(Struct, frozen=True):
     payload: dict[str, Any] | None = None
 
 
-class OpenLine(NamedTuple):
-    """A line of an order: `sku` as it was ordered, `left` units not yet asked for.
-
-    The SKU of the variant may have changed since the order was placed.
-    """
-
-    id: str
-    sku: str | None
-    left: int
-    variant_id: str | None = None
-
-
-class OrderSummary(Struct, frozen=True):
-    """An order, as far as matching needs it.
-
-    What other commands ask for is not left. `on_its_way`: there are such; `in_doubt`:
-    what became of one is not known, so the mirror may show it already.
-    """
-
-    id: str
-    name: str
-    cancelled: bool
-    items: tuple[OpenLine, ...]
-    on_its_way: bool = False
-    in_doubt: bool = False
-
-
 class RecordOutcome(Struct, frozen=True):
-    """What became of a record: the state and sentence of a receipt."""
+    """What became of a record: the state and sentence of a receipt.
+
+    `also` is what became of its other parts, where these came to different ends.
+    """
 
     record: WaitingRecord
     state: str
     reason: str
+    also: tuple[RecordOutcome, ...] = ()
 
 
 MatchOne: TypeAlias = (
-    "Callable[[WaitingRecord, MatchReader], Matched | Tracked | Unmatched]"
+    "Callable[[WaitingRecord, MatchReader], Matched | Tracked | Known | Unmatched]"
 )
 
 

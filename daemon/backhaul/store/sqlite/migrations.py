@@ -12,6 +12,7 @@ from backhaul.store.sqlite import (
     operations_schema,
     outbox_schema,
     part_keys,
+    shipment_parts,
     sku_spellings,
     unreadable,
 )
@@ -445,3 +446,4 @@ migrations(name="m094_unreadable_orders")(unreadable.add_unreadable_orders)
 migrations(name="m095_listed_at")(outbox_schema.add_listed_at)
 migrations(name="m096_sku_spellings")(sku_spellings.create_spellings)
 migrations(name="m097_incidents")(outbox_schema.add_incidents)
+migrations(name="m098_record_parts")(shipment_parts.add_record_parts)

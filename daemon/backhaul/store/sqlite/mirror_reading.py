@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -11,10 +11,15 @@ from backhaul.core import gtin
 from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
 from backhaul.core.sku_text import same_text
-from backhaul.store.contract import OpenLine, OrderSummary
+from backhaul.store.order_views import (
+    OpenLine,
+    OrderParcel,
+    OrderSummary,
+    ReportedShipment,
+)
 from backhaul.store.sqlite import corrections, shipped
 from backhaul.store.sqlite.listed_levels import levels_listed
-from backhaul.store.sqlite.members import document_of, member
+from backhaul.store.sqlite.members import document_of, is_document, member, whole
 from backhaul.store.sqlite.sku_spellings import near_skus
 from backhaul.store.sqlite.variants import NEWEST
 from backhaul.store.tracking import Parcel
@@ -53,6 +58,22 @@ _CANCELLED = f"""
         AND {member("evidence", "$.updated_at")} >= :updated_at
       OR {member("evidence", "$.read.cancelled_at")} IS NOT NULL
         AND {member("evidence", "$.read.updated_at")} >= :updated_at)
+"""  # noqa: S608 - constants
+_REPORTED = """
+    SELECT r.instance, r.key, r.locator, CAST(r.payload AS BLOB), c.id,
+           CAST(c.payload AS BLOB)
+    FROM commands c JOIN records r ON r.command_id = c.id
+    WHERE c.target = :order AND c.store = :store AND c.kind = 'fulfill'
+      AND c.state IN ('planned', 'sending', 'uncertain', 'parked', 'applied')
+      AND r.id != :record
+    ORDER BY r.id
+"""
+_PARCELS = f"""
+    SELECT s.tracking_number, s.tracking_company, (
+      SELECT d.value -> '$.items'
+      FROM orders o, json_each({whole("o.document")}, '$.shipments') d
+      WHERE o.store = s.store AND o.id = s.order_id AND d.value ->> 'id' = s.id)
+    FROM shipments s WHERE s.store = ? AND s.order_id = ? ORDER BY s.id
 """  # noqa: S608 - constants
 _CERTAIN = frozenset({State.PLANNED, State.APPLIED})
 """Of what the mirror does not show yet. It may show the effect of all else already."""
@@ -143,6 +164,22 @@ class MirrorReader:
             frozenset(sku for _, _, sku in variants if sku is not None),
             frozenset(variant for _, variant, _ in variants),
         )
+
+    def shipments_reported(
+        self, store: str, order_id: str, record: int
+    ) -> list[ReportedShipment]:
+        """Return the shipments of an order, the first first, without this record."""
+        values = {"store": store, "order": order_id, "record": record}
+        rows = self._connection.execute(_REPORTED, values).fetchall()
+        return [_reported(row) for row in rows if is_document(row[3])]
+
+    def parcels_of(self, store: str, order_id: str) -> list[OrderParcel]:
+        """Return the parcels of an order that the store shows."""
+        rows = self._connection.execute(_PARCELS, (store, order_id)).fetchall()
+        return [
+            OrderParcel(number, company, None if items is None else _held_units(items))
+            for number, company, items in rows
+        ]
 
     def _variants(self, store: str, name: str) -> list[tuple[str, str, str | None]]:
         rows = self._connection.execute(_BY_SKU, (store, name)).fetchall()
@@ -249,3 +286,26 @@ class MirrorReader:
 def _shown(order: OrderSummary) -> OrderInShop:
     lines = (LineInShop(line.sku, line.variant_id, line.left) for line in order.items)
     return OrderInShop(order.name, order.cancelled, tuple(lines), order.in_doubt)
+
+
+def _reported(row: tuple[Any, ...]) -> ReportedShipment:
+    instance, key, locator, record, command, payload = row
+    asked = document_of(payload)
+    lines: dict[str, int] = {}
+    for part in asked.get("lines") or ():
+        units = lines.get(part["line_id"], 0) + part["quantity"]
+        lines[part["line_id"]] = units
+    number = asked.get("tracking_number")
+    return ReportedShipment(instance, key, locator, record, command, number, lines)
+
+
+def _held_units(items: str) -> dict[str, int] | None:
+    """Return the units of each line in a parcel; None where the store names none."""
+    units: dict[str, int] = {}
+    for item in json.loads(items) or ():
+        named = item if isinstance(item, dict) else {}
+        line, count = named.get("lineItemId"), named.get("quantity")
+        if not isinstance(line, str) or not isinstance(count, int):
+            return None
+        units[line] = units.get(line, 0) + count
+    return units or None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.store.contract import (
+    Known,
     Matched,
     QuarantinedRow,
     RecordOutcome,
@@ -24,6 +24,8 @@ from backhaul.store.sqlite.listed_levels import withdraw
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.planning import plan
 from backhaul.store.sqlite.quarantine import set_aside
+from backhaul.store.sqlite.record_content import content_of, difference, digest_of
+from backhaul.store.sqlite.shipment_parts import MERGED, remember, split
 from backhaul.store.sqlite.targets import plan_target
 from backhaul.store.sqlite.tracking import track
 
@@ -90,7 +92,7 @@ class SqliteRecords:
                     "INSERT OR REPLACE INTO cursors VALUES (?, ?)", (instance, cursor)
                 )
             return [
-                _accept_one(connection, instance, store, record, now, match_one)
+                _accept(connection, instance, store, record, now, match_one)
                 for record in records
             ]
 
@@ -187,6 +189,32 @@ def _rested(record: WaitingRecord, now: datetime) -> str:
     return to_text(now + min(max(waited, SHORTEST_REST), LONGEST_REST))
 
 
+def _accept(
+    connection: sqlite3.Connection,
+    instance: str,
+    store: str,
+    new: NewRecord,
+    now: str,
+    match_one: MatchOne,
+) -> RecordOutcome:
+    """Take a record, or what is new of one whose parts others brought."""
+    found = None if new.payload is None else split(connection, instance, new)
+    if found is None:
+        return _accept_one(connection, instance, store, new, now, match_one)
+    outcomes: list[RecordOutcome] = []
+    if found.new is not None:
+        outcome = _accept_one(connection, instance, store, found.new, now, match_one)
+        outcomes.append(outcome)
+    for other, state, known in found.contradicted:
+        payload = other.payload or b"null"
+        record = WaitingRecord(0, instance, store, other.key, payload, new.locator, now)
+        outcomes.append(_contradict(connection, record, other, state, known))
+    if not outcomes:
+        record = WaitingRecord(0, instance, store, new.key, b"null", new.locator, now)
+        return RecordOutcome(record, "duplicate", "known already")
+    return msgspec.structs.replace(outcomes[0], also=tuple(outcomes[1:]))
+
+
 def _accept_one(
     connection: sqlite3.Connection,
     instance: str,
@@ -202,6 +230,7 @@ def _accept_one(
     if id_ is None:
         return _accept_again(connection, record, new, match_one)
     record = record._replace(id=id_)
+    remember(connection, instance, id_, payload)
     if new.payload is None:
         _set_aside(connection, record, new.raw, new.reason, now)
         return RecordOutcome(record, "quarantined", new.reason)
@@ -287,14 +316,13 @@ def _accept_again(
     """
     held = _Held(*connection.execute(_HELD, (record.instance, record.key)).fetchone())
     same = new.payload is None or _says_the_same(held, new, new.payload)
-    if (held.state == "quarantined" and new.payload is not None) or (
+    if (held.state in {"quarantined", MERGED} and new.payload is not None) or (
         held.state == "waiting" and not same
     ):
         return _take_anew(connection, record._replace(id=held.id), new, match_one)
-    dropped = held.state == "dropped"
     if not same:
-        return _contradict(connection, record, new, GIVEN_UP if dropped else OTHER)
-    known = "given up by a person" if dropped else "known already"
+        return _contradict(connection, record, new, held.state, held.payload)
+    known = "given up by a person" if held.state == "dropped" else "known already"
     return RecordOutcome(record, "duplicate", known)
 
 
@@ -319,13 +347,19 @@ def _take_anew(
 
 
 def _contradict(
-    connection: sqlite3.Connection, record: WaitingRecord, new: NewRecord, reason: str
+    connection: sqlite3.Connection,
+    record: WaitingRecord,
+    new: NewRecord,
+    state: str,
+    known: bytes,
 ) -> RecordOutcome:
     """Set other content under a known key aside, once, as a record of its own.
 
     A person may give it up, or have it carried out beside the first.
     """
-    other = record._replace(key=f"{record.key}~{_digest(record.payload)}")
+    reason = GIVEN_UP if state == "dropped" else OTHER
+    reason += difference(known, record.payload)
+    other = record._replace(key=f"{record.key}~{digest_of(record.payload)}")
     if _add(connection, other, new, "quarantined", reason) is None:
         return RecordOutcome(record, "duplicate", reason)
     _set_aside(connection, other, new.raw, reason, record.received_at)
@@ -338,29 +372,7 @@ def _says_the_same(held: _Held, new: NewRecord, payload: bytes) -> bool:
     What a person mended differs from the row that it came from.
     """
     came_before = held.again and held.raw == new.raw.encode() != b""
-    return came_before or _content(held.payload) == _content(payload)
-
-
-def _content(payload: bytes) -> object:
-    """Return what a record asks for: neither where and when it was told, nor shipped.
-
-    That time is the ERP's, changes with every touch of its row, and is not sent. What
-    is damaged says nothing that another could say.
-    """
-    try:
-        document = msgspec.json.decode(payload)
-    except ValueError:
-        return payload
-    if isinstance(document, dict):
-        # Older versions wrote `everything` nowhere; it follows from the lines.
-        for name in ("locator", "shipped_at", "everything", "listed_at", "note"):
-            document.get("record", {}).pop(name, None)
-    return document
-
-
-def _digest(payload: bytes) -> str:
-    content = msgspec.json.encode(_content(payload), order="sorted")
-    return sha256(content).hexdigest()[:12]
+    return came_before or content_of(held.payload) == content_of(payload)
 
 
 def _match(
@@ -401,6 +413,9 @@ def _try_match(
         _conclude(connection, record, "accepted", found.note, command.id)
         said = "; ".join(filter(None, (f"{command.kind} {command.target}", found.note)))
         return RecordOutcome(record, "accepted", said)
+    if isinstance(found, Known):
+        _conclude(connection, record, "accepted", found.reason, found.command_id)
+        return RecordOutcome(record, "duplicate", found.reason)
     if isinstance(found, Tracked):
         said = track(connection, record, found, now)
         _conclude(connection, record, "accepted", said, None)
@@ -430,11 +445,22 @@ def _keep(
         return RecordOutcome(record, "waiting", found.reason)
     withdraw(connection, found.withdraw, now)
     _conclude(connection, record, "quarantined", found.reason, None)
+    if found.asks:
+        _note_question(connection, record)
     (raw,) = connection.execute(
         "SELECT raw FROM records WHERE id = ?", (record.id,)
     ).fetchone()
     _set_aside(connection, record, raw, found.reason, now)
     return RecordOutcome(record, "quarantined", found.reason)
+
+
+def _note_question(connection: sqlite3.Connection, record: WaitingRecord) -> None:
+    """Keep that an operator was asked: when they retry the record, that is decided."""
+    connection.execute(
+        "UPDATE records SET payload = json_set(payload, '$.asked', json('true'))"
+        " WHERE id = ?",
+        (record.id,),
+    )
 
 
 def _go_on_waiting(

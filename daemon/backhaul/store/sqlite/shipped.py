@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping
 
-    from backhaul.store.contract import Command, OrderSummary
+    from backhaul.store.contract import Command
+    from backhaul.store.order_views import OrderSummary
 
 _ORDER = """
     SELECT CAST(document AS BLOB), financial_status FROM orders
