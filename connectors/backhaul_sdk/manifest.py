@@ -27,7 +27,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     """A connector's manifest; `topics` are the changes that its `push` understands.
 
     `settings` validates `[connectors.NAME]` without the keys that are the host's:
-    `type, store, enabled, every, silent_after, dry_run, counts, topics, begin`.
+    `type, store, enabled, trigger, every, cron, jitter, quiet, silent_after, dry_run,
+    counts, topics, begin`.
     `secret_fields` are never shown or logged.
 
     `takes_once` says that the other side takes a `Change.id` once, however often it

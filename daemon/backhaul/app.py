@@ -290,7 +290,7 @@ class Daemon:
         return Host(
             registry.build(name, settings.type, settings.options),
             settings.store,
-            settings.every,
+            None,
             store.records,
             self._matcher,
             self._clock,
@@ -328,6 +328,8 @@ class Daemon:
             reading.walked = jobs.does("reconcile_full", name, reading.sweep)
             auditor = shop.sender.auditor
             auditor.audited = jobs.does("audit", name, auditor.wake)
+        for host in self._hosts:
+            host.polled = jobs.polls(host.connector.instance, host.polls)
         return jobs
 
     @contextlib.asynccontextmanager

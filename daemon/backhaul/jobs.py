@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,34 +13,38 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.core.quiet import QuietHours
 from backhaul.errors import BackhaulError, Busy
 from backhaul.push.gates import JOBS
-from backhaul.settings import PushJob
+from backhaul.settings import Connector, PushJob
+from backhaul.settings.schedules import polling_job
 from backhaul.store.deeds import Deed
 from backhaul.store.job_runs import JobRun, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
-    from datetime import datetime
 
+    from backhaul.connect.polling import Polls
     from backhaul.core.clock import Clock
     from backhaul.push.dispatcher import Dispatcher
     from backhaul.schedule import Schedule
-    from backhaul.settings import Job, Settings
+    from backhaul.settings import Scheduled, Settings
     from backhaul.store.job_runs import JobKey, JobRuns, JobState, Told
 
 LATE = timedelta(minutes=1)
 """A run that begins later than this makes up for what was missed."""
 AT_ONCE = "at once"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Work(Struct, frozen=True):
     """What a job does: `start` begins it, for a moment, and returns at once.
 
-    A job that sends a `kind` of command opens a gate; its `pause` closes that.
+    A job that sends a `kind` of command opens a gate; its `pause` closes that. Where a
+    person asks for a run, `start_now` begins it if there is one.
     """
 
     start: Callable[[str], None]
     kind: str | None = None
     pause: Callable[[str | None], None] = lambda _: None
+    start_now: Callable[[str], None] | None = None
 
 
 class Jobs:
@@ -62,11 +66,25 @@ class Jobs:
         self._works: dict[JobKey, Work] = {}
         self._dispatchers: dict[str, Dispatcher] = {}
         self._resting: set[JobKey] = set()
+        self._begun: set[JobKey] = set()
 
     def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
         """Say what a job starts; return how to tell that it is over."""
         self._works[name, store] = Work(lambda _: start())
         return partial(self._ended, (name, store))
+
+    def polls(self, connector: str, polls: Polls) -> Told:
+        """Let a job poll a connector; return how to tell that a poll is over."""
+        key = (polling_job(connector), "")
+        job = self._jobs[key]
+        self._works[key] = Work(
+            lambda _: polls.fall_due(),
+            pause=polls.pause,
+            start_now=lambda _: polls.wake(),
+        )
+        if job.quiet and self._schedule is not None:
+            polls.quiet = QuietHours(job.quiet, self._schedule.zone)
+        return partial(self._ended, key)
 
     def sends(self, store: str, dispatcher: Dispatcher) -> None:
         """Let the jobs of a store open the gates of its dispatcher."""
@@ -104,6 +122,8 @@ class Jobs:
             work.pause(state.paused_at)
             return
         last = from_text(max(state.since, state.started_at or ""))
+        if self._polls_often(key):
+            last = EPOCH  # its runs are not written down: it polls at every start
         owed = state.due_at if state.interrupted else None
         self._plan(key, last, from_text(owed) if owed else None)
 
@@ -145,7 +165,7 @@ class Jobs:
 
     async def _due(self, key: JobKey, due: datetime) -> None:
         late = self._clock.now() - due > LATE
-        if late and not self._stands_open(key):
+        if late and self._is_written_down(key):
             logger.bind(action="job.caught_up", job=label(key)).info(
                 "{} was due at {}: made up for now", label(key), to_text(due)
             )
@@ -163,11 +183,21 @@ class Jobs:
         """Write the run down before it begins; return how many commands it lets out."""
         work, at = self._works[key], to_text(self._clock.now())
         let_out = 0
-        if trigger is Trigger.PERSON or not self._stands_open(key):
+        if trigger is Trigger.PERSON or self._is_written_down(key):
+            self._begun.add(key)
             run = JobRun(key, trigger, to_text(due), at, work.kind)
             let_out = await self._runs.begin(run, deed)
-        work.start(at)
+        is_asked = trigger is Trigger.PERSON
+        (work.start_now if is_asked and work.start_now else work.start)(at)
         return let_out
+
+    def _is_written_down(self, key: JobKey) -> bool:
+        return not self._stands_open(key) and not self._polls_often(key)
+
+    def _polls_often(self, key: JobKey) -> bool:
+        """Tell whether a job polls a connector at an interval, mostly of seconds."""
+        job = self._jobs[key]
+        return isinstance(job, Connector) and job.trigger == "interval"
 
     def _stands_open(self, key: JobKey) -> bool:
         job = self._jobs[key]
@@ -176,6 +206,9 @@ class Jobs:
     async def _ended(
         self, key: JobKey, before: str, detail: str, *, failed: bool = False
     ) -> None:
+        if self._polls_often(key) and key not in self._begun:
+            return
+        self._begun.discard(key)
         try:
             await self._runs.end(key, before, detail, failed=failed)
         except Busy as error:
@@ -283,14 +316,14 @@ def rules(settings: Settings) -> dict[str, str]:
     }
 
 
-def words(job: Job, *, at_once: bool) -> str:
+def words(job: Scheduled, *, at_once: bool) -> str:
     """Return for a person when a job does its work."""
     if not (at_once and job.enabled):
         return job.in_words()
     return f"{AT_ONCE}, {job.quiet_words()}" if job.quiet else AT_ONCE
 
 
-def _in_words(jobs: Mapping[JobKey, Job]) -> dict[JobKey, str]:
+def _in_words(jobs: Mapping[JobKey, Scheduled]) -> dict[JobKey, str]:
     return {key: job.in_words() for key, job in jobs.items()}
 
 

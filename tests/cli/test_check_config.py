@@ -88,6 +88,7 @@ def test_connectors_are_named_with_their_store(tmp_path: Path) -> None:
     assert rows == [
         ("connector a", "x for main"),
         ("connector b", "y for main, disabled"),
+        ("job connector_a", "every 2s"),
     ]
 
 

@@ -77,7 +77,7 @@ def host_of(
     desk: Connector[Any],
     store: SqliteStore,
     *,
-    every_seconds: float = 0.01,
+    every_seconds: float | None = 0.01,
     wait_seconds: float = 600.0,
     clock: Clock | None = None,
     planned: list[str] | None = None,

@@ -16,6 +16,8 @@ from backhaul.connect.health import Health
 from backhaul.connect.matching import encode
 from backhaul.connect.notices import Notices
 from backhaul.connect.opening import OPEN_SECONDS, Opening
+from backhaul.connect.polling import Polls
+from backhaul.core.clock import to_text
 from backhaul.core.printable import storable
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.contract import NewRecord
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from backhaul.connect.matching import Matcher
     from backhaul.core.clock import Clock
     from backhaul.store.contract import RecordOutcome, Records
+    from backhaul.store.job_runs import Told
     from backhaul_sdk import (
         Batch,
         Connector,
@@ -51,13 +54,17 @@ _WORDS = {
 
 
 class Host:
-    """One instance in its own task; its failures are its own."""
+    """One instance in its own task; its failures are its own.
+
+    `every_seconds` is None where its job says when it is polled, through `polls`; that
+    job is told by `polled` what came of it.
+    """
 
     def __init__(
         self,
         connector: Connector[Any],
         store: str,
-        every_seconds: float,
+        every_seconds: float | None,
         records: Records,
         matcher: Matcher,
         clock: Clock,
@@ -66,7 +73,8 @@ class Host:
     ) -> None:
         self.connector = connector
         self._store = store
-        self._every = every_seconds
+        self.polls = Polls(clock, every_seconds)
+        self.polled: Told | None = None
         self._records = records
         self._matcher = matcher
         self._clock = clock
@@ -75,7 +83,6 @@ class Host:
         self._rounds = asyncio.Lock()
         self._counts: Counter[str] = Counter()
         self._health = Health(connector.instance, "", clock, chance)
-        self._wait = 0.0
         self._deaf: str | None = None
         self._emitted = Gathering(self._accept)
         self._notices = Notices(connector)
@@ -102,7 +109,7 @@ class Host:
         try:
             await self._opening.within(seconds)
         except (ConnectorFailed, Busy) as error:
-            self._wait = self._health.fell(words(error))
+            self.polls.failed(self._health.fell(words(error)))
         try:
             asked = asyncio.get_running_loop().create_task(guarded(self._routes()))
             return await bounded(seconds, asked, "to listen")
@@ -135,17 +142,9 @@ class Host:
         """Ask for records for ever. Cancel to stop."""
         while True:
             # First: one that could not be opened when it was to listen is left alone.
-            await self._rest()
+            does_poll = await self.polls.next(self._health.look)
             async with self._rounds:
-                await self._round()
-
-    async def _rest(self) -> None:
-        """Wait for the next round; meanwhile say that it works, once it has."""
-        left = self._wait
-        while (soon := self._health.look()) is not None and soon < left:
-            await self._clock.sleep(soon)
-            left -= soon
-        await self._clock.sleep(left)
+                await self._round(does_poll=does_poll)
 
     async def close(self) -> None:
         """Close the connector; an error in it is not ours."""
@@ -175,25 +174,41 @@ class Host:
     async def once(self) -> dict[str, int]:
         """Ask for records now; return how many came to what. Raises BackhaulError."""
         async with self._rounds:
-            self._counts = Counter()
-            await self._round()
+            await self._round(does_poll=True)
         if self._health.reason is not None:
             raise BackhaulError(f"{self.connector.instance}: {self._health.reason}")
         return dict(self._counts)
 
-    async def _round(self) -> None:
+    async def _round(self, *, does_poll: bool) -> None:
+        self._counts, began = Counter(), to_text(self._clock.now())
+        reason = ""
         try:
             await self.open()
-            await guarded(self._apply())
-            if Capability.PULL in self.connector.spec.capabilities:
-                await guarded(self._pull())
-            self._notices.refresh()
-            await guarded(self.report())
+            if does_poll:
+                await self._poll()
         except (ConnectorFailed, Busy) as error:
-            self._wait = self._health.fell(words(error))
+            reason = words(error)
+            self.polls.failed(self._health.fell(reason))
         else:
-            self._wait = self._every
-            self._health.rose()
+            self.polls.succeeded(polled=does_poll)
+            if not self.polls.is_owed:
+                self._health.rose()
+        if does_poll and self.polled is not None:
+            await self.polled(began, reason or self._result(), failed=bool(reason))
+
+    async def _poll(self) -> None:
+        await guarded(self._apply())
+        if Capability.PULL in self.connector.spec.capabilities:
+            await guarded(self._pull())
+        self._notices.refresh()
+        await guarded(self.report())
+
+    def _result(self) -> str:
+        """Return for an operator what the records of a round came to."""
+        counts = sorted(self._counts.items())
+        return (
+            ", ".join(f"{number} {state}" for state, number in counts) or "nothing new"
+        )
 
     async def _pull(self) -> None:
         cursor = await self._records.cursor(self.connector.instance)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from backhaul.core.stock import Policy
+from backhaul.settings.schedules import Scheduled
 from backhaul.settings.section import Section
 from backhaul.settings.values import Count, Duration, Name, Text, parse_duration
 
@@ -54,7 +55,7 @@ class Counts(Section):
         )
 
 
-class Connector(Section):
+class Connector(Scheduled):
     """An instance of a connector; whatever is not listed here is the connector's own.
 
     `options` holds those other keys. Secret ones, and what their files hold, are
@@ -71,7 +72,8 @@ class Connector(Section):
     )
     every: Duration = Field(
         default=parse_duration("2s"),
-        description="Time between two looks for something new.",
+        description="Time between two polls for something new, with "
+        '`trigger = "interval"`.',
     )
     enabled: bool = Field(default=True, description="Whether the instance runs at all.")
     silent_after: Duration | None = Field(

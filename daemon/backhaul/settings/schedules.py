@@ -154,3 +154,8 @@ class Scheduled(Section):
     def quiet_words(self) -> str:
         """Return for a person when it does not run."""
         return f"not {quiet_text(self.quiet)}"
+
+
+def polling_job(connector: str) -> str:
+    """Return the name of the job that polls a connector."""
+    return f"connector_{connector}"

@@ -19,6 +19,7 @@ from pydantic_settings import (
 from backhaul.settings.alerts import Alerts
 from backhaul.settings.connectors import Connector
 from backhaul.settings.jobs import Job, Jobs, StoreJobName
+from backhaul.settings.schedules import Scheduled, polling_job
 from backhaul.settings.section import Section
 from backhaul.settings.stores import Store
 from backhaul.settings.values import (
@@ -292,8 +293,11 @@ class Settings(BaseSettings):
             for name, connector in connectors.items()
         }
 
-    def planned_jobs(self) -> dict[tuple[str, str], Job]:
-        """Return every job by its name and store; "" where it is of no store."""
+    def planned_jobs(self) -> dict[tuple[str, str], Scheduled]:
+        """Return every job by its name and store; "" where it is of no store.
+
+        The polls of each enabled connector are a job of their own.
+        """
         return {
             ("prune", ""): self.jobs.prune,
             ("backup", ""): self.jobs.backup,
@@ -301,6 +305,11 @@ class Settings(BaseSettings):
                 (name, store): self._job(name, store)
                 for name in get_args(StoreJobName)
                 for store in self.stores
+            },
+            **{
+                (polling_job(name), ""): connector
+                for name, connector in self.connectors.items()
+                if connector.enabled
             },
         }
 

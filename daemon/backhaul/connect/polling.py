@@ -1,0 +1,107 @@
+"""Says when a connector is polled: when its job is due, and again after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul.core.clock import Clock
+    from backhaul.core.quiet import QuietHours
+
+
+class Polls:
+    """The next round of one connector.
+
+    `every_seconds` makes it poll by itself; None: its job calls `fall_due`. A poll that
+    failed is owed: it is retried after the wait that its failure asked for, but neither
+    in quiet hours nor while the job is paused. A round that does not poll keeps the
+    connector open, so that it can be called.
+    """
+
+    def __init__(self, clock: Clock, every_seconds: float | None) -> None:
+        self._clock = clock
+        self._every = every_seconds
+        self._due = asyncio.Event()
+        self._wait = 0.0
+        self._is_paused = False
+        self._is_failing = False
+        self.is_owed = False
+        self.quiet: QuietHours | None = None
+
+    def fall_due(self) -> None:
+        """Poll now; where the last round failed, once the wait after that is over."""
+        if self._is_failing:
+            self.is_owed = True
+        else:
+            self._due.set()
+
+    def wake(self) -> None:
+        """Poll now, whatever the last round, quiet hours or a pause say."""
+        self._due.set()
+
+    def pause(self, since: str | None) -> None:
+        """Retry nothing from now on, or None: begin again. What was owed is dropped."""
+        self._is_paused = since is not None
+        if self._is_paused:
+            self.is_owed = False
+
+    async def next(self, look: Callable[[], float | None]) -> bool:
+        """Wait for the next round; return whether it polls.
+
+        `look` is called again after each number of seconds that it returns.
+        """
+        ends = self._clock.monotonic() + self._wait
+        while not self._due.is_set():
+            left = ends - self._clock.monotonic()
+            if left <= 0:
+                break
+            soon = look()
+            await self._due_within(left if soon is None else min(left, soon))
+        if self._due.is_set() or self._every is not None:
+            self._due.clear()
+            self.is_owed = True
+            return True
+        return self.is_owed and not self._quiet_seconds()
+
+    def succeeded(self, *, polled: bool) -> None:
+        """Note that a round worked: the next one comes when it is due."""
+        self._is_failing = False
+        if polled:
+            self.is_owed = False
+        quiet = self._quiet_seconds() if self.is_owed else 0.0
+        rest = math.inf if self._every is None else self._every
+        self._wait = quiet or rest
+
+    def failed(self, wait_seconds: float) -> None:
+        """Note that a round failed, and when to try again."""
+        self._is_failing = True
+        if self._is_paused:
+            self.is_owed = False
+        self._wait = wait_seconds
+
+    def _quiet_seconds(self) -> float:
+        """Return how long quiet hours last from now; 0 where there are none."""
+        if self.quiet is None:
+            return 0.0
+        now = self._clock.now()
+        return max((self.quiet.over(now) - now).total_seconds(), 0.0)
+
+    async def _due_within(self, seconds: float) -> None:
+        """Wait until a poll is due, but no longer."""
+        if math.isinf(seconds):
+            await self._due.wait()
+            return
+        loop = asyncio.get_running_loop()
+        waits = [
+            loop.create_task(self._clock.sleep(seconds)),
+            loop.create_task(self._due.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
