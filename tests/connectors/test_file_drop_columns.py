@@ -342,6 +342,7 @@ def test_no_synonym_means_two_things(kind: str) -> None:
         ({"encoding": "base64"}, "is no encoding of texts"),
         ({"done_file": "ok"}, "must hold {name} or {stem}"),
         ({"done_file": "{nam}.ok"}, "must hold {name} or {stem}"),
+        ({"done_file": "{stem}.csv"}, "must hold {name} or {stem}"),
         ({"header_row": -1}, "header_row"),
         ({"same_content": "keep"}, "same_content"),
         ({"quote": "x"}, "quote"),

@@ -185,6 +185,30 @@ async def test_the_names_of_columns_can_be_set_for_files_without_them(
     assert [order for order, *_ in shipped(drop)] == ["1001", "1002", "3"]
 
 
+async def test_rejected_rows_of_a_file_without_names_can_be_dropped_again(
+    drop: Drop,
+) -> None:
+    drop.options["header"] = ["order", "tracking_company", "tracking_number"]
+    drop.put("fulfillments.csv", ";DHL;X1\n1002;DHL;X2\n")
+    await drop.pull()
+    await drop.report()
+    rejected = (drop.path / "rejected/fulfillments.rejected.csv").read_text("utf-8-sig")
+    drop.put("fulfillments-corrected.csv", rejected.replace(";DHL;X1", "1001;DHL;X1"))
+    await drop.pull()
+    assert [order for order, *_ in shipped(drop)] == ["1002", "1001"]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+async def test_an_object_around_the_list_says_what_to_do(
+    drop: Drop, indent: int | None
+) -> None:
+    content = json.dumps({"page": 1, "orders": [{"order": "1"}]}, indent=indent)
+    drop.put("fulfillments.json", content)
+    await drop.pull()
+    (reason,) = drop.reasons()
+    assert "it is one object with a list in 'orders'; write the array alone" in reason
+
+
 async def test_a_header_setting_that_lacks_a_column_is_said(drop: Drop) -> None:
     drop.options["header"] = ["order", "tracking_company"]
     drop.put("fulfillments-1.csv", "1001;DHL\n")

@@ -172,6 +172,21 @@ async def test_the_rest_of_a_list_of_levels_is_read(shift: Shift) -> None:
     assert [(r.sku, r.quantity) for r in records] == [("A", 30), ("B", 5)]
 
 
+async def test_a_count_that_was_taken_half_is_taken_again_as_it_became(
+    shift: Shift,
+) -> None:
+    with shift.writer("stock-levels.csv") as write:
+        write("sku,quantity\nA,1\nB,30")
+        await shift.wait(70)
+        write("0\nC,2\n")
+        await shift.wait(400)
+    records = [r for r in shift.drop.records() if isinstance(r, StockLevel)]
+    counts = [(r.sku, r.quantity) for r in records]
+    assert counts == [("A", 1), ("B", 30), ("B", 300), ("C", 2)]
+    assert records[2].as_of > records[1].as_of
+    assert shift.drop.reasons() == []
+
+
 async def test_an_archived_file_that_was_written_anew_is_told(shift: Shift) -> None:
     shift.drop.put(NAME, f"{FULFILLMENTS}1001,DHL,JD1\n")
     await shift.wait(10)

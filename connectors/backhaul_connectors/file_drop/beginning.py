@@ -103,8 +103,9 @@ async def _judge_rest(
     """Judge the rows of a file behind its beginning, which was taken before."""
     row, bad = begun.rows, tuple[Bad, ...]()
     if row and not await in_thread(_ends_a_line, file, begun.size):
-        if await _last_was_bad(file, begun.size, settings, copies):
-            # Nothing was made of that row, so it is read whole now.
+        is_count = file.form.dated_by_file
+        if is_count or await _last_was_bad(file, begun.size, settings, copies):
+            # A later count replaces the first one; of a bad row nothing was made.
             row -= 1
         else:
             bad = (_continued(file, begun),)
@@ -126,9 +127,9 @@ def begins_with(file: Source, size: int, sha256: str) -> bool:
 def _ends_a_line(file: Source, size: int) -> bool:
     """Tell whether the first `size` bytes end a line, or a line end follows them."""
     with file.open() as stream:
-        stream.seek(max(size - 2, 0))
-        before = stream.read(min(size, 2))
-        after = stream.read(2)
+        stream.seek(max(size - 4, 0))
+        before = stream.read(min(size, 4))
+        after = stream.read(4)
     return before.endswith(LINE_ENDS) or after.startswith(LINE_ENDS)
 
 

@@ -25,8 +25,8 @@ _END = struct.Struct("<4s4H2LH")
 _LONGEST_COMMENT = 65_535
 _ELSEWHERE = 0xFFFFFFFF
 """Stands for a number that only the larger kind of end record holds."""
-LINE_ENDS = (b"\n", b"\r", b"\n\0", b"\r\0")
-"""What the last byte, or letter of UTF-16, of a row is."""
+LINE_ENDS = (b"\n", b"\r", b"\n\0", b"\r\0", b"\n\0\0\0")
+"""What the last byte, or letter of UTF-16 or UTF-32, of a row is."""
 _TEXT_TAIL = 64
 """Blanks at the end of a JSON array are passed over; there are no more than these."""
 

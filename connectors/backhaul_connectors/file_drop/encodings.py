@@ -2,7 +2,7 @@
 
 UTF-8 and UTF-16 are recognized. All else is Windows-1252 if it reads well so; where it
 does not, another encoding must be the only one that reads well. A wrong guess would
-print nonsense on a buyer's page, so a file that leaves a choice is held.
+print nonsense on a buyer's page, so where it leaves a choice no such letter is taken.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_connectors.file_drop.found import Unreadable
 from backhaul_connectors.file_drop.settings import codec_name
 
 if TYPE_CHECKING:
@@ -21,19 +20,23 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.reading import Digest
     from backhaul_connectors.file_drop.settings import Settings
 
-READ_IN_PLACE = frozenset({"utf-8", "cp1252"})
+ANY_BYTE = "cp437"
+"""Every byte is a letter or sign of it, and those of ASCII are what they are."""
+READ_IN_PLACE = frozenset({"utf-8", "cp1252", ANY_BYTE})
 """Encodings whose lines can be read one by one; of others a copy in UTF-8 is read."""
 WITHIN = 0.03
 """Encodings whose texts are as messy as the best one's, within this, are a choice."""
 MOST_SHOWN = 4
+FEWEST_EASTERN = 4
+"""Fewer letters of the East may as well be some Western ones."""
 LONGEST_RUN = 2
 """Accented letters that follow each other in the languages of Windows-1252."""
 
-_ODD = frozenset("ƒˆ˜¨¸¯‰†‡¦¬¶¢£¥÷×±¹ºª¼½¾´•‹›")  # noqa: RUF001 - signs, not letters
+_ODD = frozenset("ƒˆ˜¨¸¯‰†‡¦¬¶¢£¥÷×±¹ºª¼½¾´•‹›…")  # noqa: RUF001 - signs, not letters
 """Signs that stand beside no letter."""
 _BETWEEN = frozenset("'·\u00a0\u00ad")
 """Signs that may stand between two letters."""
-_BEHIND = frozenset("™®©²³€…")
+_BEHIND = frozenset("™®©²³€")
 """Signs that no letter follows."""
 _BEFORE = frozenset("„‚¿¡")  # noqa: RUF001 - signs, not letters
 """Signs that follow no letter."""
@@ -49,17 +52,35 @@ _WORDS = re.compile(r"[^\s,;|\t\"]+")
 _CELLS = re.compile(r"[^\n,;|\t]+")
 
 
-def encoding_of(digest: Digest, settings: Settings) -> str:
-    """Return the encoding of a file. Raises Unreadable where that leaves a choice."""
+class Stored(NamedTuple):
+    """How letters are stored; `doubt` says why only those of ASCII may be taken."""
+
+    encoding: str
+    doubt: str = ""
+
+
+def encoding_of(digest: Digest, settings: Settings) -> Stored:
+    """Return the encoding of a file.
+
+    Where it leaves a choice, the letters of ASCII are read all the same: most files
+    have others in columns only that nobody needs.
+    """
     if settings.encoding != "auto":
-        return codec_name(settings.encoding)
+        return Stored(codec_name(settings.encoding))
     if found := digest.encoding:
-        return found
-    return guessed(digest.sample)
+        return Stored(found)
+    try:
+        return Stored(guessed(digest.sample))
+    except Undecided as error:
+        return Stored(ANY_BYTE, str(error))
+
+
+class Undecided(Exception):
+    """The encoding leaves a choice; the text says which, and what to do."""
 
 
 def guessed(sample: bytes) -> str:
-    """Return the encoding of lines that are not UTF-8. Raises Unreadable."""
+    """Return the encoding of lines that are not UTF-8. Raises Undecided."""
     text = sample.decode("cp1252", "replace")
     if reads_well(text, "cp1252") and not _FOREIGN.search(text):
         return "cp1252"
@@ -72,7 +93,7 @@ def guessed(sample: bytes) -> str:
     texts = {str(each) for each in close}
     if len(texts) == 1:
         return codec_name(close[0].encoding)
-    raise Unreadable(_choice(close))
+    raise Undecided(_choice(close))
 
 
 def _is_possible(match: CharsetMatch) -> bool:
@@ -85,7 +106,7 @@ def _choice(matches: list[CharsetMatch]) -> str:
     )
     could = f"; it could be {', '.join(shown)}" if shown else ""
     return (
-        "nobody can tell for certain how the letters of the file are stored"
+        "nobody can tell for certain how the letters beside ASCII are stored"
         f"{could}; set encoding, such as cp850 or shift_jis, or save the file as CSV "
         "UTF-8"
     )
@@ -107,10 +128,18 @@ def reads_well(text: str, encoding: str) -> bool:
 
 def _is_eastern(text: str, encoding: str) -> bool:
     """Tell whether all letters beside those of ASCII are of the encoding's country."""
-    scripts = {_script(c) for c in text if c.isalpha() and not c.isascii()}
-    if encoding in _KOREAN:
-        return "HANGUL" in scripts
-    return bool(scripts) and scripts <= _EAST
+    letters = [c for c in text if c.isalpha() and not c.isascii()]
+    scripts = {_script(c) for c in letters}
+    if len(letters) < FEWEST_EASTERN or any(map(_is_mixed, _WORDS.findall(text))):
+        return False
+    return "HANGUL" in scripts if encoding in _KOREAN else scripts <= _EAST
+
+
+def _is_mixed(word: str) -> bool:
+    """Tell whether small letters of ASCII stand in one word with other letters."""
+    if word.isascii():
+        return False
+    return any(c.isascii() and c.islower() for c in word)
 
 
 def _is_word(word: str) -> bool:
@@ -136,6 +165,8 @@ def _fits(before: str, letter: str, after: str) -> bool:
     beside, behind = before.isalpha() or after.isalpha(), after.isalpha()
     if letter in _ODD:
         return not beside
+    if beside and any(_is_sign(c) for c in (before, after)):
+        return False
     if letter in _BEHIND:
         return not behind
     if letter in _BEFORE:
@@ -143,6 +174,10 @@ def _fits(before: str, letter: str, after: str) -> bool:
     if letter == _APOSTROPHE:
         return before.isalpha() or not behind
     return letter in _BETWEEN or not (before.isalpha() and behind)
+
+
+def _is_sign(letter: str) -> bool:
+    return bool(letter) and not letter.isascii() and not letter.isalpha()
 
 
 def _is_lower(before: str, after: str) -> bool:

@@ -66,6 +66,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     places: Mapping[str, int]
     start: Position
     filters: tuple[Filter, ...] = ()
+    doubt: str = ""
+    """Why cells may be taken only that are ASCII; empty where all may."""
     members: Mapping[str, Column] | None = None
     """The columns where each line is an object that names them itself."""
     pads_rows: bool = False
@@ -178,10 +180,11 @@ def _given(form: Form, rows: Rows, names: Sequence[str]) -> Titled:
     if not first:
         raise Unreadable("the file has no rows")
     row, behind = first[0]
-    repeats = list(map(folded, row.cells)) == list(map(folded, names))
-    start = behind if repeats else rows.start
-    given = Row(0, csv_line(names), tuple(names))
-    titled = _named(form, given, wide, start)
+    given = Row(0, wide.join(names), tuple(names))
+    # The file of rejected rows has the names, and columns of its own behind them.
+    repeats = list(map(folded, row.cells[: len(names)])) == list(map(folded, names))
+    found, start = (row, behind) if repeats else (given, rows.start)
+    titled = _named(form, found, wide, start)
     if titled.problem or titled.missing:
         missing = f"header has no column {', '.join(titled.missing)}"
         raise Unreadable(titled.problem or missing)

@@ -63,6 +63,8 @@ class JsonRowReader(RowReader):
         if not isinstance(found, dict):
             raise ValueError('it must be an object such as {"order": "1001"}')
         names = self._names_of(tuple(found))
+        if not any(names):
+            _refuse_a_wrapper(found)
         return tuple(_text(name, found.get(name)) for name in names)
 
     def _names_of(self, written: tuple[str, ...]) -> list[str | None]:
@@ -77,6 +79,16 @@ class JsonRowReader(RowReader):
                 for name in self._columns
             ]
         return self._members[written]
+
+
+def _refuse_a_wrapper(found: dict[str, Any]) -> None:
+    """Raise ValueError for an object that only holds the list of those to be read."""
+    for name, value in found.items():
+        if isinstance(value, list):
+            raise ValueError(
+                f"it is one object with a list in {name!r}; write the array alone, or "
+                "one object a line"
+            )
 
 
 def csv_line(cells: Sequence[str]) -> str:

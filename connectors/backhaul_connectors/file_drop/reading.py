@@ -262,4 +262,6 @@ class Table(Struct, frozen=True):
             raise LeftOut
         places, values = self.layout.places.items(), self.file.form.values
         found = {meaning: clean(cells[place]) for meaning, place in places}
+        if self.layout.doubt and not all(map(str.isascii, found.values())):
+            raise Unusable(self.layout.doubt)
         return found | {m: value for m, value in values.items() if not found.get(m)}

@@ -31,6 +31,8 @@ from backhaul_sdk.fields import known_reasons
 from backhaul_sdk.manifest import STRICT
 
 NOT_FOR_FILES = frozenset({"idna", "punycode", "undefined", "unicode_escape", "mbcs"})
+DATA = (".csv", ".tsv", ".txt", ".xlsx", ".xls", ".json", ".jsonl", ".ndjson")
+"""Endings of files that are read, so a marker has none of them."""
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
 
 
@@ -178,7 +180,7 @@ class Settings(BaseModel):
     encoding: str = Field(
         default="auto",
         description="How letters are stored: a name that Python knows, such as cp850 "
-        'or shift_jis; "auto" finds it out, and holds a file that leaves a choice.',
+        'or shift_jis; "auto" finds it out, and refuses letters that leave a choice.',
     )
     same_sku: Literal["refuse", "sum"] = Field(
         default="refuse",
@@ -290,7 +292,8 @@ class Settings(BaseModel):
             marker = pattern.format(name="NAME.csv", stem="NAME")
         except (ValueError, LookupError, AttributeError):
             marker = ""
-        if "NAME" not in marker or marker == "NAME.csv" or "/" in marker:
+        is_data = marker.lower().endswith(DATA)
+        if "NAME" not in marker or is_data or "/" in marker:
             problem = (
                 "must hold {name} or {stem} and something more, such as {name}.done"
             )

@@ -41,18 +41,26 @@ async def understand(
     if is_sheet:
         lines, texts = copies.make(), copies.make()
         await _run(_spread(file, lines, texts, settings))
-        rows = Copy(file.name, file.form, file.fingerprint, lines)
-        layout = await in_thread(layout_of, rows, "utf-8", settings, delimiter=",")
-        return rows, replace(layout, pads_rows=True)
-    encoding = await in_thread(encoding_of, digest, settings)
+        sheet = Copy(file.name, file.form, file.fingerprint, lines)
+        layout = await in_thread(layout_of, sheet, "utf-8", settings, delimiter=",")
+        return sheet, replace(layout, pads_rows=True)
+    encoding, doubt = await in_thread(encoding_of, digest, settings)
     if encoding not in READ_IN_PLACE:
         file = await _copied(file, copies, partial(_decode, encoding=encoding))
         encoding = "utf-8"
-    if name.endswith(JSON):
-        if await in_thread(_is_array, file):
-            file = await _copied(file, copies, _spread_array)
-        return file, json_layout_of(file)
-    return file, await in_thread(layout_of, file, encoding, settings)
+    rows, layout = await _layout(file, encoding, settings, copies)
+    return rows, replace(layout, doubt=doubt)
+
+
+async def _layout(
+    file: Source, encoding: str, settings: Settings, copies: Copies
+) -> tuple[Source, Layout]:
+    """Return what to read of a text, and how."""
+    if not file.name.lower().endswith(JSON):
+        return file, await in_thread(layout_of, file, encoding, settings)
+    if await in_thread(_is_array, file):
+        file = await _copied(file, copies, _spread_array)
+    return file, json_layout_of(file)
 
 
 async def _copied(
