@@ -394,9 +394,6 @@ class Daemon:
         self._matcher.release(name)
         rereader.release()
 
-    def _refolder(self, store: SqliteStore) -> Refolder:
-        return Refolder(store.refolds, self._facts, self._folded, self._doubted)
-
     def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
         client = self._shops[name].client
         return build_rereader(name, store, client, drain, self._clock, self._chance)
@@ -425,7 +422,7 @@ class Daemon:
             store,
             self._clock,
             self._signers,
-            self._refolder(store),
+            Refolder(store.refolds, self._facts, self._folded, self._doubted),
             self._indexer.wake,
             {name: shop.sender.dialect for name, shop in self._shops.items()},
             self._decided,
@@ -438,11 +435,12 @@ class Daemon:
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(Desk(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
-        receiving = listening.Listener(public_app, limits.max_connections, arrivals)
+        bad = self.metrics.counts("bad_requests_total")
+        listen = partial(listening.Listener, bad_requests=bad)
         served = [
-            (receiving, public),
-            (listening.Listener(admin_app), admin),
-            (listening.Listener(own_app), listening.bind_unix(path)),
+            (listen(public_app, limits.max_connections, arrivals), public),
+            (listen(admin_app), admin),
+            (listen(own_app), listening.bind_unix(path)),
         ]
         try:
             for listener, sock in served:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol, cast
 
 from aiohttp import web
 
 from backhaul.errors import PortInUse
+from backhaul.observe.bad_requests import BadRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,9 +69,12 @@ class Listener:
         app: web.Application,
         max_connections: int = 512,
         door: Door | None = None,
+        bad_requests: Counter[tuple[str, ...]] | None = None,
     ) -> None:
+        counted = Counter() if bad_requests is None else bad_requests
         self._runner = web.AppRunner(
             app,
+            logger=BadRequests(counted).logger(),
             access_log=None,
             keepalive_timeout=KEEPALIVE_SECONDS,
             auto_decompress=False,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from loguru import logger
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
 KEPT = "kept"
 """The answer 200, after the delivery is durable."""
+BUSY = "busy"
+"""The answer 503, which `Refusals` logs."""
 HOUR_SECONDS = 3_600.0
 MINUTE_SECONDS = 60.0
 _FIRST = "webhooks"
@@ -41,12 +45,24 @@ class Answers:
         name = self._known(store)
         self._counted[name, answer] += 1
         if answer != KEPT:
-            self._minute()[name, answer] += 1
+            counts = self._minute()
+            counts[name, answer] += 1
+            if counts[name, answer] == 1 and answer != BUSY:
+                self._log(name, answer)
+
+    def _log(self, store: str, answer: str) -> None:
+        """Log the first refusal of a minute: anybody can cause any number of them."""
+        logger.bind(action="receive.refused", store=store, answer=answer).info(
+            "a delivery to store {} was refused: {}", store, answer
+        )
 
     def add_at(self, path: str, answer: str) -> None:
-        """Count one request to `path` that was refused before it was a delivery."""
+        """Count one request to `path` that was refused before it was a delivery.
+
+        The path is empty where not even that had arrived.
+        """
         first, _, rest = path.lstrip("/").partition("/")
-        if first == _FIRST:
+        if first == _FIRST or not path:
             self.add(rest.partition("/")[0], answer)
 
     def _minute(self) -> Counter[tuple[str, str]]:

@@ -45,6 +45,11 @@ NAMES: dict[str, Meaning] = {
         " encoded (415), large (413), slow (408), busy (503).",
         ("store", "answer"),
     ),
+    "bad_requests_total": Meaning(
+        "counter",
+        "Requests to any listener that are not HTTP, too long, malformed or cut off.",
+        ("kind",),
+    ),
     "webhook_verify_total": Meaning(
         "counter",
         "Deliveries by the webhook secret that signed them, as its fingerprint: an"

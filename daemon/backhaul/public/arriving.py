@@ -215,6 +215,7 @@ class Arrivals:
         # The one before the last look: the next would be after the time is up.
         for connection in self._slow(self._seconds * (1 - 1 / LOOKS)):
             if not connection.serving:
+                self._refused("", "slow")
                 connection.close(_TOO_SLOW)
         for connection in self._too_many():
             connection.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
+from aiohttp.http_exceptions import HttpProcessingError
 
 
 def template_of(request: web.BaseRequest) -> str:
@@ -35,7 +36,15 @@ class TemplateAccessLogger(AbstractAccessLogger):
 
 
 class DiscreetLogger(logging.LoggerAdapter[logging.Logger]):
-    """Names an exception's type only: aiohttp's own show the line they cannot read."""
+    """Names an exception's type only: aiohttp's own show the line they cannot read.
+
+    A request that is no HTTP, or was cut off, is the client's fault and no error.
+    """
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if isinstance(kwargs.get("exc_info"), HttpProcessingError | ConnectionError):
+            level = logging.INFO
+        super().log(level, msg, *args, **kwargs)
 
     def process(
         self, msg: str, kwargs: MutableMapping[str, Any]
