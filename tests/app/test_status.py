@@ -44,6 +44,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     public_url: str
     admin_url: str
     dry_run: list[str]
+    refused: dict[str, dict[str, int]]
     stores: dict[str, Sending]
     subscriptions: dict[str, str]
     jobs: dict[str, str | None]

@@ -35,12 +35,13 @@ async def test_paths_are_counted_by_the_store_that_they_name() -> None:
     answers = Answers(Counter(), VirtualClock(), known)
     for path in ("/webhooks/main", "/webhooks/other/orders/create", "/webhooks/x"):
         answers.add_at(path, "slow")
-    for path in ("/", "/connectors/desk", "/webhook", ""):
+    for path in ("/", "/connectors/desk", "/webhook"):
         answers.add_at(path, "slow")
+    answers.add_at("", "large")
     assert answers.refused() == {
         "main": {"slow": 1},
         "other": {"slow": 1},
-        "unknown": {"slow": 1},
+        "unknown": {"slow": 1, "large": 1},
     }
 
 

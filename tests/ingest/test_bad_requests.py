@@ -68,12 +68,19 @@ HARMLESS: dict[str, bytes] = {
 }
 
 
+class _Keeping(logging.Handler):
+    found: list[logging.LogRecord]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(record)
+
+
 @pytest.fixture
 def errors() -> Iterator[list[logging.LogRecord]]:
     """What the standard library's log says from WARNING up."""
     found: list[logging.LogRecord] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = found.append  # type: ignore[method-assign]
+    handler = _Keeping(logging.WARNING)
+    handler.found = found
     logging.getLogger().addHandler(handler)
     yield found
     logging.getLogger().removeHandler(handler)
