@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from pydantic import ConfigDict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pydantic import BaseModel
 
 STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -23,6 +25,10 @@ class Capability(Enum):
     PUSH = "push"
 
 
+def _no_meanings(_settings: Any) -> Sequence[str]:
+    return ()
+
+
 class Spec(Struct, frozen=True, kw_only=True):
     """A connector's manifest; `topics` are the changes that its `push` understands.
 
@@ -30,6 +36,9 @@ class Spec(Struct, frozen=True, kw_only=True):
     `type, store, enabled, trigger, every, cron, jitter, quiet, silent_after, dry_run,
     counts, topics, begin`.
     `secret_fields` are never shown or logged.
+
+    `meanings` returns, for valid settings, a sentence for each whose effect its name
+    does not tell; `check-config` prints them.
 
     `takes_once` says that the other side takes a `Change.id` once, however often it
     comes: what may have arrived is handed over again, and `lookup` is not asked.
@@ -43,3 +52,4 @@ class Spec(Struct, frozen=True, kw_only=True):
     secret_fields: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
     takes_once: bool = False
+    meanings: Callable[[Any], Sequence[str]] = _no_meanings

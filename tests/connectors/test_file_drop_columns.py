@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
+from backhaul.connect import registry
 from backhaul_connectors.file_drop.columns import SYNONYMS, folded
 from backhaul_connectors.file_drop.settings import Settings
 from backhaul_sdk import Cancellation, Fulfillment, StockAdjustment, StockLevel
@@ -319,6 +320,46 @@ def test_no_synonym_means_two_things(kind: str) -> None:
     assert not {folded(m) for m in SYNONYMS[kind]} & {
         name for name, meaning in names if folded(meaning) != name
     } - {"order"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"fulfillment_columns": {"tracking_company": ""}},
+            "no carrier is read from fulfillment files",
+        ),
+        ({"fulfillment_columns": {"sku": ""}}, "each row is the whole order"),
+        (
+            {"fulfillment_values": {"tracking_company": "DHL"}},
+            "the tracking company of fulfillments that name none is 'DHL'",
+        ),
+        (
+            {"fulfillment_rows": {"only": {"Void": "N"}}},
+            "only rows of fulfillments where Void is 'N' are taken",
+        ),
+        (
+            {"stock_level_rows": {"skip": {"Lager": ["2", "3"], "Typ": "x"}}},
+            "where Lager is '2' or '3' or Typ is 'x' are left out",
+        ),
+        ({"same_content": "apply"}, "is applied as a second event"),
+        ({"quote": ""}, "quotation marks in CSV files are plain text"),
+        ({"header": ["order", "sku"]}, "do not name their columns: order, sku"),
+        ({"require_done_file": True}, "only when {name}.done lies beside it"),
+    ],
+)
+def test_check_config_says_what_a_setting_means(
+    options: dict[str, Any], said: str
+) -> None:
+    (found,) = registry.meanings("file_drop", {"path": "/nowhere", **options})
+    assert said in found
+
+
+def test_usual_settings_need_no_words() -> None:
+    assert registry.meanings("file_drop", {"path": "/nowhere"}) == []
+    named = {"order": "Order No", "tracking_company": ["Carrier", "Courier"]}
+    options = {"path": "/nowhere", "fulfillment_columns": named}
+    assert registry.meanings("file_drop", options) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the file drop says about itself."""
 
 from backhaul_connectors.file_drop.exporting import COLUMNS
+from backhaul_connectors.file_drop.meanings import meanings
 from backhaul_connectors.file_drop.settings import Settings
 from backhaul_sdk import Capability, Spec
 
@@ -13,4 +14,5 @@ SPEC = Spec(
     settings=Settings,
     secret_fields=frozenset({"sftp_password", "sftp_key", "sftp_passphrase"}),
     topics=frozenset(COLUMNS),
+    meanings=meanings,
 )

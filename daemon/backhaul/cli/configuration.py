@@ -7,6 +7,7 @@ from rich.console import Console
 from backhaul import jobs
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.connect import registry
 from backhaul.settings import Settings, configuration_file
 from backhaul.store.sqlite import stranded
 
@@ -42,7 +43,9 @@ def summary(settings: Settings) -> Iterator[tuple[str, str]]:
         yield f"no store {each.store}", f"but it has {each}: {each.mend}"
     for name, connector in settings.connectors.items():
         state = "" if connector.enabled else ", disabled"
-        yield f"connector {name}", f"{connector.type} for {connector.store}{state}"
+        said = registry.meanings(connector.type, connector.options)
+        kind = f"{connector.type} for {connector.store}{state}"
+        yield f"connector {name}", "; ".join([kind, *said])
     yield from _jobs(settings)
 
 

@@ -80,6 +80,15 @@ def check_topics(type_name: str, topics: Sequence[str]) -> list[Finding]:
     ]
 
 
+def meanings(type_name: str, options: Mapping[str, Any]) -> list[str]:
+    """Return what the less usual settings of an instance mean, in sentences."""
+    connector = load(type_name)
+    if connector is None or check(type_name, options):
+        return []
+    settings = connector.spec.settings.model_validate(dict(options))
+    return list(connector.spec.meanings(settings))
+
+
 def build(name: str, type_name: str, options: Mapping[str, Any]) -> Connector[Any]:
     """Make an instance. Raises ConfigurationError."""
     if findings := check(type_name, options):
