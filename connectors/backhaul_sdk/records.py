@@ -99,7 +99,8 @@ class StockLevel(Struct, frozen=True, kw_only=True):
     sold since is taken off. `key` is stable for this statement about this article.
     `listed_at` is when the list, page or file was written: of two levels with one
     `as_of` the later listed one counts, and two of one list contradict each other.
-    `note` says what was changed while reading ("-2 is taken as 0").
+    `note` says what was changed while reading ("-2 is taken as 0"). A row of a
+    `full_list` is followed by the list's FullList.
     """
 
     key: str
@@ -108,6 +109,25 @@ class StockLevel(Struct, frozen=True, kw_only=True):
     as_of: str
     listed_at: str = ""
     note: str = ""
+    full_list: bool = False
+    locator: str = ""
+    raw: str = ""
+
+
+class FullList(Struct, frozen=True, kw_only=True):
+    """The end of a stock list that names every article in stock: all others are at 0.
+
+    To be handed in behind the list's levels, which have the same `listed_at` (RFC
+    3339) and are each part of a `full_list`, and only where every row could be used.
+    `rows` is how many it has. Where more than `absent_limit` (0 to 1) of the articles
+    that earlier lists of the instance named would be set to 0, or the list is empty, an
+    operator decides.
+    """
+
+    key: str
+    listed_at: str
+    rows: int
+    absent_limit: float = 0.1
     locator: str = ""
     raw: str = ""
 
@@ -147,7 +167,9 @@ class Bad(Struct, frozen=True, kw_only=True):
     can_apply: bool = False
 
 
-Record: TypeAlias = Fulfillment | Cancellation | StockAdjustment | StockLevel | Tracking
+Record: TypeAlias = (
+    Fulfillment | Cancellation | StockAdjustment | StockLevel | FullList | Tracking
+)
 """Everything that a back office can tell."""
 
 TRACKING_STATUSES = (

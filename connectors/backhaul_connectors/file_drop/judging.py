@@ -45,6 +45,8 @@ class Sound(Struct, frozen=True):
     rows: int
     notes: tuple[str, ...] = ()
     bad: tuple[Bad, ...] = ()
+    is_whole: bool = False
+    """Whether every row of the file can be used, and is handed over now."""
 
 
 class Unsound(Struct, frozen=True):
@@ -168,7 +170,8 @@ async def count(
         return _too_bad(table, tally, wanted, row)
     notes = table.articles.notes() if table.articles else ()
     notes = (*_notes(table, tally, position.row), *notes)
-    return Sound(table, read.content, start, position.row, notes)
+    is_whole = tally.bad == 0 and start.row == 0
+    return Sound(table, read.content, start, position.row, notes, is_whole=is_whole)
 
 
 def _notes(table: Table, tally: Tally, rows: int) -> tuple[str, ...]:

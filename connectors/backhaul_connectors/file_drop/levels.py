@@ -31,6 +31,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
     zone: tzinfo
     negative_is_zero: bool
     named: tuple[Any, ...] = ()
+    full_list: bool = False
 
     def __call__(self, origin: Origin, *, note: str = "") -> StockLevel:
         """Return the record; `note` says what was changed before."""
@@ -48,6 +49,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
             as_of=as_of,
             listed_at=origin.dated,
             note="; ".join(filter(None, (note, changed))),
+            full_list=self.full_list,
             locator=origin.locator,
             raw=origin.raw,
         )

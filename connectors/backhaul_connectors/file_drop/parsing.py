@@ -55,6 +55,7 @@ class Conventions(Struct, frozen=True, kw_only=True):
     named: tuple[str, ...]
     negative_is_zero: bool
     reason_map: Mapping[str, str]
+    full_list: bool
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -94,6 +95,7 @@ def forms(settings: Settings) -> tuple[Form, ...]:
         named=tuple(keys),
         negative_is_zero=settings.negative_is_zero,
         reason_map=settings.reason_map,
+        full_list=settings.absent == "zero",
     )
     makers = (_fulfillment_form, _cancellation_form, _stock_delta_form, _level_form)
     all_forms = (maker(settings, keys, conventions) for maker in makers)
@@ -264,6 +266,7 @@ def stock_level(how: Conventions, cells: Cells) -> LevelRow:
         zone=how.zone,
         negative_is_zero=how.negative_is_zero,
         named=tuple(_named(how, cells)),
+        full_list=how.full_list,
     )
 
 

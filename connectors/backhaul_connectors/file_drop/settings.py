@@ -187,6 +187,19 @@ class Settings(BaseModel):
         description="What several rows of one article in one stock list mean: `sum` "
         "adds them up, as parts of its stock; `refuse` takes none of them.",
     )
+    absent: Literal["keep", "zero"] = Field(
+        default="keep",
+        description="What a stock list says of an article that it leaves out and that "
+        "an earlier list named: `keep` its stock, or `zero`. Only a list of which all "
+        "rows can be used says so.",
+    )
+    absent_limit: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of these articles, from 0 to 1, above which `absent` waits "
+        "for an operator.",
+    )
     negative_is_zero: bool = Field(
         default=True,
         description="Whether a stock level below 0 is taken as 0; else it is refused.",

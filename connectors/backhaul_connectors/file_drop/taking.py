@@ -23,7 +23,7 @@ from backhaul_connectors.file_drop.judging import (
 from backhaul_connectors.file_drop.naming import ARCHIVE
 from backhaul_connectors.file_drop.repeating import key_of_repeat
 from backhaul_connectors.file_drop.waiting import in_thread
-from backhaul_sdk import Bad, Batch
+from backhaul_sdk import Bad, Batch, FullList
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.reading import rfc3339
 
@@ -103,6 +103,8 @@ class Taking:
                 sound.table.read, position, self._settings.batch_rows
             )
             is_last = position.row >= sound.rows
+            if is_last:
+                records += self._end_of_list(file, sound)
             after = cursor.followed_by(_taken(file, sound, position.row))
             if is_last:
                 after = after.watching(_watched(file, sound, stored_as))
@@ -116,6 +118,20 @@ class Taking:
                 yield replace(batch, ack=partial(self._archive, file, stored_as))
                 return
             yield batch
+
+    def _end_of_list(self, file: Found, sound: Sound) -> list[FullList]:
+        """Return the end of a full stock list; none of what may lack an article."""
+        is_full = file.form.article is not None and self._settings.absent == "zero"
+        if not is_full or not sound.is_whole:
+            return []
+        end = FullList(
+            key=key_of("full list", [sound.table.sha256]),
+            listed_at=sound.table.dated,
+            rows=sound.rows,
+            absent_limit=self._settings.absent_limit,
+            locator=file.name,
+        )
+        return [end]
 
     async def _stored_as(self, file: Found) -> str:
         if file.path.startswith(f"{ARCHIVE}/"):

@@ -228,6 +228,7 @@ class Reader:
             as_of=as_of,
             listed_at=self._now,
             note=note,
+            full_list=False,
             **self._origin(key, f":{as_of}:{quantity}"),
         )
 

@@ -17,6 +17,7 @@ from backhaul_connectors.sql.overlap import Overlap
 from backhaul_connectors.sql.parsing import Rules
 from backhaul_connectors.sql.reading import Reader
 from backhaul_connectors.sql.settings import zone
+from backhaul_connectors.sql.stock_list import Progress
 from backhaul_connectors.sql.writing import Writer
 from backhaul_sdk import Batch, CheckFailed, Connector, Uncertain
 
@@ -50,7 +51,13 @@ class Sql(Connector["Settings"]):
         self._database = Database(instance, settings)
         family = self._database.family
         own = zone(settings.timezone), settings.batch_rows
-        rules = Rules(settings.negative_is_zero, settings.reason_map, settings.same_sku)
+        rules = self._rules = Rules(
+            settings.negative_is_zero,
+            settings.reason_map,
+            settings.same_sku,
+            settings.absent,
+            settings.absent_limit,
+        )
         self._readers = [
             Reader(kind, source, family, *own, rules)
             for kind, source in settings.sources().items()
@@ -216,6 +223,7 @@ class Sql(Connector["Settings"]):
         self, reader: Reader, read: Cursor
     ) -> AsyncGenerator[tuple[Batch, Cursor]]:
         more, listed = True, await self._database.run(reader.begin_list)
+        progress = Progress(read.places.get(reader.kind) is None)
         while more:
             place = read.places.get(reader.kind)
             page = await self._database.run(
@@ -223,8 +231,12 @@ class Sql(Connector["Settings"]):
             )
             more = page.more
             read = read.moved(reader.kind, page.place if more else None)
-            if page.records or place is not None:
-                yield Batch(records=page.records, cursor=read.to_text()), read
+            progress.add(len(page.ids), page.records)
+            records = [*page.records]
+            if not more and reader.kind == "stock_levels":
+                records += progress.end_of(listed, self._rules, reader.name)
+            if records or place is not None:
+                yield Batch(records=records, cursor=read.to_text()), read
 
     async def _mark(self, reader: Reader, page: Page) -> None:
         try:

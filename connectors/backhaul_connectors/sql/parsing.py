@@ -44,6 +44,8 @@ class Rules(Struct, frozen=True):
     negative_is_zero: bool = True
     reason_map: Mapping[str, str] = {}
     same_sku: str = "refuse"
+    absent: str = "keep"
+    absent_limit: float = 0.1
 
 
 DEFAULT_RULES = Rules()
@@ -194,6 +196,7 @@ def _stock_level(values: Values, origin: Origin, raw: str) -> StockLevel:
         quantity=quantity,
         as_of=as_of,
         listed_at=origin.read_at,
+        full_list=bool(origin.read_at) and origin.rules.absent == "zero",
         note=note,
         locator=origin.locator,
         raw=raw,

@@ -178,13 +178,15 @@ class Reader:
         """Return when a whole list begins to be read, and what it names twice."""
         with engine.connect() as connection:
             now = self._now(connection)
+            every = select(func.count()).select_from(self._from)
+            rows = int(connection.execute(every).scalar_one())
             if "as_of" in self._meanings:
-                return StockList(now)
+                return StockList(now, rows)
             names = {"id": self.source.id} | {
                 name: self._meanings[name] for name in ("sku", "quantity")
             }
             columns = {name: self._column(each) for name, each in names.items()}
-            return StockList(now, repeated_in(connection, self._from, columns))
+            return StockList(now, rows, repeated_in(connection, self._from, columns))
 
     def whole(self, engine: Engine, place: Place | None, listed: StockList) -> Page:
         """Return the next rows of all, as of when the list began to be read."""

@@ -330,6 +330,18 @@ class Settings(BaseModel):
         description="What several rows of one article mean where the whole list is "
         "read: `sum` adds them up, as parts of its stock; `refuse` takes none of them.",
     )
+    absent: Literal["keep", "zero"] = Field(
+        default="keep",
+        description="What a stock list that is read whole says of an article that it "
+        "leaves out and that an earlier read named: `keep` its stock, or `zero`.",
+    )
+    absent_limit: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of these articles, from 0 to 1, above which `absent` waits "
+        "for an operator.",
+    )
     negative_is_zero: bool = Field(
         default=True,
         description="Whether a stock level below 0 is taken as 0; else it is refused.",
@@ -373,6 +385,11 @@ class Settings(BaseModel):
         followed = self.stock_levels is not None and (
             self.stock_levels.changed_at or self.stock_levels.processed_at
         )
+        if self.absent == "zero" and followed:
+            raise ValueError(
+                "absent = zero needs the whole list each time: leave out changed_at "
+                "and processed_at of stock_levels"
+            )
         if self.same_sku == "sum" and followed:
             raise ValueError(
                 "same_sku = sum needs the whole list each time: leave out changed_at "

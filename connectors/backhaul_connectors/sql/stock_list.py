@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from sqlalchemy import func, select
 
 from backhaul_connectors.sql.values import shown
-from backhaul_sdk import Bad, StockLevel
+from backhaul_sdk import Bad, FullList, StockLevel
 from backhaul_sdk.fields import identifier, stock_of, whole_number
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.reading import Unusable, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,9 +19,41 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, FromClause, Select
 
+    from backhaul_connectors.sql.parsing import Rules
     from backhaul_sdk import Record
 
 MOST_NAMED = 5
+
+
+class Progress(Struct):
+    """How far a whole list was read, from its beginning or not."""
+
+    from_beginning: bool
+    rows: int = 0
+    bad: int = 0
+
+    def add(self, page_rows: int, records: Sequence[Record | Bad]) -> None:
+        """Count a page."""
+        self.rows += page_rows
+        self.bad += sum(isinstance(each, Bad) for each in records)
+
+    def end_of(self, listed: StockList, rules: Rules, name: str) -> list[FullList]:
+        """Return the end of a full list; none of one that may lack an article.
+
+        Rows that have no id, or that came or went meanwhile, make another number.
+        """
+        is_whole = self.from_beginning and not self.bad and self.rows == listed.rows
+        if rules.absent != "zero" or not is_whole:
+            return []
+        at = rfc3339(listed.at)
+        end = FullList(
+            key=f"full-list:{at}",
+            listed_at=at,
+            rows=self.rows,
+            absent_limit=rules.absent_limit,
+            locator=name,
+        )
+        return [end]
 
 
 class _Row(NamedTuple):
@@ -30,9 +62,13 @@ class _Row(NamedTuple):
 
 
 class StockList(Struct, frozen=True):
-    """When a list is read, and its articles that stand in several rows."""
+    """When a list is read, and its articles that stand in several rows.
+
+    `rows` is how many rows the source has at that moment, those without an id too.
+    """
 
     at: datetime
+    rows: int = 0
     repeated: Mapping[str, list[_Row]] = field(default_factory=dict)
 
     def each_once(

@@ -10,13 +10,15 @@ import msgspec
 from backhaul.connect.article_matching import adjustment_payload, level_payload
 from backhaul.connect.fulfillment_matching import match_fulfillment
 from backhaul.connect.parcels import match_parcel
-from backhaul.core.clock import from_text
+from backhaul.core.clock import from_text, normalize
 from backhaul.core.identity import command_id
 from backhaul.core.printable import storable
+from backhaul.core.stock import ListEnd
 from backhaul.store.contract import Known, Matched, NewCommand, Unmatched
 from backhaul_sdk import (
     Cancellation,
     Fulfillment,
+    FullList,
     StockAdjustment,
     StockLevel,
     Tracking,
@@ -42,6 +44,7 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "adjust": StockAdjustment,
     "level": StockLevel,
     "track": Tracking,
+    "list": FullList,
 }
 """Every kind of record, by what is kept beside it."""
 _UNSET: Mapping[str, object] = {
@@ -104,12 +107,15 @@ class Matcher:
 
     def __call__(
         self, waiting: WaitingRecord, mirror: MatchReader
-    ) -> Matched | Tracked | Known | Unmatched:
+    ) -> Matched | Tracked | ListEnd | Known | Unmatched:
         """Match one record. What is not mirrored yet is waited for."""
         kind, record = decode(waiting.payload)
-        found: Matched | Tracked | Known | Unmatched
+        found: Matched | Tracked | ListEnd | Known | Unmatched
         if isinstance(record, StockAdjustment | StockLevel):
             found = _match_stock(waiting, record, mirror)
+        elif isinstance(record, FullList):
+            listed_at = normalize(record.listed_at)
+            found = ListEnd(listed_at, record.rows, record.absent_limit)
         elif isinstance(record, Tracking):
             found = match_parcel(waiting, record, mirror)
         else:

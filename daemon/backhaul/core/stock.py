@@ -27,6 +27,17 @@ STEP_REASON = "MANUAL_ADJUSTMENT"
 """Why a count's step is made, as the platform is told: all know this one reason."""
 
 
+class ListEnd(NamedTuple):
+    """The end of a full stock list: what it leaves out is 0, up to a share.
+
+    `listed_at` is when it was written, `rows` how many it has.
+    """
+
+    listed_at: str
+    rows: int
+    absent_limit: float
+
+
 class Policy(Struct, frozen=True):
     """How the counts of one back office are to be read, and what is too strange."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Product,
         StockChange,
     )
-    from backhaul.core.stock import ListedLevel
+    from backhaul.core.stock import ListedLevel, ListEnd
     from backhaul.store.deeds import Deed
     from backhaul.store.order_views import (
         OrderParcel,
@@ -452,7 +452,8 @@ class RecordOutcome(Struct, frozen=True):
 
 
 MatchOne: TypeAlias = (
-    "Callable[[WaitingRecord, MatchReader], Matched | Tracked | Known | Unmatched]"
+    "Callable[[WaitingRecord, MatchReader],"
+    " Matched | Tracked | ListEnd | Known | Unmatched]"
 )
 
 

@@ -23,10 +23,6 @@ LISTED = """
       AND t.listed_at = :listed_at AND c.instance = :instance
       AND (r.id IS NULL OR r.id != :own) AND c.state != 'rejected'
 """
-_WAS_RETRIED = """
-    SELECT 1 FROM quarantine
-    WHERE source = 'record' AND name = ? AND key = ? AND state = 'retried'
-"""
 
 
 def levels_listed(
@@ -40,8 +36,7 @@ def levels_listed(
 
     Returns none for a record that an operator retried: that one counts.
     """
-    own = connection.execute(_WAS_RETRIED, (record.instance, record.key))
-    if own.fetchone() is not None:
+    if is_decided(connection, record):
         return []
     values = {
         "variant": variant,
@@ -53,6 +48,13 @@ def levels_listed(
     }
     found = [_listed(connection, *row) for row in connection.execute(LISTED, values)]
     return [each for each in found if each is not None]
+
+
+def is_decided(connection: sqlite3.Connection, record: WaitingRecord) -> bool:
+    """Return True for a record that an operator had tried again as it is."""
+    own = connection.execute("SELECT decided FROM records WHERE id = ?", (record.id,))
+    row = own.fetchone()
+    return row is not None and bool(row[0])
 
 
 def _listed(

@@ -8,6 +8,7 @@ from sqlite_utils import Migrations
 
 from backhaul.store.sqlite import (
     delivery_schema,
+    full_lists,
     mirror_schema,
     operations_schema,
     outbox_schema,
@@ -447,3 +448,5 @@ migrations(name="m095_listed_at")(outbox_schema.add_listed_at)
 migrations(name="m096_sku_spellings")(sku_spellings.create_spellings)
 migrations(name="m097_incidents")(outbox_schema.add_incidents)
 migrations(name="m098_record_parts")(shipment_parts.add_record_parts)
+migrations(name="m099_listed_articles")(full_lists.create_listed_articles)
+migrations(name="m100_decided")(full_lists.add_decided)

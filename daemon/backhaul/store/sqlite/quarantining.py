@@ -68,7 +68,7 @@ class SqliteQuarantine:
             by_connector = kept == KEPT_BY_CONNECTOR.decode()
             state = "approved" if by_connector else "waiting"
             connection.execute(
-                "UPDATE records SET state = ?, reason = '', payload = ?,"
+                "UPDATE records SET state = ?, reason = '', payload = ?, decided = 1,"
                 " received_at = ?, retry_at = ? WHERE instance = ? AND key = ?",
                 (state, kept, now, now, row["name"], row["key"]),
             )

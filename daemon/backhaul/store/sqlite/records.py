@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from backhaul.core.clock import from_text, to_text
+from backhaul.core.stock import ListEnd
 from backhaul.store.contract import (
     Known,
     Matched,
@@ -19,6 +20,7 @@ from backhaul.store.contract import (
 )
 from backhaul.store.sqlite.connections import concerns_the_file
 from backhaul.store.sqlite.corrections import KIND
+from backhaul.store.sqlite.full_lists import conclude_list, note_listed
 from backhaul.store.sqlite.levels import take_over
 from backhaul.store.sqlite.listed_levels import withdraw
 from backhaul.store.sqlite.mirror_reading import MirrorReader
@@ -91,10 +93,11 @@ class SqliteRecords:
                 connection.execute(
                     "INSERT OR REPLACE INTO cursors VALUES (?, ?)", (instance, cursor)
                 )
-            return [
-                _accept(connection, instance, store, record, now, match_one)
-                for record in records
-            ]
+            found = []
+            for new in records:
+                found.append(_accept(connection, instance, store, new, now, match_one))
+                note_listed(connection, found[-1].record)
+            return found
 
         return await self._writer.urgent(unit)
 
@@ -120,7 +123,10 @@ class SqliteRecords:
                 "UPDATE records SET retry_at = ? WHERE id = ?",
                 [(_rested(record, moment), record.id) for record in waiting],
             )
-            return [_match(connection, record, now, match_one) for record in waiting]
+            found = [_match(connection, record, now, match_one) for record in waiting]
+            for record in waiting:
+                note_listed(connection, record)
+            return found
 
         return await self._writer.background(unit)
 
@@ -335,7 +341,7 @@ def _take_anew(
     now = record.received_at
     connection.execute(
         "UPDATE records SET state = 'waiting', reason = '', payload = ?, raw = ?,"
-        " locator = ?, received_at = ?, retry_at = ? WHERE id = ?",
+        " decided = 0, locator = ?, received_at = ?, retry_at = ? WHERE id = ?",
         (record.payload.decode(), new.raw, new.locator, now, now, record.id),
     )
     connection.execute(
@@ -420,6 +426,12 @@ def _try_match(
         said = track(connection, record, found, now)
         _conclude(connection, record, "accepted", said, None)
         return RecordOutcome(record, "accepted", said)
+    if isinstance(found, ListEnd):
+        done = conclude_list(connection, record, found, now)
+        if isinstance(done, str):
+            _conclude(connection, record, "accepted", done, None)
+            return RecordOutcome(record, "accepted", done)
+        found = done
     return _keep(connection, record, found, now)
 
 

@@ -1,0 +1,170 @@
+"""What a full stock list leaves out: set to 0, or put to an operator."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect.matching import Matcher
+from backhaul.store.sqlite.full_lists import ABSENT
+from backhaul_sdk import FullList, StockLevel
+from support import payloads
+from support.back_office import Desk, host_of
+from support.databases import opened, rows, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+ARTICLES = tuple(f"A{number}" for number in range(20))
+TARGETS = """
+    SELECT v.sku, t.quantity FROM stock_targets t
+    JOIN variants v ON v.id = t.variant_id JOIN commands c ON c.id = t.command_id
+    WHERE c.state = 'planned' AND t.quantity = 0 ORDER BY v.sku
+"""
+
+
+class Lists:
+    """Hands in whole lists as a connector does: their levels, then their end."""
+
+    def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
+        self.store, self.clock = store, clock
+        self._host = host_of(Desk("desk"), store, clock=clock, wait_seconds=600)
+
+    async def sell(self, *skus: str) -> None:
+        for number, sku in enumerate(skus):
+            variant = payloads.variant(f"v_{sku}", sku=sku, stock=5)
+            product = payloads.product(f"p_{number}_{sku}", variants=[variant])
+            await take(self.store, envelope("products/create", product))
+
+    async def say(
+        self, second: int, *skus: str, end: bool = True, limit: float = 0.1
+    ) -> str:
+        """Hand in a list that was written then; return what its end came to."""
+        at = payloads.instant(second)
+        for sku in skus:
+            level = StockLevel(
+                key=f"{second}:{sku}",
+                sku=sku,
+                quantity=5,
+                as_of=at,
+                listed_at=at,
+                full_list=True,
+            )
+            await self._host.emit(level)
+        whole = FullList(
+            key=f"list:{second}", listed_at=at, rows=len(skus), absent_limit=limit
+        )
+        return (await self._host.emit(whole)).state if end else ""
+
+    def zeros(self) -> list[str]:
+        return [sku for sku, _ in rows(self.store.path, TARGETS)]
+
+    async def decide(self, verb: str) -> None:
+        ((row,),) = rows(self.store.path, "SELECT id FROM quarantine")
+        if verb == "retry":
+            await self.store.quarantine.retry(row, None, "ann", "sold out")
+        else:
+            await self.store.quarantine.drop(row, "ann", "a broken export")
+        await self.clock.advance(2)
+        await self.store.records.match(Matcher(self.clock, 600), 100)
+
+
+@pytest.fixture
+async def lists(store: SqliteStore, clock: VirtualClock) -> Lists:
+    made = Lists(store, clock)
+    await made.sell(*ARTICLES)
+    return made
+
+
+async def test_what_a_list_leaves_out_is_set_to_zero(lists: Lists) -> None:
+    assert await lists.say(1, *ARTICLES) == "accepted"
+    assert lists.zeros() == []
+    assert await lists.say(2, *ARTICLES[2:]) == "accepted"
+    assert lists.zeros() == ["A0", "A1"]
+
+
+async def test_only_what_an_earlier_list_named_is_covered(lists: Lists) -> None:
+    assert await lists.say(1, *ARTICLES[:10]) == "accepted"
+    assert await lists.say(2, *ARTICLES[:10]) == "accepted"
+    assert lists.zeros() == []
+
+
+async def test_without_its_end_a_list_leaves_nothing_out(lists: Lists) -> None:
+    await lists.say(1, *ARTICLES)
+    await lists.say(2, *ARTICLES[2:], end=False)
+    assert lists.zeros() == []
+
+
+@pytest.mark.parametrize("skus", [ARTICLES[3:], ()])
+async def test_too_much_waits_for_an_operator(
+    lists: Lists, skus: tuple[str, ...]
+) -> None:
+    await lists.say(1, *ARTICLES)
+    assert await lists.say(2, *skus) == "quarantined"
+    assert lists.zeros() == []
+    query = "SELECT raw, reason FROM quarantine"
+    ((raw, reason),) = rows(lists.store.path, query)
+    assert raw.splitlines()[:3] == ["sku,stock,new stock", "A0,5,0", "A1,5,0"]
+    assert len(raw.splitlines()) == 1 + 20 - len(skus)
+    assert f"leaves out {20 - len(skus)} of the 20 articles" in reason
+    # The same list that comes again is no decision.
+    assert await lists.say(2, *skus) == "quarantined"
+    assert lists.zeros() == []
+    await lists.decide("retry")
+    assert lists.zeros() == sorted(set(ARTICLES) - set(skus))
+
+
+async def test_what_an_operator_discards_keeps_its_stock(lists: Lists) -> None:
+    await lists.say(1, *ARTICLES)
+    await lists.say(2)
+    await lists.decide("drop")
+    assert lists.zeros() == []
+
+
+async def test_a_held_list_does_not_undo_a_newer_one(lists: Lists) -> None:
+    await lists.say(1, *ARTICLES)
+    await lists.say(2)
+    await lists.say(3, *ARTICLES[1:])
+    assert lists.zeros() == ["A0"]
+    await lists.decide("retry")
+    assert lists.zeros() == ["A0"]
+
+
+async def test_an_article_under_a_name_that_is_not_known_is_not_absent(
+    lists: Lists,
+) -> None:
+    await lists.say(1, *ARTICLES)
+    renamed = payloads.product(
+        "p_0_A0", 1, variants=[payloads.variant("v_A0", sku="NEW", stock=5)]
+    )
+    await take(lists.store, envelope("products/update", renamed))
+    assert await lists.say(2, *ARTICLES) == "accepted"
+    assert lists.zeros() == []
+
+
+async def test_what_is_at_zero_already_counts_for_no_limit(lists: Lists) -> None:
+    await lists.say(1, *ARTICLES)
+    for number, sku in enumerate(ARTICLES[:10]):
+        variant = payloads.variant(f"v_{sku}", sku=sku, stock=0)
+        product = payloads.product(f"p_{number}_{sku}", 1, variants=[variant])
+        await take(lists.store, envelope("products/update", product))
+    assert await lists.say(2, *ARTICLES[10:]) == "accepted"
+    assert lists.zeros() == []
+
+
+async def test_the_limit_is_that_of_the_settings(lists: Lists) -> None:
+    await lists.say(1, *ARTICLES)
+    assert await lists.say(2, *ARTICLES[10:], limit=0.5) == "accepted"
+    assert len(lists.zeros()) == 10
+
+
+async def test_what_is_absent_is_found_by_indexes(store: SqliteStore) -> None:
+    values = dict.fromkeys(("store", "instance", "listed_at", "as_told"), "")
+    with closing(opened(store.path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {ABSENT}", values).fetchall()
+    steps = [row[3] for row in plan]
+    assert not any(step.startswith("SCAN") for step in steps), steps

@@ -1,0 +1,112 @@
+"""Stock lists from files, through the host: what each article comes to."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.clock import from_text
+from connectors.dropping import Drop
+from support import payloads
+from support.back_office import Desk, host_of
+from support.clock import VirtualClock
+from support.databases import rows, started_store, take
+from support.payloads import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+CASES = Path(__file__).parents[1] / "connectors" / "cases"
+TARGETS = """
+    SELECT v.sku, t.quantity FROM stock_targets t
+    JOIN variants v ON v.id = t.variant_id JOIN commands c ON c.id = t.command_id
+    WHERE c.state = 'planned' ORDER BY v.sku
+"""
+
+
+class Files:
+    """A folder, its connector, and the host that plans what its files say."""
+
+    def __init__(self, folder: Path, store: SqliteStore, clock: VirtualClock) -> None:
+        self.drop = Drop(folder)
+        self._store = store
+        self._host = host_of(Desk("erp"), store, clock=clock, wait_seconds=600)
+        self._taken: set[str] = set()
+
+    async def put(self, name: str, content: str | bytes, at: str, **more: Any) -> None:
+        self.drop.options |= more
+        path = self.drop.put(name, content)
+        seconds = datetime.fromisoformat(at).timestamp()
+        os.utime(path, (seconds, seconds))
+        await self.drop.pull()
+        for key, record in self.drop.host.records.items():
+            if key not in self._taken:
+                await self._host.emit(record)
+        self._taken |= self.drop.host.records.keys()
+
+    async def sell(self, *skus: str) -> None:
+        for sku in skus:
+            variant = payloads.variant(f"v_{sku}", sku=sku, stock=50)
+            product = payloads.product(f"p_{sku}", variants=[variant])
+            await take(self._store, envelope("products/create", product))
+
+    def targets(self) -> dict[str, int]:
+        return dict(rows(self._store.path, TARGETS))
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> AsyncIterator[Files]:
+    clock = VirtualClock(from_text("2026-04-02T00:00:00.000Z"))
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    async with started_store(tmp_path / "b.db", clock) as store:
+        yield Files(folder, store, clock)
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1), (1, 3, 2)], ids=str)
+@pytest.mark.parametrize("day", ["2026-03-31", "2026-04-01"])
+async def test_of_lists_of_one_day_the_last_written_counts(
+    files: Files, order: tuple[int, ...], day: str
+) -> None:
+    """Whenever they are taken, and whether they were written on that day or later."""
+    await files.sell("LB-100")
+    for number in order:
+        content = (CASES / f"21-day-{number}.csv").read_bytes()
+        at = f"{day}T0{number}:00:00Z"
+        await files.put(f"stock-levels-{number}.csv", content, at)
+    assert files.targets() == {"LB-100": 30}
+
+
+async def test_what_a_full_list_leaves_out_is_set_to_zero(files: Files) -> None:
+    await files.sell("A3", "B7")
+    zero = {"absent": "zero", "absent_limit": 0.5}
+    first = "sku,quantity\nA3,5\nB7,2\n"
+    await files.put("stock-levels.csv", first, "2026-03-31T10:00:00Z", **zero)
+    case = (CASES / "19-absent-article.csv").read_bytes()
+    await files.put("stock-levels.csv", case, "2026-03-31T11:00:00Z")
+    assert files.targets() == {"A3": 5, "B7": 0}
+
+
+async def test_by_default_an_absent_article_keeps_its_stock(files: Files) -> None:
+    await files.sell("A3", "B7")
+    first = "sku,quantity\nA3,5\nB7,2\n"
+    await files.put("stock-levels.csv", first, "2026-03-31T10:00:00Z")
+    case = (CASES / "19-absent-article.csv").read_bytes()
+    await files.put("stock-levels.csv", case, "2026-03-31T11:00:00Z")
+    assert files.targets() == {"A3": 5, "B7": 2}
+
+
+async def test_a_corrected_list_of_the_same_time_counts(files: Files) -> None:
+    await files.sell("A3")
+    header = "sku,quantity,as_of\n"
+    for hour, quantity in ((10, 5), (11, 7)):
+        content = f"{header}A3,{quantity},2026-03-31T09:00Z\n"
+        at = f"2026-03-31T{hour}:00:00Z"
+        await files.put("stock-levels.csv", content, at)
+    assert files.targets() == {"A3": 7}
