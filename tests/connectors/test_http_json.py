@@ -125,7 +125,7 @@ def test_each_kind_of_record_is_made() -> None:
     item |= {"word": "Zugestellt", "why": "customer", "yes": True}
     text = text_of(item)
     origin = {"locator": "x a", "raw": text}
-    listed = {**origin, "listed_at": NOW}
+    listed: dict[str, Any] = {**origin, "listed_at": NOW}
     made = [
         reader_of("cancellation", {"order": "no", "restock": "yes", "reason": "why"}),
         reader_of("stock_adjustment", {"sku": "no", "delta": "n"}),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from backhaul.core.stock import ListEnd
     from backhaul.store.contract import (
         MatchOne,
         MatchReader,
@@ -138,7 +139,7 @@ async def test_a_record_that_cannot_be_matched_is_set_aside_and_the_rest_goes_on
 def failing_on(key: str, matcher: Matcher) -> MatchOne:
     def match(
         record: WaitingRecord, mirror: MatchReader
-    ) -> Matched | Tracked | Known | Unmatched:
+    ) -> Matched | Tracked | ListEnd | Known | Unmatched:
         if record.key == key:
             raise ZeroDivisionError(f"of {key}")
         return matcher(record, mirror)
