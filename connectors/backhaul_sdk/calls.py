@@ -10,7 +10,6 @@ import asyncio
 import json
 import re
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import (
@@ -24,6 +23,7 @@ from aiohttp import (
     InvalidURL,
 )
 
+from backhaul_sdk import clock
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.contract import CheckFailed
 from backhaul_sdk.outcome import Applied, NotSent, Pushed, Rejected, Uncertain
@@ -80,7 +80,7 @@ class Answer:
         After that one request tries again: the header may be wrong.
         """
         asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
-        wait = wait_seconds(asked, date, datetime.now(UTC))
+        wait = wait_seconds(asked, date, clock.now())
         return None if wait is None else min(wait, LONGEST_REST_SECONDS)
 
     def json(self) -> Any:

@@ -28,9 +28,9 @@ async def test_a_row_that_is_mended_does_not_wait_for_the_next_look(
         await until(lambda: count(office.database, "quarantine") == 1, "the row")
         assert rows(office.database, NOBODY_WAITS) == []
         ((row,),) = rows(office.database, "SELECT id FROM quarantine")
-        fields = {"order": "1001", "tracking_number": "T1"}
+        fields = {"order": "1001", "tracking_number": "T1", "everything": "true"}
         asked = {"row": row, "kind": "fulfill", "fields": fields}
         asked |= {"who": "otto", "reason": "I read it on the parcel"}
         control = Control(office.folder / "state")
         await asyncio.to_thread(control.post, "/api/changes/quarantine/edit", asked)
-        await until(lambda: count(office.database, "commands") == 1, "the command", 10)
+        await until(lambda: count(office.database, "commands") == 1, "the command")

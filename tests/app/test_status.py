@@ -49,6 +49,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     subscriptions: dict[str, str]
     jobs: dict[str, str | None]
     plans: dict[str, str]
+    rules: dict[str, str]
     connectors: dict[str, Working]
     news: dict[str, Told]
 

@@ -13,7 +13,7 @@ import math
 import ssl
 import sys
 from copy import copy
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
@@ -39,7 +39,7 @@ from backhaul.core.budget import (
     Priority,
 )
 from backhaul.core.circuit import Circuit
-from backhaul.core.clock import to_text
+from backhaul.core.clock import SystemClock, to_text
 from backhaul.core.identity import fingerprint
 from backhaul.core.outcome import describe
 from backhaul.errors import BackhaulError, Unusable
@@ -122,7 +122,7 @@ class Answer(Struct, frozen=True):
     def retry_after_seconds(self) -> float | None:
         """Return the wait that `Retry-After` asks for, None where it states none."""
         asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
-        return wait_seconds(asked, date, self.received_at or datetime.now(UTC))
+        return wait_seconds(asked, date, self.received_at or SystemClock().now())
 
 
 class Pause(Struct, frozen=True):
