@@ -185,6 +185,7 @@ async def test_one_that_cannot_be_opened_is_down_until_it_can(
         desk.mounted = True
         await clock.advance(10)
         await until(lambda: host.state()["up"], "it is up")
+        await clock.asleep()
         await clock.advance(10)
         await until(lambda: len(about_connectors(lines)) == 2, "that is said")
     assert (await route.handler(asked)).status == 200
@@ -235,6 +236,7 @@ async def test_a_batch_is_acknowledged_after_its_commit_only(
     async with running(host):
         await until(lambda: not host.state()["up"], "the commit failed")
         assert seen == []
+        await clock.asleep()
         await clock.advance(10)
         await until(lambda: seen, "the acknowledgement")
     # It may be asked again before it is looked at here.
