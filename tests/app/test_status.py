@@ -19,6 +19,7 @@ class Sending(msgspec.Struct, forbid_unknown_fields=True):
 
     sending: int
     stopped: dict[str, str]
+    paused: dict[str, str] | None = None
 
 
 class Told(msgspec.Struct, forbid_unknown_fields=True):
