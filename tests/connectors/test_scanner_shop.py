@@ -39,7 +39,8 @@ RIGHT = [
     ("NO 00340434161094042557 is a parcel's label (SSCC)", "scan the order's number"),
     ("NO 036000291452 is the article LS-XL", "scan the order's number"),
     ("OK order 1001 packed", ""),
-    ('{"status": 200', "order 1001 packed"),
+    # The link has packed it already, without a number.
+    ('{"status": 422', "00340434161094042557 (DHL)"),
     ('{"status": 200', "order 1002 packed"),
     ("OK dock is set to pick", ""),
     ("OK order 1003 begun", ""),
