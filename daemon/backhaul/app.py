@@ -374,7 +374,7 @@ class Daemon:
                 for task in (*senders, *endless, *sinks):
                     task.cancel()
                 with contextlib.suppress(Busy):
-                    await self._signers.save()
+                    await asyncio.gather(self._jobs.close(), self._signers.save())
 
     async def _keep(self, run: Callable[[], Awaitable[None]]) -> None:
         """Run a loop again when all that ails it is a database that refuses writes."""

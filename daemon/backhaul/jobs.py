@@ -12,6 +12,7 @@ from msgspec import Struct
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.quiet import QuietHours
 from backhaul.errors import BackhaulError, Busy
+from backhaul.push.bursts import Burst
 from backhaul.push.gates import JOBS
 from backhaul.settings import Connector, PushJob
 from backhaul.settings.schedules import polling_job
@@ -93,7 +94,41 @@ class Jobs:
             self._works[name, store] = Work(
                 partial(dispatcher.open, kind), kind, partial(dispatcher.pause, kind)
             )
+            if self._schedule is not None:
+                self._run_on_demand((name, store), dispatcher, self._schedule)
             self._mind_gate((name, store))
+
+    def _run_on_demand(
+        self, key: JobKey, dispatcher: Dispatcher, schedule: Schedule
+    ) -> None:
+        """Let the job run whenever a command is planned, while it has no schedule."""
+
+        def start(at: datetime | None) -> None:
+            schedule.run_once(label(key), partial(burst.run, dispatcher.wake), at)
+
+        kind = JOBS[key[0]]
+        record = partial(self._record, key)
+        burst = Burst(kind, dispatcher.gates, self._clock, start, record)
+        dispatcher.bursts[kind] = burst
+        dispatcher.gates.on_demand.add(kind)
+
+    async def _record(self, key: JobKey, began: str, ended: str, sent: int) -> bool:
+        """Write a run on demand down; return whether that was possible."""
+        run = JobRun(key, Trigger.PLANNED, began, began, JOBS[key[0]])
+        try:
+            await self._runs.record(run, ended, f"sent {sent}")
+        except Busy as error:
+            logger.bind(action="job.busy", job=label(key)).warning(
+                "a run of {} is not written down: {}", label(key), error
+            )
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Write down the runs that the end of the program cuts short."""
+        for dispatcher in self._dispatchers.values():
+            for burst in dispatcher.bursts.values():
+                await burst.close()
 
     def _mind_gate(self, key: JobKey) -> None:
         """Keep the gate of a job that sends as its settings say."""
@@ -116,7 +151,8 @@ class Jobs:
 
     def _take_up(self, key: JobKey, work: Work, state: JobState) -> None:
         if work.kind and state.started_at:
-            work.start(min(state.started_at, to_text(self._clock.now())))
+            opened = state.ended_at or state.started_at
+            work.start(min(opened, to_text(self._clock.now())))
         if state.paused_at:
             self._resting.add(key)
             work.pause(state.paused_at)
@@ -128,7 +164,7 @@ class Jobs:
         self._plan(key, last, from_text(owed) if owed else None)
 
     def _plan(self, key: JobKey, last: datetime, owed: datetime | None = None) -> None:
-        if self._schedule is not None:
+        if self._schedule is not None and key not in self._at_once:
             call = partial(self._due, key)
             self._schedule.add(label(key), self._jobs[key], call, last, owed)
 
@@ -165,7 +201,7 @@ class Jobs:
 
     async def _due(self, key: JobKey, due: datetime) -> None:
         late = self._clock.now() - due > LATE
-        if late and self._is_written_down(key):
+        if late and not self._polls_often(key):
             logger.bind(action="job.caught_up", job=label(key)).info(
                 "{} was due at {}: made up for now", label(key), to_text(due)
             )
@@ -183,7 +219,7 @@ class Jobs:
         """Write the run down before it begins; return how many commands it lets out."""
         work, at = self._works[key], to_text(self._clock.now())
         let_out = 0
-        if trigger is Trigger.PERSON or self._is_written_down(key):
+        if trigger is Trigger.PERSON or not self._polls_often(key):
             self._begun.add(key)
             run = JobRun(key, trigger, to_text(due), at, work.kind)
             let_out = await self._runs.begin(run, deed)
@@ -191,17 +227,10 @@ class Jobs:
         (work.start_now if is_asked and work.start_now else work.start)(at)
         return let_out
 
-    def _is_written_down(self, key: JobKey) -> bool:
-        return not self._stands_open(key) and not self._polls_often(key)
-
     def _polls_often(self, key: JobKey) -> bool:
         """Tell whether a job polls a connector at an interval, mostly of seconds."""
         job = self._jobs[key]
         return isinstance(job, Connector) and job.trigger == "interval"
-
-    def _stands_open(self, key: JobKey) -> bool:
-        job = self._jobs[key]
-        return key in self._at_once and job.enabled and not job.quiet
 
     async def _ended(
         self, key: JobKey, before: str, detail: str, *, failed: bool = False

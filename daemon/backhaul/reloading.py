@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from backhaul.core.identity import fingerprint
 from backhaul.errors import Busy, ConfigurationError
 from backhaul.parts import webhook_secrets
+from backhaul.settings import Scheduled
 
 if TYPE_CHECKING:
     import asyncio
@@ -122,14 +123,21 @@ def _differing(
     for key in dict.fromkeys((*old, *new)):
         before, after = old.get(key), new.get(key)
         inner = f"{place}.{key}".lstrip(".")
-        if before == after:
-            continue
-        if isinstance(before, BaseModel) and isinstance(after, BaseModel):
+        if before == after and _schedule_differs(before, after):
+            yield inner, before, after
+        elif isinstance(before, BaseModel) and isinstance(after, BaseModel):
             yield from differences(before, after, inner)
         elif isinstance(before, dict) and isinstance(after, dict):
             yield from _differing(before, after, inner)
-        else:
+        elif before != after:
             yield inner, before, after
+
+
+def _schedule_differs(before: object, after: object) -> bool:
+    """Return whether equal times were written in only one of the two."""
+    if isinstance(before, Scheduled) and isinstance(after, Scheduled):
+        return before.is_written != after.is_written
+    return False
 
 
 def _tell(changed: list[str], left: list[str]) -> None:

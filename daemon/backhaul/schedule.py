@@ -6,8 +6,10 @@ after its clock was set. A clock that is set back makes nothing run again.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
@@ -30,6 +32,7 @@ JUMP_SECONDS = 2.0
 UNBELIEVED = timedelta(days=2)
 """A last run further ahead than this was dated by a wrong clock."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _KEYWORDS = {
     "minute": "minute",
@@ -98,6 +101,14 @@ class Timetable(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
         return following
 
 
+class OnDemand(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
+    """Runs once, when somebody asks for it."""
+
+    def get_next_fire_time(self, *_: datetime | None) -> datetime | None:
+        """Return no further run."""
+        return None
+
+
 class Schedule:
     """Awaits functions, with the moment they were due, when their jobs' times come."""
 
@@ -146,6 +157,29 @@ class Schedule:
             id=name,
             name=name,
             next_run_time=first,
+        )
+
+    def run_once(
+        self, name: str, call: Callable[[], Awaitable[None]], at: datetime | None
+    ) -> None:
+        """Call a function once: at a moment, or without one in the next turn.
+
+        A run that is asked for under the same name and has not begun is replaced.
+        """
+
+        async def run() -> None:
+            # APScheduler cancels what runs when it stops, and would log that as error.
+            with suppress(asyncio.CancelledError):
+                await call()
+
+        self._scheduler.add_job(
+            run,
+            OnDemand(),
+            id=f"{name} on demand",
+            name=name,
+            # Of the past: due whatever the clock shows that somebody may just set.
+            next_run_time=at or _LONG_AGO,
+            replace_existing=True,
         )
 
     def remove(self, name: str) -> None:
@@ -197,7 +231,7 @@ class Schedule:
             "the clock was set by {:+.0f} seconds", jump.total_seconds()
         )
         now = self._clock.now()
-        for job in self._scheduler.get_jobs() if jump < timedelta() else ():
+        for job in self._timed() if jump < timedelta() else ():
             if job.next_run_time is not None:
                 moved = job.trigger.set_back(job.next_run_time, now, -jump)
                 self._scheduler.modify_job(job.id, next_run_time=moved)
@@ -205,8 +239,12 @@ class Schedule:
 
     def next_runs(self) -> dict[str, datetime | None]:
         """Return when each job runs next."""
+        return {job.name: getattr(job, "next_run_time", None) for job in self._timed()}
+
+    def _timed(self) -> list[Any]:
+        """Return the jobs that have a timetable."""
         jobs = self._scheduler.get_jobs()
-        return {job.name: getattr(job, "next_run_time", None) for job in jobs}
+        return [job for job in jobs if isinstance(job.trigger, Timetable)]
 
 
 class _Calls:

@@ -152,3 +152,14 @@ async def test_a_store_more_or_less_needs_a_restart() -> None:
         found = context.settings(office.config)
         wanted = taken_over(running, found)
     assert [key for key, *_ in differences(wanted, found)] == ["stores.other"]
+
+
+async def test_a_schedule_that_repeats_the_default_is_a_change() -> None:
+    async with met_before() as office:
+        running = context.settings(office.config)
+        office.more = '[jobs.push_fulfillments]\nevery = "5s"\n'
+        office.write()
+        wanted = taken_over(running, context.settings(office.config))
+    changed = [key for key, *_ in differences(running, wanted)]
+    assert changed == ["jobs.push_fulfillments"]
+    assert list(differences(running, running)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from support.push_server import message
 from support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from support.planned_jobs import Program
@@ -274,6 +276,15 @@ async def test_what_was_paused_again_is_not_let_out_by_a_restart(path: Path) -> 
         assert stage.state(backlog) == "planned"
 
 
+@asynccontextmanager
+async def running(schedule: Schedule) -> AsyncIterator[None]:
+    schedule.start()
+    try:
+        yield
+    finally:
+        schedule.stop()
+
+
 async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
     async with scene(path) as stage:
         schedule = Schedule(stage.clock, lambda: 0.0)
@@ -286,7 +297,7 @@ async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
         jobs = Jobs(settings, stage.store.job_runs, stage.clock, schedule)
         jobs.sends("main", stage.dispatcher)
         await jobs.load()
-        async with working(stage):
+        async with working(stage), running(schedule):
             early = await stage.plan("fulfill", "ord_1")
             stage.dispatcher.wake()
             await stage.reaches(early, "applied")

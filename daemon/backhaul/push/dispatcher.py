@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
+    from backhaul.push.bursts import Burst
     from backhaul.settings import Push
     from backhaul.shop.client import ShopClient
     from backhaul.shop.requests import Dialect
@@ -66,6 +67,8 @@ class Dispatcher:
         self._clock = clock
         self._chance = chance
         self.gates = Gates(push.eager, clock)
+        self.bursts: dict[str, Burst] = {}
+        """The runs of the jobs that send at once, by kind of command."""
         self.doubted: Callable[[], None] = lambda: None
         self.came_to: Counter[tuple[str, ...]] = Counter()
         self.settled: Callable[[], None] = lambda: None
@@ -83,7 +86,12 @@ class Dispatcher:
 
     def wake(self) -> None:
         """Tell that a command may have come due."""
+        self._ask_for_runs()
         self._wake.set()
+
+    def _ask_for_runs(self) -> None:
+        for burst in self.bursts.values():
+            burst.ask()
 
     def moved(self) -> None:
         """Tell that a command has moved: its lane may be free, its target done."""
@@ -147,6 +155,8 @@ class Dispatcher:
                 self._wake.clear()
                 for command, sendable in await self._claim():
                     self._flying += 1
+                    if command.kind in self.bursts:
+                        self.bursts[command.kind].sent += 1
                     work = self._give_back if self._told_to_stop() else self._deliver
                     group.create_task(work(command, sendable))
                 await self._rest()
@@ -211,6 +221,7 @@ class Dispatcher:
         elif self._flying < self._push.concurrency:
             seconds = min(await self._seconds_to_next(), IDLE_SECONDS)
         await rest(self._wake, seconds, self._clock)
+        self._ask_for_runs()  # also for a command whose wake was lost
 
     async def _seconds_to_next(self) -> float:
         try:

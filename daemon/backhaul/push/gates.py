@@ -9,6 +9,7 @@ from backhaul.core.lifecycle import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from backhaul.core.clock import Clock
     from backhaul.core.quiet import QuietHours
@@ -27,14 +28,20 @@ class Gates:
     """One gate per kind of command; a gate is a moment.
 
     Commands planned up to that moment may leave, so that retries never wait for the
-    next opening and nothing has to be closed. The gate of a kind that is sent at once
-    stands open, but in quiet hours and where its job is disabled. A paused gate lets
-    out only what a person opens it for.
+    next opening and nothing has to be closed. A kind that is sent at once leaves in
+    runs too, each of which begins when a command is planned (`on_demand`); its gate
+    stands open during a run, but in quiet hours and where its job is disabled. Without
+    a scheduler it stands open always. A paused gate lets out only what a person opens
+    it for.
     """
 
     def __init__(self, eager: bool, clock: Clock) -> None:
         self._clock = clock
         self._at_once = set(KINDS) if eager else set()
+        self.on_demand: set[str] = set()
+        """Kinds that leave in runs which begin when a command is planned."""
+        self._expected: set[str] = set()
+        self._runs: dict[str, str] = {}
         self._opened: dict[str, str] = {}
         self._paused: dict[str, str] = {}
         self._opened_in_pause: set[str] = set()
@@ -48,6 +55,51 @@ class Gates:
     def send_at_once(self, kind: str, at_once: bool) -> None:
         """Set whether commands of a kind leave when planned, or only by `open`."""
         (self._at_once.add if at_once else self._at_once.discard)(kind)
+        if not at_once:
+            self._drop_run(kind)
+
+    def may_run(self, kind: str) -> bool:
+        """Return whether a run on demand would let out commands now."""
+        on_demand = kind in self._at_once and kind in self.on_demand
+        return on_demand and kind not in self._paused and not self._is_shut(kind)
+
+    def quiet_until(self, kind: str) -> datetime | None:
+        """Return when quiet hours are over that are all that prevents a run."""
+        quiet = self.quiet.get(kind)
+        if quiet is None or kind in self._shut or kind in self._paused:
+            return None
+        on_demand = kind in self._at_once and kind in self.on_demand
+        return quiet.over(self._clock.now()) if on_demand else None
+
+    def expect_run(self, kind: str) -> None:
+        """Let nothing be claimed in vain in the moment until the run begins."""
+        self._expected.add(kind)
+
+    def begin_run(self, kind: str) -> bool:
+        """Open the gate until `end_run`; return False where the job may not send."""
+        self._expected.discard(kind)
+        if not self.may_run(kind):
+            return False
+        self._runs[kind] = to_text(self._clock.now())
+        return True
+
+    def is_running(self, kind: str) -> bool:
+        """Return whether a run goes on, and note until when it could let out."""
+        if kind in self._runs and self.may_run(kind):
+            self._runs[kind] = to_text(self._clock.now())
+            return True
+        return False
+
+    def end_run(self, kind: str) -> None:
+        """Close the gate; what was planned during the run may still leave."""
+        self._expected.discard(kind)
+        self.is_running(kind)
+        if kind in self._runs:
+            self._opened[kind] = self._runs.pop(kind)
+
+    def _drop_run(self, kind: str) -> None:
+        self._expected.discard(kind)
+        self._runs.pop(kind, None)
 
     def open(self, kind: str, at: str) -> None:
         """Let out what is planned by then."""
@@ -59,6 +111,7 @@ class Gates:
     def pause(self, kind: str, since: str | None) -> None:
         """Let out nothing but by an opening after `since`; None resumes."""
         self._opened_in_pause.discard(kind)
+        self._drop_run(kind)
         if since is None:
             self._paused.pop(kind, None)
         else:
@@ -84,7 +137,10 @@ class Gates:
         """Return up to when what is planned may leave; "" where nothing may."""
         paused = self._paused.get(kind)
         if kind in self._at_once and paused is None and not self._is_shut(kind):
-            return _ALWAYS
+            if kind in self._expected:
+                return ""
+            if kind in self._runs or kind not in self.on_demand:
+                return _ALWAYS
         opened = self._opened.get(kind, "")
         passes = paused is None or kind in self._opened_in_pause or opened > paused
         return opened if passes else ""

@@ -22,6 +22,8 @@ class Trigger(StrEnum):
     SCHEDULE = "schedule"
     CATCH_UP = "catch_up"
     PERSON = "person"
+    PLANNED = "planned"
+    """A command was planned, and the job has no schedule."""
 
 
 class JobRun(Struct, frozen=True):
@@ -37,8 +39,8 @@ class JobRun(Struct, frozen=True):
 class JobState(Struct, frozen=True):
     """Where a job stands.
 
-    Runs missed after `since` are owed. `due_at` and `started_at` are of the last run;
-    `interrupted`: the program ended before the run did.
+    Runs missed after `since` are owed. `due_at`, `started_at` and `ended_at` are of the
+    last run; `interrupted`: the program ended before the run did.
     """
 
     since: str
@@ -46,6 +48,7 @@ class JobState(Struct, frozen=True):
     due_at: str | None
     started_at: str | None
     interrupted: bool
+    ended_at: str | None = None
 
 
 class Told(Protocol):
@@ -76,6 +79,10 @@ class JobRuns(Protocol):
         The run of a gate has ended with that. Where it lets out nothing it is worth no
         row, and is written down once a minute only.
         """
+        ...
+
+    async def record(self, run: JobRun, ended_at: str, detail: str) -> None:
+        """Write down a run that is over, with what came of it."""
         ...
 
     async def end(self, key: JobKey, before: str, detail: str, *, failed: bool) -> None:

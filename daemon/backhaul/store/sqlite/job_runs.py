@@ -26,7 +26,7 @@ _KNOW = """
     ON CONFLICT DO UPDATE SET plan = ?3, since = ?4 WHERE plan != ?3
 """
 _STATE = """
-    SELECT since, paused_at, due_at, started_at, outcome FROM job_state
+    SELECT since, paused_at, due_at, started_at, outcome, ended_at FROM job_state
     WHERE job = ? AND store = ?
 """
 _STARTED = """
@@ -103,6 +103,16 @@ class SqliteJobRuns:
 
         return await self._writer.urgent(unit)
 
+    async def record(self, run: JobRun, ended_at: str, detail: str) -> None:
+        """Write down a run that is over, with what came of it."""
+        row = (*run.key, run.trigger.value, run.due_at, run.started_at, ended_at)
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(_STARTED, (*row, DONE, detail))
+            connection.execute(_RUN, (*row, DONE, detail))
+
+        await self._writer.background(unit)
+
     async def end(self, key: JobKey, before: str, detail: str, *, failed: bool) -> None:
         """End the runs begun by then. One that failed is not owed."""
         outcome = FAILED if failed else DONE
@@ -153,10 +163,11 @@ class SqliteJobRuns:
 
 
 def _state(connection: sqlite3.Connection, key: JobKey) -> JobState:
-    since, paused_at, due_at, started_at, outcome = connection.execute(
+    since, paused_at, due_at, started_at, outcome, ended_at = connection.execute(
         _STATE, key
     ).fetchone()
-    return JobState(since, paused_at, due_at, started_at, outcome == INTERRUPTED)
+    interrupted = outcome == INTERRUPTED
+    return JobState(since, paused_at, due_at, started_at, interrupted, ended_at)
 
 
 def _let_out(connection: sqlite3.Connection, run: JobRun) -> int:

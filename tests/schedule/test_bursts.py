@@ -1,0 +1,229 @@
+"""Push jobs without a schedule: APScheduler runs them when commands are planned."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.jobs import Jobs
+from backhaul.push.bursts import LONGEST_SECONDS
+from backhaul.schedule import Schedule
+from support.databases import locked, rows
+from support.planned_jobs import settings_of
+from support.push_scene import scene, working
+from support.push_server import message
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from support.push_scene import Scene
+
+RUNS = "SELECT job, trigger, outcome, detail FROM job_runs ORDER BY id"
+FULFILL = "push_fulfillments"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "backhaul.db"
+
+
+@asynccontextmanager
+async def running(
+    stage: Scene, jobs: Mapping[str, Any] | None = None
+) -> AsyncIterator[tuple[Jobs, Schedule]]:
+    """Run the jobs of a store as the daemon does; their scheduler is not started."""
+    schedule = Schedule(stage.clock, lambda: 0.0)
+    known = Jobs(
+        settings_of(jobs, eager=True), stage.store.job_runs, stage.clock, schedule
+    )
+    known.sends("main", stage.dispatcher)
+    await known.load()
+    try:
+        async with working(stage):
+            yield known, schedule
+    finally:
+        schedule.stop()
+        await known.close()
+
+
+async def plan(stage: Scene, order: str, kind: str = "fulfill") -> str:
+    """Plan a command and say so, as whoever plans one does."""
+    command = await stage.plan(kind, order)
+    stage.dispatcher.wake()
+    return command
+
+
+async def burst_over(stage: Scene, expected: list[tuple[str, ...]]) -> None:
+    """Let the run end, and wait until exactly these runs are written down."""
+    for _ in range(3):
+        await stage.clock.advance(1)
+    await until(lambda: rows(stage.path, RUNS) == expected, f"runs: {expected}")
+
+
+def run_of(sent: int, job: str = FULFILL) -> tuple[str, str, str, str]:
+    return job, "planned", "done", f"sent {sent}"
+
+
+async def test_the_scheduler_lets_out_what_is_planned(path: Path) -> None:
+    async with scene(path) as stage, running(stage) as (_, schedule):
+        command = await plan(stage, "ord_1")
+        await stage.clock.advance(3_600)
+        await stage.arrive(0)
+        schedule.start()
+        await stage.reaches(command, "applied")
+
+
+async def test_a_burst_is_one_run_and_none_of_it_waits(path: Path) -> None:
+    """All three leave while the clock stands still: no second is waited for."""
+    async with scene(path) as stage, running(stage) as (_, schedule):
+        schedule.start()
+        for number in range(3):
+            await stage.reaches(await plan(stage, f"ord_{number}"), "applied")
+        assert rows(path, RUNS) == [], "the burst may go on"
+        await burst_over(stage, [run_of(3)])
+        last = "SELECT job, trigger FROM job_state WHERE started_at IS NOT NULL"
+        assert rows(path, last) == [(FULFILL, "planned")]
+
+
+async def test_each_burst_is_a_run(path: Path) -> None:
+    async with scene(path) as stage, running(stage) as (_, schedule):
+        schedule.start()
+        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        await burst_over(stage, [run_of(1)])
+        gates = stage.dispatcher.gates
+        await until(lambda: gates.passable()["fulfill"] < "9", "a moment of the past")
+        await stage.reaches(await plan(stage, "ord_2", "cancel"), "applied")
+        await burst_over(stage, [run_of(1), run_of(1, "push_cancellations")])
+
+
+async def test_a_run_that_sends_nothing_is_not_written_down(path: Path) -> None:
+    async with scene(path) as stage, running(stage) as (_, schedule):
+        schedule.start()
+        for _ in range(5):
+            stage.dispatcher.wake()
+            await burst_over(stage, [])
+        started = "SELECT count(*) FROM job_state WHERE started_at IS NOT NULL"
+        assert rows(path, started) == [(0,)]
+
+
+async def test_a_burst_without_end_is_written_down_all_the_same(path: Path) -> None:
+    async with scene(path) as stage, running(stage) as (_, schedule):
+        schedule.start()
+        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        for _ in range(int(LONGEST_SECONDS) * 2 + 4):
+            await stage.clock.advance(0.5)
+            stage.dispatcher.wake()
+        await until(lambda: rows(path, RUNS) == [run_of(1)], "it is written down")
+
+
+async def test_what_was_planned_in_the_last_life_leaves_at_the_start(
+    path: Path,
+) -> None:
+    async with scene(path) as stage:
+        command = await stage.plan("fulfill", "ord_1")
+    async with scene(path) as stage:
+        await stage.clock.advance(60)
+        async with running(stage) as (_, schedule):
+            schedule.start()
+            await stage.reaches(command, "applied")
+
+
+async def test_the_end_of_the_program_writes_a_run_down(path: Path) -> None:
+    async with scene(path) as stage:
+        async with running(stage) as (_, schedule):
+            schedule.start()
+            await stage.reaches(await plan(stage, "ord_1"), "applied")
+        assert rows(path, RUNS) == [run_of(1)]
+
+
+async def test_a_run_that_cannot_be_written_down_counts_with_the_next(
+    path: Path,
+) -> None:
+    async with scene(path) as stage, running(stage) as (_, schedule):
+        schedule.start()
+        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        with locked(path):
+            for _ in range(3):
+                await stage.clock.advance(1)
+            await until(lambda: stage.told("job.busy"), "it cannot be written down")
+        await stage.reaches(await plan(stage, "ord_2"), "applied")
+        await burst_over(stage, [run_of(2)])
+
+
+async def test_a_pause_in_a_run_lets_nothing_more_out(path: Path) -> None:
+    async with scene(path) as stage, running(stage) as (jobs, schedule):
+        schedule.start()
+        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        await jobs.pause(FULFILL, None, "otto")
+        kept = await plan(stage, "ord_2")
+        await burst_over(stage, [run_of(1)])
+        await stage.clock.advance(60)
+        await stage.arrive(1)
+        await jobs.resume(FULFILL, None, "otto")
+        await stage.reaches(kept, "applied")
+
+
+async def test_quiet_hours_that_begin_in_a_run_hold_back_what_comes_then(
+    path: Path,
+) -> None:
+    async with scene(path) as stage:
+        zone = Schedule(stage.clock, lambda: 0.0).zone
+        noon = stage.clock.now().astimezone(zone)
+        hours = [f"{noon + timedelta(minutes=later):%H:%M}" for later in (1, 10)]
+        own = {"quiet": "-".join(hours), "eager": True}
+        async with running(stage, {FULFILL: own}) as (_, schedule):
+            schedule.start()
+            await stage.clock.advance(59.5)
+            await stage.reaches(await plan(stage, "ord_1"), "applied")
+            await stage.clock.advance(0.75)
+            kept = await plan(stage, "ord_2")
+            await burst_over(stage, [run_of(1)])
+            await stage.arrive(1)
+            assert stage.state(kept) == "planned"
+            await stage.pass_time(600)
+            await stage.reaches(kept, "applied")
+
+
+async def test_a_retry_waits_for_no_run(path: Path) -> None:
+    async with scene(path) as stage, running(stage) as (_, schedule):
+        schedule.start()
+        stage.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
+        command = await plan(stage, "ord_1")
+        await stage.arrive(1)
+        await until(lambda: stage.state(command) == "planned", "it waits")
+        stage.platform.said.clear()
+        await burst_over(stage, [run_of(1)])
+        await stage.pass_time(62)
+        await stage.reaches(command, "applied")
+
+
+NOW = datetime.now(UTC)
+IN_HALF_A_YEAR = f"0 3 1 {(NOW.month + 5) % 12 + 1} *"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{"every": "30d"}, {"trigger": "cron", "cron": IN_HALF_A_YEAR}],
+    ids=("interval", "cron"),
+)
+async def test_a_reload_changes_between_runs_on_demand_and_a_schedule(
+    path: Path, written: dict[str, str]
+) -> None:
+    # Of this machine's time: that is what APScheduler goes by.
+    async with scene(path, start=NOW) as stage, running(stage) as (jobs, schedule):
+        schedule.start()
+        assert schedule.next_runs() == {}
+        await jobs.replan(settings_of({FULFILL: written}, eager=True))
+        assert list(schedule.next_runs()) == [f"{FULFILL}:main"]
+        await stage.clock.advance(1)
+        kept = await plan(stage, "ord_1")
+        await stage.clock.advance(60)
+        await stage.arrive(0)
+        await jobs.replan(settings_of(eager=True))
+        assert schedule.next_runs() == {}
+        await stage.reaches(kept, "applied")
