@@ -222,3 +222,50 @@ def test_no_start_with_an_empty_database_where_a_restore_was_interrupted(
         assert placing.parts_of(place) == ()
     assert restoring.restore(files.backup, place, ["main"], CLOCK).undid
     require_equal(place, files.backup)
+
+
+def test_a_log_of_the_restored_database_does_not_stay_beside_the_old_one(
+    files: Files, tmp_path: Path
+) -> None:
+    """As of a program that opened the database before the restore was undone."""
+    place = tmp_path / "backhaul.db"
+    lay(files, place, (OWN, ABSENT, ABSENT, ABSENT))
+    before = lying(place)
+
+    def work() -> None:
+        placing._remove_intent = _die
+        restoring.restore(files.backup, place, ["main"], CLOCK)
+
+    assert killed_at(10_000, work)
+    lay(files, place, (ABSENT, FOREIGN, FOREIGN, FOREIGN))
+    assert placing.undo_interrupted(place)
+    assert lying(place) == before
+
+
+@pytest.mark.parametrize("suffix", [*copies.SIDES, ""])
+@pytest.mark.parametrize("state", WORST[:5], ids="-".join)
+def test_what_disturbs_the_place_before_its_check_undoes_the_restore(
+    files: Files,
+    tmp_path: Path,
+    state: tuple[str, ...],
+    suffix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A foreign log that lies there again, or a changed character in a row."""
+    place = tmp_path / "backhaul.db"
+    lay(files, place, state)
+    before, check = lying(place), copies.check
+
+    def disturbed(path: Path, *options: Any) -> None:
+        if path == place and suffix:
+            placing.part(place, suffix).write_bytes(files.parts[suffix, FOREIGN])
+        elif path == place:
+            text = place.read_bytes()
+            place.write_bytes(text.replace(b"7 of 40", b"8 of 40"))
+        check(path, *options)
+
+    monkeypatch.setattr(copies, "check", disturbed)
+    with pytest.raises(BackhaulError):
+        restoring.restore(files.backup, place, ["main"], CLOCK)
+    assert lying(place) == before
+    assert not placing.is_interrupted(place)
