@@ -1,6 +1,10 @@
 """`backhaul query` and `export`: the mirror in SQL, and as files."""
 
+import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +15,10 @@ from backhaul.cli import showing, writing_out
 from backhaul.cli.context import ConfigOption, asker
 from backhaul.cli.writing_out import Format
 from backhaul.errors import Unusable
+from backhaul.store.sqlite.asking import FILE, LONGEST_SECONDS, TABLE
+
+PATIENCE_SECONDS = 2 * LONGEST_SECONDS
+"""For a query that SQLite does not end at its own bound."""
 
 CsvOption = Annotated[
     bool,
@@ -31,12 +39,37 @@ def query(
 ) -> None:
     """Ask the mirror in SQL (docs/mirror.md names its tables); it cannot be changed."""
     form = writing_out.chosen(as_csv, as_json, as_jsonl)
-    with asker(config) as opened:
-        found = opened.ask(_read_stdin() if sql == "-" else sql)
+    statement = _read_stdin() if sql == "-" else sql
+    with asker(config) as opened, _ended_after(PATIENCE_SECONDS):
+        found = opened.ask(statement, TABLE if form is None else FILE)
+    if found.withheld:
+        showing.note(f"withheld, and shown as NULL: {', '.join(found.withheld)}")
     if form is not None:
         writing_out.write(form, found.columns, found.rows, sys.stdout)
         return
     showing.grid(found.rows, found.columns, "no rows")
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """End the program if a query does not end by itself.
+
+    SQLite cannot interrupt one call of a function, and instr() of two long values may
+    take minutes. Until then the log of the database could not be taken up.
+    """
+    timer = threading.Timer(seconds, _end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end() -> None:
+    said = f"stopped after {PATIENCE_SECONDS:.0f} s: one function call took too long\n"
+    os.write(sys.stderr.fileno(), said.encode())
+    os._exit(1)
 
 
 def _read_stdin() -> str:

@@ -1,8 +1,9 @@
-"""What a person asks in SQL, and whole tables page by page; nothing here can write."""
+"""Answers an operator's SQL, and reads whole tables page by page; cannot write."""
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import copies
 from backhaul.store.sqlite.published import INTERNAL, PUBLISHED
+from backhaul.store.sqlite.sql_guard import LIMITS, Guard, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,19 +22,37 @@ if TYPE_CHECKING:
 
 LONGEST_SECONDS = 5.0
 """A read of any length keeps the write-ahead log from being taken up."""
-MOST_ROWS = 100_000
 PAGE_ROWS = 500
 _STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock: below a millisecond."""
+_NUMBER_BYTES = 8
+MEMORY_BYTES = 256 << 20
+"""What SQLite may use in a process that answers an operator."""
 
 Values = tuple[Any, ...]
 
 
+class Bounds(Struct, frozen=True):
+    """How much an answer may hold; `bytes` counts values, and names for each row."""
+
+    rows: int
+    bytes: int
+
+
+FILE = Bounds(100_000, 64 << 20)
+TABLE = Bounds(20_000, 4 << 20)
+"""Of a table on a terminal, which takes much longer to lay out."""
+
+
 class Answer(Struct, frozen=True):
-    """What a query found: names of the columns, and the rows."""
+    """What a query found: names of the columns, and the rows.
+
+    `withheld` names the columns that are shown as NULL since they hold secrets.
+    """
 
     columns: tuple[str, ...]
     rows: list[Values]
+    withheld: tuple[str, ...] = ()
 
 
 class Asker:
@@ -46,27 +66,32 @@ class Asker:
         self._connection = copies.open_beside(path)
         self._connection.row_factory = None
         self._connection.execute("PRAGMA query_only=ON")
+        # Of the whole process, and it can only be lowered: this is for a program that
+        # answers one question, never for the daemon.
+        self._connection.execute(f"PRAGMA hard_heap_limit={MEMORY_BYTES}")
+        self._guard = Guard(self._connection)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def ask(self, sql: str) -> Answer:
+    def ask(self, sql: str, bounds: Bounds = FILE) -> Answer:
         """Run one statement that reads. Raises BackhaulError with what is wrong."""
+        self._guard.begin(sql)
         with self._limited():
             try:
                 cursor = self._connection.execute(sql)
-                rows = cursor.fetchmany(MOST_ROWS + 1)
+                names = tuple(entry[0] for entry in cursor.description or ())
+                rows = _fetch(cursor, names, bounds)
             except (sqlite3.Error, sqlite3.Warning) as error:
                 raise BackhaulError(self._why_not(error)) from None
-            columns = tuple(entry[0] for entry in cursor.description or ())
+            except MemoryError:
+                raise BackhaulError(
+                    f"the query needs more than {MEMORY_BYTES >> 20} MB of memory; ask"
+                    " for less"
+                ) from None
             cursor.close()
-        if len(rows) > MOST_ROWS:
-            raise BackhaulError(
-                f"more than {MOST_ROWS:,} rows; say LIMIT, or take a whole table with: "
-                "backhaul export TABLE"
-            )
-        return Answer(columns, rows)
+        return Answer(names, rows, tuple(sorted(self._guard.withheld)))
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the published columns of a table or view, and refuse any other."""
@@ -102,9 +127,15 @@ class Asker:
         self._connection.set_progress_handler(
             lambda: self._clock.monotonic() > until, _STEPS
         )
+        # A row that takes long is many steps: the timer interrupts after each of them.
+        timer = threading.Timer(LONGEST_SECONDS, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
         try:
             yield
         finally:
+            timer.cancel()
+            timer.join()  # or it would interrupt a connection that is closed
             self._connection.set_progress_handler(None, 0)
 
     def _why_not(self, error: sqlite3.Error | sqlite3.Warning) -> str:
@@ -114,13 +145,48 @@ class Asker:
                 f"stopped after {LONGEST_SECONDS:.0f} s, so that the daemon is not held"
                 " up; ask for less, or see docs/mirror.md for what is quick"
             )
+        if self._guard.refused:
+            return refusal(self._guard.refused)
         if "readonly" in text:
-            return "query only reads: the daemon alone writes to its database"
+            return refusal("to write")
+        if "too big" in text:
+            most = LIMITS[sqlite3.SQLITE_LIMIT_LENGTH] >> 20
+            return (
+                f"a value is larger than {most} MB; take a part of it, as with"
+                " substr(column, 1, 1000)"
+            )
         if "one statement" in text:
             return "query takes one statement at a time"
         if text.startswith("no such table"):
             return f"{text}; there are: {', '.join(PUBLISHED)}"
         return f"SQLite says: {text}"
+
+
+def _fetch(
+    cursor: sqlite3.Cursor, names: Sequence[str], bounds: Bounds
+) -> list[Values]:
+    """Read rows until there are too many of them, or bytes in them."""
+    each_row = sum(map(len, names))
+    rows: list[Values] = []
+    left = bounds.bytes
+    for row in cursor:
+        left -= each_row + sum(map(_bytes_of, row))
+        if left < 0 or len(rows) == bounds.rows:
+            most = f"{bounds.bytes >> 20} MB" if left < 0 else f"{bounds.rows:,} rows"
+            raise BackhaulError(f"more than {most}; {_LESS[bounds == TABLE]}")
+        rows.append(row)
+    return rows
+
+
+_LESS = {
+    True: "say LIMIT, name fewer columns, or take --csv, --json or --jsonl",
+    False: "say LIMIT, name fewer columns, or take a whole table with: backhaul export"
+    " TABLE",
+}
+
+
+def _bytes_of(value: object) -> int:
+    return len(value) if isinstance(value, str | bytes) else _NUMBER_BYTES
 
 
 def _first(table: str, columns: Sequence[str], key: Sequence[str]) -> str:
