@@ -66,6 +66,7 @@ def changes(parts: Parts) -> Mapping[str, Change]:
         "connectors/settle": partial(_settle_delivery, parts),
         "customers/forget": partial(_forget, parts),
         "events/refold": partial(_refold, parts),
+        "incidents/resolve": partial(_resolve_incident, parts),
         "jobs/pause": partial(_change_jobs, parts.jobs.pause),
         "jobs/resume": partial(_change_jobs, parts.jobs.resume),
         "jobs/run": partial(_change_jobs, parts.jobs.run),
@@ -112,6 +113,15 @@ async def _decide(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     )
     parts.decided()
     return {"command": moved.id, "state": moved.state}
+
+
+async def _resolve_incident(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Close the incident `id`, as `who` says for `reason`."""
+    reason = asked["reason"].strip()
+    if not 0 < len(reason) <= LONGEST_REASON:
+        raise BackhaulError(f"give a reason of 1 to {LONGEST_REASON} characters")
+    done = await parts.store.incidents.resolve(asked["id"], asked["who"], reason)
+    return {"id": done.id, "says": done.says}
 
 
 async def _require_body(parts: Parts, asked: Mapping[str, Any]) -> None:

@@ -44,9 +44,21 @@ def commands(number: int) -> list[dict[str, str]]:
     return [{**one, "id": f"{index:040x}"} for index in range(number)]
 
 
+def test_every_open_incident_is_a_cause_of_its_own() -> None:
+    incident: dict[str, Any] = {
+        "id": 7,
+        "store": "main",
+        "says": "order #1 was cancelled and put back",
+    }
+    needs = replace(NOTHING, incidents=[incident])
+    told = causes(WANTED, WELL, needs, SILENCE, NOW, in_time)
+    assert incident["says"] in told["incident 7"].says
+    assert "incidents resolve 7" in told["incident 7"].mend
+
+
 def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
     pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
-    store = {"stopped": {}, "paused": pause}
+    store: dict[str, Any] = {"stopped": {}, "paused": pause}
     told = causes(
         *(WANTED, WELL | {"stores": {"main": store}}, NOTHING, SILENCE, NOW, in_time)
     )

@@ -181,6 +181,8 @@ CALM: dict[str, Any] = {
     "commands": {"applied": 3},
     "quarantined": 0,
     "unreadable_orders": [],
+    "incidents": [],
+    "unknown_statuses": [],
     "unknown_topics": {},
     "connectors": {"erp": {"deliveries_parked": 0}},
     "jobs": [{"job": "prune", "store": "", "paused_at": None}],
@@ -201,6 +203,18 @@ PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reas
             ],
         ),
         ({"daemon": PAUSED}, ["backhaul doctor"]),
+        (
+            {"incidents": [{"id": 4, "says": "order #1 was cancelled"}]},
+            ["backhaul incidents resolve 4 --reason …"],
+        ),
+        (
+            {
+                "unknown_statuses": [
+                    {"store": "main", "status": "ODD", "orders": 3, "example": "#9"}
+                ]
+            },
+            ["backhaul why order #9"],
+        ),
         ({"targets_stopped": {"b": "x"}}, ["backhaul targets resume b"]),
         (
             {"parked": [PARKED], "commands": {"parked": 4}},

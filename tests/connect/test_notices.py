@@ -87,6 +87,10 @@ async def test_notices_that_fail_are_a_failure_of_the_connector(
 def test_status_and_the_list_show_a_notice_of_one_that_is_up() -> None:
     live = {"drop": {"up": True, "reason": None, "notices": [NOTICE]}}
     found = {
+        "incidents": [],
+        "unknown_statuses": [],
+        "unreadable_orders": [],
+        "unknown_topics": {},
         "daemon": {"connectors": live},
         "parked": [],
         "commands": {},

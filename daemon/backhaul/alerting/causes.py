@@ -43,6 +43,7 @@ def causes(
     """
     found = [
         *_parked(needs.parked),
+        *_incidents(needs.incidents),
         *_in_vain(needs.in_vain),
         *_stopped(status),
         *_paused(status),
@@ -68,6 +69,16 @@ def _parked(parked: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
             f"{command['kind']} of {command['target']} ({command['store']}) is parked:"
             f" {command['reason']}",
             f"backhaul commands show {command['id'][:8]}",
+        )
+
+
+def _incidents(incidents: Sequence[Mapping[str, Any]]) -> Iterator[Alert]:
+    for incident in incidents:
+        yield Alert(
+            f"incident {incident['id']}",
+            f"{incident['says']} ({incident['store']})",
+            "stop the parcel or correct the stock, then: backhaul incidents resolve"
+            f" {incident['id']} --reason …",
         )
 
 

@@ -10,6 +10,7 @@ from backhaul.cli.deciding import drop, park, resend, settle
 from backhaul.cli.demo import demo
 from backhaul.cli.doctor import doctor
 from backhaul.cli.forgetting import forget
+from backhaul.cli.incidents import incidents
 from backhaul.cli.jobs import jobs
 from backhaul.cli.program import program
 from backhaul.cli.quarantining import drop_row, edit, retry
@@ -58,6 +59,7 @@ listings.quarantine.command("retry")(retry)
 listings.quarantine.command("drop")(drop_row)
 app.add_typer(listings.quarantine, name="quarantine")
 app.add_typer(connectors, name="connectors")
+app.add_typer(incidents, name="incidents")
 app.add_typer(jobs, name="jobs")
 app.add_typer(secrets, name="secrets")
 app.add_typer(targets, name="targets")

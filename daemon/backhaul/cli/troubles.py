@@ -31,6 +31,10 @@ def troubles(found: Mapping[str, Any]) -> Iterator[Line]:
     live = found["daemon"] or {}
     yield from _stopped(live.get("stores", {}))
     yield from _parked(found)
+    for incident in found["incidents"]:
+        resolve = f"backhaul incidents resolve {incident['id']} --reason …"
+        yield Line("incident", incident["says"], resolve, "fail")
+    yield from _unknown_statuses(found["unknown_statuses"])
     for name, why in found["targets_stopped"].items():
         resume = f"backhaul targets resume {name}"
         yield Line(f"counts of {name}", f"stopped: {why}", resume, "fail")
@@ -68,6 +72,18 @@ def _parked(found: Mapping[str, Any]) -> Iterator[Line]:
     if (more := found["commands"].get("parked", 0) - len(shown)) > 0:
         listed = "backhaul commands list --state parked"
         yield Line("parked", f"and {more} more", listed, "parked")
+
+
+def _unknown_statuses(unknown: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    for each in unknown:
+        more = f" and {each['orders'] - 1:,} more" if each["orders"] > 1 else ""
+        says = (
+            f"financial status {each['status']!r} is not known: order"
+            f" {each['example']}{more} not released to connectors that wait for it;"
+            " ask the platform what it means"
+        )
+        why = f"backhaul why order {each['example']}"
+        yield Line(f"payment at {each['store']}", says, why, "warn")
 
 
 def _down(live: Mapping[str, Any]) -> Iterator[Line]:

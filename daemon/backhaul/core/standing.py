@@ -52,6 +52,14 @@ def is_refunded(financial_status: str | None) -> bool:
     return word(financial_status) == "REFUNDED"
 
 
+def is_stopped(financial_status: str | None, fulfillment_status: str | None) -> bool:
+    """Return True if a refund ends the work on an order.
+
+    A refund of an order that has shipped whole changes nothing: no work is left.
+    """
+    return is_refunded(financial_status) and word(fulfillment_status) != "FULFILLED"
+
+
 def of_order(order: Order) -> int:
     """Return the standing of an order."""
     cancelled = order.status == "CANCELLED" or order.cancelled_at is not None

@@ -156,4 +156,6 @@ async def _effect(
         return proof | requests.own_cancellation(command, order, data, before)
     others = await claimed(doubts, command, proof["shipments"])
     parcels = requests.parcels_of(command, order, data, others)
-    return proof | {"shipment": parcels[-1]} if parcels else None
+    if not parcels:
+        return None
+    return proof | requests.parcel_evidence(command, order, data, parcels[-1])

@@ -202,7 +202,7 @@ def _fulfilled(
         reason = "the order shows such a parcel, perhaps since before the command"
         return Proof(Found.UNDECIDABLE, reason, read)
     if new and (tracked or len(new) == 1):
-        evidence = read | {"shipment": new[0]}
+        evidence = read | requests.parcel_evidence(command, order, data, new[0])
         reason = "the order shows the parcel"
         more = new[1:] if command.attempts != 1 else []
         doubled = tuple(parcel for parcel in more if parcel not in others)
@@ -210,7 +210,11 @@ def _fulfilled(
     if new:
         reason = "the order shows several such parcels, none with a number"
         return Proof(Found.UNDECIDABLE, reason, read)
-    return _without_news(doubt, order, read, shown, others)
+    proof = _without_news(doubt, order, read, shown, others)
+    if proof.effect_id is None:
+        return proof
+    own = requests.parcel_evidence(command, order, data, proof.effect_id)
+    return replace(proof, evidence=proof.evidence | own)
 
 
 def _among(

@@ -51,7 +51,7 @@ class Store(Section):
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",
         description="When a new order is handed out to connectors: at once, once it "
-        "awaits no confirmation, or once it is paid.",
+        "awaits no confirmation, or once it is paid (be it partially refunded since).",
     )
     jobs: dict[StoreJobName, StoreJob] = Field(
         default={}, description="The jobs that differ for this store, by name."

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from backhaul.core.crossing import Crossing
 from backhaul.core.identity import cancellation, tag
 from backhaul.core.parcels import holds
 from backhaul.errors import Unusable
@@ -116,7 +117,7 @@ def evidence(
         fitting = parcels_of(command, order, data, claimed)
         # One that another command owns was asked for by both.
         parcel = (fitting or parcels_of(command, order, data))[-1]
-        return order_evidence(order) | {"shipment": parcel}
+        return order_evidence(order) | parcel_evidence(command, order, data, parcel)
     return order_evidence(order) | cancelled(order)
 
 
@@ -134,6 +135,15 @@ def order_evidence(order: Order) -> dict[str, Any]:
         "cancelled_at": order.cancelled_at,
         "updated_at": order.updated_at,
     }
+
+
+def parcel_evidence(
+    command: Command, order: Order, data: Mapping[str, Any], parcel: str
+) -> dict[str, Any]:
+    """Return the parcel of a fulfill as evidence, and what crossed it on its way."""
+    crossing = Crossing.of(order, data, command.payload, parcel)
+    crossed = {} if crossing is None else {"crossed": msgspec.to_builtins(crossing)}
+    return {"shipment": parcel, **crossed}
 
 
 def units(order: Order) -> dict[str, int]:

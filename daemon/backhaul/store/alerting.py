@@ -81,6 +81,7 @@ class Needs(Struct, frozen=True):
     `in_vain` the open commands that were sent several `times`, each time without an
     answer that tells, and found nowhere (id, store, kind, target, reason, times);
     `strangers` of each store when news came in that belong to another one, and its id;
+    `incidents` those that no operator has resolved, the oldest first (id, store, says);
     `unreadable` the orders whose commands wait for a refetch (store, order_id, name,
     event, row of the quarantine, reason, since, commands), the oldest first.
     """
@@ -97,6 +98,7 @@ class Needs(Struct, frozen=True):
     in_vain: Sequence[Mapping[str, Any]] = ()
     strangers: Mapping[str, str] = field(default_factory=dict)
     unreadable: Sequence[Mapping[str, Any]] = ()
+    incidents: Sequence[Mapping[str, Any]] = ()
 
 
 class News(Struct, frozen=True):

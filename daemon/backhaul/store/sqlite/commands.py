@@ -19,6 +19,7 @@ from backhaul.store.sqlite import (
     answers,
     corrections,
     echoes,
+    incidents,
     planning,
     rehearsals,
     verdicts,
@@ -411,8 +412,10 @@ def move_on(
         echoes.forget_unclaimed(connection, command)
     if command.kind == "adjust":
         corrections.follow(connection, command.id, state, settlement.reason, now)
-    if command.kind == "cancel" and state is State.APPLIED:
-        planning.restock_unshipped(connection, command, settlement, now)
+    if state is State.APPLIED:
+        incidents.of_command(connection, command, settlement, now)
+        if command.kind == "cancel":
+            planning.restock_unshipped(connection, command, settlement, now)
     return state
 
 

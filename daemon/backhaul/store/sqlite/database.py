@@ -13,6 +13,7 @@ from backhaul.store.sqlite.deliveries import SqliteDeliveries
 from backhaul.store.sqlite.doubts import SqliteDoubts
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
+from backhaul.store.sqlite.incidents import SqliteIncidents
 from backhaul.store.sqlite.job_runs import SqliteJobRuns
 from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.store.sqlite.marks import SqliteMarks
@@ -62,6 +63,7 @@ class SqliteStore:
         self.tags = SqliteTags(self._writer, clock)
         self.targets = SqliteTargets(self._writer, clock)
         self.decisions = SqliteDecisions(self._writer, clock)
+        self.incidents = SqliteIncidents(self._writer, clock)
         self.marks = SqliteMarks(self._writer)
         self.webhook_secrets = SqliteWebhookSecrets(self._writer, clock)
         self.search = SqliteSearch(self._writer, clock)

@@ -9,8 +9,10 @@ from backhaul.store.sqlite import (
     corrections,
     finding,
     glancing,
+    incidents,
     lives,
     outbox_reading,
+    payment_states,
     quarantined_events,
     unreadable,
 )
@@ -112,6 +114,10 @@ class Explainer:
         """Return the only command whose id begins so, with all that is known of it."""
         return outbox_reading.whole(self._connection, prefix)
 
+    def incidents(self) -> list[Row]:
+        """Return the incidents that no operator has resolved, the oldest first."""
+        return self._rows(incidents.OPEN, ())
+
     def quarantine(self, limit: int, before: int | None = None) -> list[Row]:
         """Return the newest open rows first, from before the one with that number."""
         return quarantined_events.listed(self._connection, limit, before)
@@ -189,6 +195,8 @@ class Explainer:
             **row,
             "commands": commands,
             "unreadable_orders": unread,
+            "incidents": self.incidents(),
+            "unknown_statuses": payment_states.unknown(self._connection),
             "unknown_topics": {row["topic"]: row["n"] for row in unknown},
         }
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import command_id
+from backhaul.core.standing import is_paid, is_stopped
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,7 +32,8 @@ _ROWS = """
     WHERE id > ? AND store = ? ORDER BY id LIMIT ?
 """
 _ORDER = """
-    SELECT awaiting_confirmation, financial_status, placed_at, cancelled_at, updated_at
+    SELECT awaiting_confirmation, financial_status, placed_at, cancelled_at, updated_at,
+           fulfillment_status
     FROM orders WHERE store = ? AND id = ?
 """
 _LEVELS = """
@@ -149,27 +151,28 @@ class Follower:
         found = self._connection.execute(_ORDER, place).fetchone()
         if found is None:
             return
-        awaiting, paid, placed_at, cancelled_at, updated_at = found
+        awaiting, paid, placed_at, cancelled_at, updated_at, fulfillment = found
+        is_over = bool(cancelled_at) or is_stopped(paid, fulfillment)
         if "order.placed" in self._subscriber.topics:
             told = self._told("order.placed", row.object_id)
             if told is None:
                 is_old = (placed_at or updated_at) < self._floor
-                if not (is_old or cancelled_at) and self._released(awaiting, paid):
+                if not (is_old or is_over) and self._released(awaiting, paid):
                     yield _News("order.placed", row.object_id, row.object_id)
             if told in {None, "superseded"}:
                 return
         elif updated_at < self._floor:
             return
-        if cancelled_at and self._told("order.cancelled", row.object_id) is None:
+        if is_over and self._told("order.cancelled", row.object_id) is None:
             yield _News("order.cancelled", row.object_id, row.object_id)
         elif row.id > self._begun:
             yield _News("order.updated", row.object_id, self._unique(row))
 
-    def _released(self, awaiting: object, paid: object) -> bool:
+    def _released(self, awaiting: object, paid: str | None) -> bool:
         rule = self._subscriber.release_when
         if rule == "confirmed":
             return not awaiting
-        return rule == "placed" or paid == "PAID"
+        return rule == "placed" or is_paid(paid)
 
     def _told(self, topic: str, object_id: str) -> str | None:
         """Return the state of what is told once, None while it is not."""

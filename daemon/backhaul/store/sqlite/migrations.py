@@ -13,6 +13,7 @@ from backhaul.store.sqlite import (
     operations_schema,
     outbox_schema,
     part_keys,
+    payment_states,
     shipment_parts,
     sku_spellings,
     unreadable,
@@ -450,3 +451,4 @@ migrations(name="m097_incidents")(outbox_schema.add_incidents)
 migrations(name="m098_record_parts")(shipment_parts.add_record_parts)
 migrations(name="m099_listed_articles")(full_lists.create_listed_articles)
 migrations(name="m100_decided")(full_lists.add_decided)
+migrations(name="m101_payment_states")(payment_states.add_payment_states)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.fold import Version, as_of
-from backhaul.store.sqlite import echoes, moves, unreadable
+from backhaul.store.sqlite import echoes, incidents, moves, unreadable
 from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.mirror_rows import parts, table
 from backhaul.store.sqlite.rereads import Doubt, ask
@@ -246,6 +246,7 @@ class MirrorTransaction:
         )
         self._put_children(store, order, is_new=is_new)
         self._release(store, f"order:{order.id}")
+        incidents.of_order(self._connection, store, order, self.now)
 
     def _release(self, store: str, lane: str) -> None:
         """Let go what waits in a lane."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.errors import Busy
 from backhaul.store.alerting import Backup, Needs
-from backhaul.store.sqlite import stranded, unreadable
+from backhaul.store.sqlite import incidents, stranded, unreadable
 from backhaul.store.sqlite.connections import Readers
 from backhaul.store.sqlite.corrections import STOPPED
 from backhaul.store.sqlite.inbox import STRANGERS
@@ -125,6 +125,7 @@ def _found(connection: sqlite3.Connection, instances: tuple[str, ...]) -> Needs:
         [dict(row) for row in connection.execute(_IN_VAIN)],
         _marked(connection, STRANGERS),
         unreadable.listed(connection),
+        [dict(row) for row in connection.execute(incidents.OPEN)],
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from backhaul.core.identity import command_id
 from backhaul.core.intact import digest_of
+from backhaul.core.lifecycle import Cause
 from backhaul.store.contract import NewCommand
 from backhaul.store.sqlite.adoption import beginning
 from backhaul.store.sqlite.shipped import out_by_line
@@ -89,7 +90,8 @@ def restock_unshipped(
     They are written in the transaction that records the cancellation as applied, so
     none is lost; their ids follow from the cancellation, so none is planned twice.
     """
-    if not command.payload.get("restock_unshipped"):
+    is_own = settlement.effect_id or Cause.PERSON_CONFIRMS in settlement.causes
+    if not (is_own and command.payload.get("restock_unshipped")):
         return
     shipped = settlement.evidence.get("fulfilled") or {}
     for (product, variant), units in _unshipped(connection, command, shipped).items():

@@ -1,0 +1,150 @@
+"""Refunded orders are no work any more, and every financial status is accounted for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.store.sqlite.explaining import Explainer
+from support import payloads
+from support.databases import rows, take
+from support.news import Books, deliver, sink_of
+from support.payloads import envelope, instant
+
+if TYPE_CHECKING:
+    from backhaul.connect.sink import Sink
+    from backhaul.store.sqlite.database import SqliteStore
+    from support.clock import VirtualClock
+
+CASES = Path(__file__).parent / "cases"
+OPEN = "SELECT id FROM open_orders WHERE id IN ('ord_9', 'ord_CASE7006')"
+PLACED, UPDATED, CANCELLED = "order.placed", "order.updated", "order.cancelled"
+
+
+def news(at: int, **members: Any) -> bytes:
+    order = payloads.order("ord_9", at, number=9, placedAt=instant(300), **members)
+    return envelope("orders/updated", order)
+
+
+def case(name: str, **members: Any) -> bytes:
+    document = json.loads((CASES / name).read_text("utf-8"))
+    document["data"] |= {"placedAt": instant(300), **members}
+    return envelope(document["topic"], document["data"])
+
+
+async def told(books: Books, sink: Sink, *names: str) -> list[str]:
+    await deliver(sink)
+    return [topic for topic, _ in books.heard()]
+
+
+@pytest.fixture
+async def books(store: SqliteStore, clock: VirtualClock) -> tuple[Books, Sink]:
+    books = Books()
+    sink = sink_of(books, store, clock)
+    await sink.subscribe()
+    return books, sink
+
+
+@pytest.mark.parametrize("status", ["REFUNDED", "Refunded", " refunded "])
+async def test_a_refunded_order_is_taken_back_once(
+    store: SqliteStore, books: tuple[Books, Sink], status: str
+) -> None:
+    await take(store, news(300, financialStatus="PAID"))
+    assert await told(*books) == [PLACED]
+    assert rows(store.path, OPEN) == [("ord_9",)]
+    await take(store, news(301, financialStatus=status))
+    assert await told(*books) == [PLACED, CANCELLED]
+    assert rows(store.path, OPEN) == []
+    cancellation = {"cancelledAt": instant(302), "reason": "OTHER"}
+    await take(store, news(302, financialStatus=status, cancellation=cancellation))
+    assert await told(*books) == [PLACED, CANCELLED, UPDATED]
+
+
+async def test_the_case_of_a_refund_is_taken_back(
+    store: SqliteStore, books: tuple[Books, Sink]
+) -> None:
+    paid = {"financialStatus": "PAID", "updatedAt": instant(301)}
+    await take(store, case("06-refunded-not-cancelled.json", **paid))
+    assert await told(*books) == [PLACED]
+    await take(store, case("06-refunded-not-cancelled.json", updatedAt=instant(302)))
+    assert await told(*books) == [PLACED, CANCELLED]
+    assert rows(store.path, OPEN) == []
+
+
+@pytest.mark.parametrize("status", ["PARTIALLY_REFUNDED", "VOIDED", "AUTHORIZED", "X"])
+async def test_any_other_order_stays_open(
+    store: SqliteStore, books: tuple[Books, Sink], status: str
+) -> None:
+    await take(store, news(300))
+    assert await told(*books) == [PLACED]
+    await take(store, news(301, financialStatus=status))
+    assert await told(*books) == [PLACED, UPDATED]
+    assert rows(store.path, OPEN) == [("ord_9",)]
+
+
+async def test_a_refund_of_what_has_shipped_whole_is_a_change(
+    store: SqliteStore, books: tuple[Books, Sink]
+) -> None:
+    whole = {"fulfillmentStatus": "FULFILLED", "shipments": [payloads.shipment()]}
+    await take(store, news(300, financialStatus="PAID"))
+    await take(store, news(301, financialStatus="PAID", **whole))
+    await take(store, news(302, financialStatus="REFUNDED", **whole))
+    assert await told(*books) == [PLACED, UPDATED, UPDATED]
+
+
+async def test_an_order_that_is_refunded_first_is_not_handed_out(
+    store: SqliteStore, books: tuple[Books, Sink]
+) -> None:
+    await take(store, news(300, financialStatus="REFUNDED"))
+    assert await told(*books) == []
+
+
+RELEASED = {"PAID", "PARTIALLY_REFUNDED"}
+STATUSES = [
+    *("PENDING", "PAID", "REFUNDED", "VOIDED", "PARTIALLY_REFUNDED", "paid"),
+    *("Partially_Refunded", " PAID ", "AUTHORIZED", "voided", "NEW WORD"),
+]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+async def test_every_status_releases_an_order_or_is_explained(
+    store: SqliteStore, clock: VirtualClock, status: str
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when="paid")
+    await sink.subscribe()
+    await take(store, news(300, financialStatus=status))
+    is_released = status.strip().upper() in RELEASED
+    assert await told(books, sink) == [PLACED] * is_released
+    explainer = Explainer(store.path)
+    life = explainer.life("order", {"store": "main", "id": "ord_9"})
+    said = [row["detail"] for row in life if row["what"] == "payment"]
+    assert bool(said) is not is_released
+    assert all(f"financial status {status}".upper() in each.upper() for each in said)
+    unknown = explainer.counts()["unknown_statuses"]
+    is_unknown = status in {"AUTHORIZED", "NEW WORD"}
+    assert [each["status"] for each in unknown] == [status] * is_unknown
+
+
+async def test_the_case_of_a_part_that_is_given_back_is_handed_out(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when="paid")
+    await sink.subscribe()
+    await take(
+        store, case("07-first-seen-partially-refunded.json", updatedAt=instant(301))
+    )
+    assert await told(books, sink) == [PLACED]
+
+
+async def test_an_unknown_status_is_over_with_its_orders(store: SqliteStore) -> None:
+    await take(store, news(300, financialStatus="ODD"))
+    explainer = Explainer(store.path)
+    (found,) = explainer.counts()["unknown_statuses"]
+    assert (found["status"], found["orders"], found["example"]) == ("ODD", 1, "#9")
+    await take(store, news(301, financialStatus="ODD", fulfillmentStatus="FULFILLED"))
+    assert explainer.counts()["unknown_statuses"] == []

@@ -1,0 +1,183 @@
+"""A parcel that crosses a cancellation or a refund is an incident for an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.errors import BackhaulError
+from support import payloads
+from support.databases import rows
+from support.push_scene import working
+from support.push_server import document, message
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+
+FULFILL, CANCEL, ORDER = (
+    "/orders/ord_1/fulfill",
+    "/orders/ord_1/cancel",
+    "/orders/ord_1",
+)
+OPEN = "SELECT kind, says FROM incidents WHERE resolved_at IS NULL"
+BACK = {"restocked": True, "cancelledAt": payloads.instant(20)}
+GONE = {"restocked": False, "cancelledAt": payloads.instant(20)}
+TOO_MANY = (
+    "order #1001 was cancelled and put back when parcel BD1 left: 2 units too many"
+)
+SHOWN = [
+    ({"cancellation": BACK, "status": "CANCELLED"}, "restocked", TOO_MANY),
+    ({"fulfillmentStatus": "RESTOCKED"}, "restocked", TOO_MANY),
+    ({"fulfillmentStatus": "restocked "}, "restocked", TOO_MANY),
+    ({"cancellation": GONE}, "cancelled", "2 units shipped that nobody ordered"),
+    ({"status": "cancelled"}, "cancelled", "was cancelled when parcel BD1 left"),
+    ({"financialStatus": "REFUNDED"}, "refunded", "2 units shipped that are paid back"),
+    ({"financialStatus": "Refunded"}, "refunded", "was refunded when parcel BD1 left"),
+]
+WELL: list[dict[str, Any]] = [
+    {},
+    {"financialStatus": "PAID"},
+    {"financialStatus": "PARTIALLY_REFUNDED"},
+    {"fulfillmentStatus": "FULFILLED", "status": "FULFILLED"},
+]
+
+
+def shipped(at: int = 50, **members: Any) -> payloads.Document:
+    return payloads.order(at=at, shipments=[payloads.shipment()], **members)
+
+
+@pytest.mark.parametrize(("members", "kind", "says"), SHOWN, ids=str)
+async def test_the_answer_to_a_fulfillment_shows_it(
+    stage: Scene, members: dict[str, Any], kind: str, says: str
+) -> None:
+    await stage.fold(payloads.order(at=1))
+    stage.platform.says(FULFILL, document({"data": shipped(**members)}))
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    ((found, said),) = rows(stage.path, OPEN)
+    assert found == kind
+    assert says in said
+
+
+@pytest.mark.parametrize("members", WELL, ids=str)
+async def test_an_order_as_it_should_be_is_no_incident(
+    stage: Scene, members: dict[str, Any]
+) -> None:
+    stage.platform.says(FULFILL, document({"data": shipped(**members)}))
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+        await stage.fold(shipped(**members))
+    assert rows(stage.path, OPEN) == []
+
+
+async def test_what_is_read_back_shows_it(stage: Scene) -> None:
+    await stage.fold(payloads.order(at=1))
+    stage.platform.says(FULFILL, message(500))
+    stage.platform.says(ORDER, document({"data": shipped(cancellation=BACK)}))
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    ((kind, said),) = rows(stage.path, OPEN)
+    assert (kind, said[: len(TOO_MANY)]) == ("restocked", TOO_MANY)
+
+
+async def test_a_conflict_that_shows_the_effect_shows_it(stage: Scene) -> None:
+    await stage.fold(payloads.order(at=1))
+    stage.platform.says(FULFILL, document({"code": "ORDER_ALREADY_FULFILLED"}, 409))
+    stage.platform.says(ORDER, document({"data": shipped(cancellation=BACK)}))
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert [kind for kind, _ in rows(stage.path, OPEN)] == ["restocked"]
+
+
+async def fulfilled(stage: Scene) -> str:
+    stage.platform.says(FULFILL, document({"data": shipped(10)}))
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert rows(stage.path, OPEN) == []
+    return command
+
+
+async def test_a_cancellation_right_after_the_parcel_shows_it(stage: Scene) -> None:
+    await fulfilled(stage)
+    for at in (50, 60):
+        await stage.fold(shipped(at, cancellation=BACK, status="CANCELLED"))
+    ((kind, said),) = rows(stage.path, OPEN)
+    assert (kind, said[: len(TOO_MANY)]) == ("restocked", TOO_MANY)
+
+
+async def test_a_cancellation_days_later_is_none(stage: Scene) -> None:
+    await fulfilled(stage)
+    await stage.clock.advance(86_401)
+    await stage.fold(shipped(50, cancellation=BACK, status="CANCELLED"))
+    assert rows(stage.path, OPEN) == []
+
+
+async def test_a_refund_after_the_parcel_is_none(stage: Scene) -> None:
+    await fulfilled(stage)
+    await stage.fold(shipped(50, financialStatus="REFUNDED"))
+    assert rows(stage.path, OPEN) == []
+
+
+async def test_the_answer_to_a_cancellation_shows_parcels(stage: Scene) -> None:
+    await stage.fold(payloads.order(at=1))
+    line = payloads.item(fulfilledQuantity=1)
+    data = shipped(items=[line], cancellation=BACK, status="CANCELLED")
+    stage.platform.says(CANCEL, document({"data": data}))
+    command = await stage.plan("cancel", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
+        await stage.fold(data)
+    ((kind, said),) = rows(stage.path, OPEN)
+    assert kind == "restocked"
+    assert said.endswith("when 1 unit had shipped: 1 unit too many in stock")
+
+
+async def test_a_cancellation_without_a_restock_is_none(stage: Scene) -> None:
+    line = payloads.item(fulfilledQuantity=1)
+    data = shipped(items=[line], cancellation=GONE, status="CANCELLED")
+    stage.platform.says(CANCEL, document({"data": data}))
+    command = await stage.plan("cancel", "ord_1", restock=False)
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert rows(stage.path, OPEN) == []
+
+
+async def test_an_incident_stays_until_an_operator_resolves_it(stage: Scene) -> None:
+    await test_what_is_read_back_shows_it(stage)
+    ((id_,),) = rows(stage.path, "SELECT id FROM incidents")
+    needs = await stage.store.needs.read(())
+    assert [each["id"] for each in needs.incidents] == [id_]
+    done = await stage.store.incidents.resolve(id_, "otto", "adjusted by -2")
+    assert (done.resolved_by, done.resolution) == ("otto", "adjusted by -2")
+    assert (await stage.store.needs.read(())).incidents == []
+    audit = "SELECT who, action, detail FROM audit"
+    found = [("otto", "incidents resolve", f"{id_}: adjusted by -2")]
+    assert rows(stage.path, audit) == found
+    with pytest.raises(BackhaulError, match="no open incident"):
+        await stage.store.incidents.resolve(id_, "otto", "again")
+
+
+@pytest.mark.parametrize("status", ["REFUNDED", "refunded", " Refunded"])
+async def test_a_parcel_of_a_refunded_order_goes_to_an_operator(
+    stage: Scene, status: str
+) -> None:
+    await stage.fold(payloads.order(at=1, financialStatus=status))
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+        await stage.arrive(0)
+    assert stage.reason(command).startswith("order #1001 is refunded")
+
+
+@pytest.mark.parametrize("status", ["PAID", "PARTIALLY_REFUNDED", "PENDING", "X"])
+async def test_a_parcel_of_any_other_order_leaves(stage: Scene, status: str) -> None:
+    await stage.fold(payloads.order(at=1, financialStatus=status))
+    command = await stage.plan("fulfill", "ord_1")
+    async with working(stage):
+        await stage.reaches(command, "applied")
