@@ -37,7 +37,7 @@ KINDS = {
     "fulfillments": (FULFILLMENTS, "{},BlueDart,BD{}"),
     "cancellations": (CANCELLATIONS, "{},yes,customer"),
     "stock-deltas": (STOCK_DELTAS, "LS-{},-2,damaged"),
-    "stock-levels": ("sku,quantity,as_of\n", "LS-{},{},2026-03-31"),
+    "stock-levels": ("sku,quantity,as_of\n", "LS-{},{},2026-03-31T06:00"),
 }
 FORMATS = {"csv": as_csv, "jsonl": as_json, "xlsx": as_spreadsheet}
 TRIED = (
