@@ -70,6 +70,7 @@ def changes(parts: Parts) -> Mapping[str, Change]:
         "jobs/pause": partial(_change_jobs, parts.jobs.pause),
         "jobs/resume": partial(_change_jobs, parts.jobs.resume),
         "jobs/run": partial(_change_jobs, parts.jobs.run),
+        "quarantine/correct": partial(_correct_row, parts),
         "quarantine/drop": partial(_drop_row, parts),
         "quarantine/edit": partial(_edit_row, parts),
         "quarantine/retry": partial(_retry_row, parts),
@@ -196,6 +197,16 @@ async def _try_again(
         "row": row,
         "state": applied if state == "approved" else "waits to be matched",
     }
+
+
+async def _correct_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Send the number of the quarantined `row` for an order that was shipped whole."""
+    row = asked["row"]
+    quarantine = parts.store.quarantine
+    command = await quarantine.correct(row, asked["who"], asked["reason"])
+    parts.decided()
+    state = f"is sent as command {command[:8]}"
+    return {"row": row, "state": state, "command": command}
 
 
 async def _drop_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:

@@ -132,6 +132,28 @@ async def test_a_row_in_quarantine_is_mended_field_by_field(office: Office) -> N
     assert "typing" in str(detail)
 
 
+async def test_a_number_is_sent_alone_where_the_order_is_shipped_whole(
+    office: Office,
+) -> None:
+    row = await set_aside(office)
+    browser = await office.browser("otto")
+    await office.store.quarantine.retry(row, None, "otto", "it is order 9 after all")
+    whole = payloads.order(
+        "ord_9",
+        number=9,
+        items=[payloads.item(fulfilledQuantity=2)],
+        shipments=[payloads.shipment("shp_9", trackingNumber="T0")],
+    )
+    assert "Send the number only" not in await browser.read(f"/quarantine/{row}")
+    await take(office.store, payloads.envelope("orders/create", whole))
+    await office.write("UPDATE quarantine SET state = 'open'")
+    assert "Send the number only" in await browser.read(f"/quarantine/{row}")
+    assert (await browser.post(f"/quarantine/{row}/correct")).status == 303
+    query = "SELECT target, payload ->> '$.number_only' FROM commands WHERE id != ''"
+    assert ("ord_9", 1) in office.rows(query)
+    assert audit(office)[-1][:2] == ("otto", "quarantine correct")
+
+
 async def test_a_row_is_given_up_for_a_reason_only(office: Office) -> None:
     row = await set_aside(office)
     browser = await office.browser("otto")

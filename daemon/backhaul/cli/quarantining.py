@@ -1,4 +1,4 @@
-"""`backhaul quarantine edit`, `retry` and `drop`: what people do about bad rows."""
+"""`backhaul quarantine edit`, `retry`, `correct` and `drop`: deciding about rows."""
 
 from typing import Annotated, Any
 
@@ -45,6 +45,20 @@ def retry(
 ) -> None:
     """Try a row again as it is, once what was missing is there."""
     _change("retry", row, reason or "tried again", config, as_json)
+
+
+def correct(
+    row: RowArgument,
+    reason: OptionalReason = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a shipment's tracking number for an order that was shipped whole.
+
+    Nothing is shipped. Where the store takes no further number for a fulfilled order,
+    the command is rejected, and says so.
+    """
+    _change("correct", row, reason or "the number was corrected", config, as_json)
 
 
 def drop_row(

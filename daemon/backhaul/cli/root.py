@@ -13,7 +13,7 @@ from backhaul.cli.forgetting import forget
 from backhaul.cli.incidents import incidents
 from backhaul.cli.jobs import jobs
 from backhaul.cli.program import program
-from backhaul.cli.quarantining import drop_row, edit, retry
+from backhaul.cli.quarantining import correct, drop_row, edit, retry
 from backhaul.cli.reconciling import backfill, reconcile
 from backhaul.cli.refolding import refold
 from backhaul.cli.running import reference, run
@@ -56,6 +56,7 @@ for verb in (settle, park, resend, drop):
 app.add_typer(commands, name="commands")
 listings.quarantine.command("edit")(edit)
 listings.quarantine.command("retry")(retry)
+listings.quarantine.command("correct")(correct)
 listings.quarantine.command("drop")(drop_row)
 app.add_typer(listings.quarantine, name="quarantine")
 app.add_typer(connectors, name="connectors")

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 KEPT = "kept"
 """The kind of a row that its connector keeps, and applies as it is."""
-_FIXED = frozenset({"key", "raw", "locator"})
+FIXED = frozenset(
+    {"key", "raw", "locator", "parts", "beside", "by_content", "question"}
+)
+"""Members of a record that an operator does not edit."""
 
 
 def mended(
@@ -26,6 +29,9 @@ def mended(
     was meant to be.
     """
     known = msgspec.json.decode(row["payload"])
+    if known is not None and known["kind"] == "fulfill":
+        # Older versions wrote no such member: without lines they meant everything.
+        known["record"].setdefault("everything", not known["record"].get("lines"))
     if known is None:
         known = {"kind": kind or _kind_missing(), "record": _bare(row)}
     elif known["kind"] == KEPT:
@@ -38,7 +44,7 @@ def mended(
     type_ = RECORD_TYPES.get(known["kind"])
     if type_ is None:
         raise BackhaulError(f"no record is called {known['kind']!r}; {_kinds()}")
-    allowed = set(type_.__struct_fields__) - _FIXED
+    allowed = set(type_.__struct_fields__) - FIXED
     if strange := sorted(set(fields) - allowed):
         raise BackhaulError(
             f"a {known['kind']} has no {', '.join(strange)}; it has "

@@ -19,7 +19,13 @@ from backhaul.core.outcome import Outcome, Verdict
 from backhaul.errors import Busy
 from backhaul.push.door import ALL, Door
 from backhaul.push.gates import Gates
-from backhaul.push.judging import Judged, judge, refuse_unsent
+from backhaul.push.judging import (
+    UNITS_OPEN,
+    Judged,
+    check_shipped_whole,
+    judge,
+    refuse_unsent,
+)
 from backhaul.push.recording import REST_SECONDS, insist, tell_busy, told_of
 from backhaul.push.settling import settlement
 from backhaul.shop import requests
@@ -241,6 +247,8 @@ class Dispatcher:
             if order is not None and order.cancelled:
                 reason = f"order {order.name} is cancelled; nothing was sent"
                 return self._refuse(command, Settlement((Cause.REFUSED,), reason))
+            if command.number_only and mirror.open_units(self._store, command.target):
+                return self._refuse(command, Settlement((Cause.REFUSED,), UNITS_OPEN))
         elif (overtaken := mirror.overtaken(command)) is not None:
             return self._refuse(command, Settlement((Cause.REPLACED,), overtaken))
         held = mirror.hold(command) if command.kind in {"fulfill", "cancel"} else None
@@ -280,6 +288,10 @@ class Dispatcher:
     async def _attempt(
         self, command: Command, sendable: Sendable
     ) -> tuple[Judged, Answer | None]:
+        if command.number_only:
+            refused = await check_shipped_whole(command, self._client)
+            if refused is not None:
+                return refused, None
         try:
             answer = await self._transport.send(
                 requests.path(command),

@@ -26,6 +26,16 @@ _OVERTAKING = frozenset({"STOCK_CHANGED", "INSUFFICIENT_STOCK"})
 """What tells that the step of a stock target was reckoned from another stock."""
 
 
+UNITS_OPEN = (
+    "the order is not shipped whole: the store would ship its open units for a number "
+    "alone, so nothing was sent"
+)
+NO_FURTHER_NUMBER = (
+    "the store does not take another number for a fulfilled order: change it in the "
+    "store's dashboard"
+)
+
+
 class Judged(msgspec.Struct, frozen=True):
     """A verdict that needs no further look, with what proves it."""
 
@@ -49,6 +59,26 @@ async def judge(
     if verdict.outcome is Outcome.CHECK_EFFECT:
         return await _check_effect(command, verdict, client, doubts)
     return Judged(verdict)
+
+
+async def check_shipped_whole(command: Command, client: ShopClient) -> Judged | None:
+    """Read the order before a number alone is sent; None where it may be sent.
+
+    The mirror may be older than the order, and without lines the store ships what is
+    open.
+    """
+    try:
+        data = await client.read(requests.object_path(command))
+        order = wire.order(data, client.tracking)
+    except (NotSent, InDoubt, ReadRefused, Unusable) as error:
+        reason = f"not sent: the order could not be read before: {error}"
+        return Judged(Verdict(Outcome.NEVER_SENT, reason))
+    if order.cancelled_at is not None:
+        reason = "the order is cancelled; nothing was sent"
+        return Judged(Verdict(Outcome.REJECTED, reason))
+    if requests.leaves(order, command):
+        return Judged(Verdict(Outcome.REJECTED, UNITS_OPEN))
+    return None
 
 
 def refuse_unsent(judged: Judged, request: bytes) -> Judged:
@@ -136,6 +166,9 @@ async def _check_effect(
     if proof is not None:
         reason = f"{verdict.reason}; the order shows the same effect"
         return Judged(Verdict(Outcome.CONFIRMED, reason), proof)
+    if command.number_only:
+        reason = f"{verdict.reason}; {NO_FURTHER_NUMBER}"
+        return Judged(Verdict(Outcome.REJECTED, reason))
     shows = requests.otherwise(command, order, data) or "the order shows something else"
     read = {"read": requests.read(order, data)}
     return Judged(Verdict(Outcome.PARKED, f"{verdict.reason}; {shows}"), read)

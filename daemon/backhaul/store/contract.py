@@ -417,6 +417,10 @@ class MatchReader(Protocol):
         """Return the shipments of an order, the first first, without this record."""
         ...
 
+    def open_units(self, store: str, order_id: str) -> int:
+        """Return how many units of an order the mirror shows as not shipped."""
+        ...
+
     def parcels_of(self, store: str, order_id: str) -> list[OrderParcel]:
         """Return the parcels of an order that the store shows."""
         ...
@@ -518,6 +522,11 @@ class Command(Struct, frozen=True):
     attempts: int
     failures: int
     instance: str
+
+    @property
+    def number_only(self) -> bool:
+        """Whether it sends a tracking number for an order that is shipped whole."""
+        return bool(self.payload.get("number_only"))
 
 
 class Marks(Protocol):

@@ -8,6 +8,7 @@ import msgspec
 
 from backhaul.admin.guard import Missing, Route
 from backhaul.admin.paging import before, turned
+from backhaul.connect.mending import FIXED
 from backhaul.errors import BackhaulError
 from backhaul.store.users import Role
 
@@ -23,9 +24,9 @@ FIELD, NAME, VALUE = "field:", "name:", "value:"
 DONE = {
     "edit": "is mended and tried again",
     "retry": "is tried again",
+    "correct": "is sent to the store as a further number",
     "drop": "is given up",
 }
-FIXED = frozenset({"key", "raw", "locator"})
 
 
 async def show_list(desk: Desk, visit: Visit) -> web.Response:
@@ -46,13 +47,20 @@ async def show_one(desk: Desk, visit: Visit) -> web.Response:
         if name not in FIXED
     }
     kind = known["kind"] if known else None
+    may_correct = await desk.reading.ask(lambda board: board.may_correct(row["id"]))
     return desk.page(
-        visit, "quarantined", row=row, kind=kind, fields=fields, blanks=BLANKS
+        visit,
+        "quarantined",
+        row=row,
+        kind=kind,
+        fields=fields,
+        blanks=BLANKS,
+        may_correct=may_correct,
     )
 
 
 async def change(desk: Desk, visit: Visit) -> web.Response:
-    """Mend a row, try it again or give it up."""
+    """Mend a row, try it again, send its number alone or give it up."""
     row, verb = await _found(desk, visit), visit.request.match_info["verb"]
     reason = visit.form.get("reason", "").strip()
     asked: dict[str, Any] = {"row": row["id"], "reason": reason or DONE[verb]}

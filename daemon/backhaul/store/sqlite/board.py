@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite import lives
 from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.sqlite.number_corrections import may_correct
 from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ SCANNED = 5_000
 
 # All are answered by an index, whatever the number of orders.
 _SET_ASIDE = """
-    SELECT q.*, r.payload FROM quarantine q
+    SELECT q.*, r.payload, r.store FROM quarantine q
     LEFT JOIN records r ON q.source = 'record' AND r.instance = q.name
         AND r.key = q.key
     WHERE q.id = ?
@@ -129,6 +130,11 @@ class Board(Explainer):
         """Return one row of the quarantine, with the record that it became."""
         rows = self._rows(_SET_ASIDE, (id_,))
         return rows[0] if rows else None
+
+    def may_correct(self, id_: int) -> bool:
+        """Return whether the number of a quarantined shipment can be sent alone."""
+        row = self.set_aside(id_)
+        return row is not None and may_correct(self._connection, row)
 
     def samples(self, since: str) -> list[Row]:
         """Return the minutes since then, in order."""

@@ -173,6 +173,16 @@ class MirrorReader:
         rows = self._connection.execute(_REPORTED, values).fetchall()
         return [_reported(row) for row in rows if is_document(row[3])]
 
+    def open_units(self, store: str, order_id: str) -> int:
+        """Return how many units of an order the mirror shows as not shipped."""
+        (units,) = self._connection.execute(
+            "SELECT coalesce(sum(quantity - coalesce(fulfilled_quantity, 0)), 0)"
+            " FROM order_items WHERE store = ? AND order_id = ?"
+            " AND quantity > coalesce(fulfilled_quantity, 0)",
+            (store, order_id),
+        ).fetchone()
+        return int(units)
+
     def parcels_of(self, store: str, order_id: str) -> list[OrderParcel]:
         """Return the parcels of an order that the store shows."""
         rows = self._connection.execute(_PARCELS, (store, order_id)).fetchall()
@@ -272,6 +282,8 @@ class MirrorReader:
         asked = _Asked({})
         for state, payload in self._connection.execute(_ASKED, values):
             said = document_of(payload)
+            if said.get("number_only"):
+                continue
             asked.any = True
             # What is damaged may have asked for any units.
             asked.in_doubt = asked.in_doubt or state not in _CERTAIN or not said

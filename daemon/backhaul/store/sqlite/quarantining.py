@@ -9,6 +9,8 @@ from backhaul.errors import BackhaulError
 from backhaul.store.deeds import Deed
 from backhaul.store.sqlite import unreadable
 from backhaul.store.sqlite.deeds import write_down
+from backhaul.store.sqlite.number_corrections import correction
+from backhaul.store.sqlite.planning import plan
 from backhaul.store.sqlite.records import KEPT_BY_CONNECTOR
 
 if TYPE_CHECKING:
@@ -19,14 +21,14 @@ if TYPE_CHECKING:
 
 _ROW = """
     SELECT q.id, q.source, q.name, q.key, q.locator, q.state, q.reason, r.payload,
-           r.command_id
+           r.command_id, r.store
     FROM quarantine q
     LEFT JOIN records r ON r.instance = q.name AND r.key = q.key
     WHERE q.id = ?
 """
 _COLUMNS = (
     *("id", "source", "name", "key", "locator", "state", "reason", "payload"),
-    "command_id",
+    *("command_id", "store"),
 )
 EVENT = "event"
 _TRIED_AGAIN = frozenset({"open", "dropped"})
@@ -76,6 +78,29 @@ class SqliteQuarantine:
             _close(connection, row, "retried")
             _write_down(connection, row, verb, who, reason, now)
             return state
+
+        return await self._writer.urgent(unit)
+
+    async def correct(self, id_: int, who: str, reason: str) -> str:
+        """Plan to send the number of a shipment whose order was shipped whole already.
+
+        Returns the id of the command. Raises BackhaulError where that cannot be done.
+        """
+
+        def unit(connection: sqlite3.Connection) -> str:
+            now = to_text(self._clock.now())
+            row = _find(connection, id_, _TRIED_AGAIN)
+            command = correction(connection, row)
+            cause = f"row {id_} of the quarantine, corrected by {who}"
+            plan(connection, row["store"], row["name"], command, cause, now)
+            connection.execute(
+                "UPDATE records SET state = 'accepted', reason = ?, command_id = ?"
+                " WHERE instance = ? AND key = ?",
+                ("only its number is sent", command.id, row["name"], row["key"]),
+            )
+            _close(connection, row, "retried")
+            _write_down(connection, row, "correct", who, reason, now)
+            return command.id
 
         return await self._writer.urgent(unit)
 

@@ -1,0 +1,179 @@
+"""A further tracking number for an order that was shipped whole."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.errors import BackhaulError
+from support import payloads
+from support.back_office import Desk, host_of, shipped
+from support.databases import rows
+from support.push_scene import working
+from support.push_server import document, message, problem
+
+if TYPE_CHECKING:
+    from support.push_scene import Scene
+
+ORDER = "/orders/ord_1"
+FULFILL = "/orders/ord_1/fulfill"
+REFUSED = (
+    "the store does not take another number for a fulfilled order: change it in the "
+    "store's dashboard"
+)
+
+
+def order(at: int, units: int = 2, *numbers: str, **members: Any) -> payloads.Document:
+    """Return an order of two units, of which some left in the first parcel."""
+    held = [{"lineItemId": "li_1", "quantity": units}]
+    parcels = [
+        payloads.shipment(
+            f"shp_{number}",
+            trackingCompany="DHL",
+            trackingNumber=number,
+            items=[] if place else held,
+        )
+        for place, number in enumerate(numbers or ("JD1",))
+    ]
+    status = "FULFILLED" if units == 2 else "PARTIALLY_FULFILLED"
+    return payloads.order(
+        at=at,
+        items=[payloads.item(fulfilledQuantity=units)],
+        shipments=parcels,
+        **{"fulfillmentStatus": status, **members},
+    )
+
+
+def shown(*arguments: Any, **members: Any) -> bytes:
+    return document({"data": order(*arguments, **members)})
+
+
+async def held(stage: Scene, **members: Any) -> int:
+    """Have a parcel of an order that left whole in another; return its row."""
+    parcel = {"tracking_company": "DHL", "tracking_number": "JD2", **members}
+    receipt = await host_of(Desk(), stage.store).emit(shipped("k2", **parcel))
+    assert receipt.state == "quarantined", receipt.what
+    ((row,),) = rows(stage.path, "SELECT id FROM quarantine WHERE state = 'open'")
+    return int(row)
+
+
+async def correct(stage: Scene, **members: Any) -> str:
+    await stage.fold(order(1))
+    row = await held(stage, **members)
+    return await stage.store.quarantine.correct(row, "otto", "the label was replaced")
+
+
+async def test_a_store_that_takes_it_has_the_number_and_ships_nothing(
+    stage: Scene,
+) -> None:
+    command = await correct(stage)
+    stage.platform.says(ORDER, shown(1))
+    stage.platform.says(FULFILL, shown(2, 2, "JD1", "JD2"))
+    async with working(stage):
+        await stage.reaches(command, "applied")
+    assert stage.bodies() == [{"trackingCompany": "DHL", "trackingNumber": "JD2"}]
+    assert stage.column("effect_id", command) == "shp_JD2"
+    audit = rows(stage.path, "SELECT who, action FROM audit")
+    assert audit == [("otto", "quarantine correct")]
+    assert rows(stage.path, "SELECT state FROM quarantine") == [("retried",)]
+
+
+async def test_a_store_that_refuses_it_is_told_in_plain_words(stage: Scene) -> None:
+    command = await correct(stage)
+    stage.platform.says(ORDER, shown(1))
+    stage.platform.says(FULFILL, problem(409, "ORDER_ALREADY_FULFILLED"))
+    async with working(stage):
+        await stage.reaches(command, "rejected")
+    assert stage.reason(command).endswith(REFUSED)
+    assert len(stage.server.commands) == 1
+
+
+@pytest.mark.parametrize(
+    "seen", [shown(2, 1), shown(2, cancellation={"cancelledAt": payloads.instant(2)})]
+)
+async def test_nothing_is_sent_where_the_order_is_not_whole_any_more(
+    seen: bytes, stage: Scene
+) -> None:
+    """The mirror shows it whole; the store, read just before, does not."""
+    command = await correct(stage)
+    stage.platform.says(ORDER, seen)
+    async with working(stage):
+        await stage.reaches(command, "rejected")
+    assert stage.server.commands == []
+    assert "nothing was sent" in stage.reason(command)
+
+
+async def test_nothing_is_sent_where_the_mirror_shows_open_units_by_then(
+    stage: Scene,
+) -> None:
+    command = await correct(stage)
+    line = payloads.item(quantity=3, fulfilledQuantity=2)
+    await stage.fold({**order(2), "items": [line]})
+    async with working(stage):
+        await stage.reaches(command, "rejected")
+    assert stage.server.commands == []
+
+
+async def test_nothing_is_sent_while_the_order_cannot_be_read(stage: Scene) -> None:
+    command = await correct(stage)
+    stage.platform.says(ORDER, message(503), shown(1))
+    stage.platform.says(FULFILL, shown(2, 2, "JD1", "JD2"))
+    async with working(stage):
+        await stage.quiet()
+        assert stage.server.commands == []
+        while stage.state(command) != "applied":
+            await stage.pass_time(5)
+            await stage.quiet()
+    assert len(stage.server.commands) == 1
+
+
+async def test_a_lost_answer_is_looked_for_and_not_sent_twice(stage: Scene) -> None:
+    command = await correct(stage)
+    stage.platform.says(ORDER, shown(1), shown(2, 2, "JD1", "JD2"))
+    stage.platform.says(FULFILL, message(502))
+    async with working(stage):
+        await stage.reaches(command, "uncertain")
+        while stage.state(command) == "uncertain":
+            await stage.pass_time(60)
+            await stage.quiet()
+    assert stage.state(command) == "applied"
+    assert len(stage.server.commands) == 1
+
+
+@pytest.mark.parametrize(
+    ("units", "members", "said"),
+    [
+        (1, {"lines": (), "tracking_number": None}, "no shipment with a tracking"),
+        (1, {}, "has 1 units that are not shipped in the store"),
+        (0, {}, "has 2 units that are not shipped in the store"),
+    ],
+)
+async def test_it_is_not_offered_where_it_cannot_apply(
+    units: int, members: dict[str, Any], said: str, stage: Scene
+) -> None:
+    await stage.fold(order(1, units))
+    question = {"question": "which of them?", **members}
+    row = await held(stage, **question)
+    with pytest.raises(BackhaulError, match=said):
+        await stage.store.quarantine.correct(row, "otto", "a try")
+    assert rows(stage.path, "SELECT id FROM commands") == []
+    assert rows(stage.path, "SELECT state FROM quarantine") == [("open",)]
+
+
+async def test_a_number_that_the_store_shows_is_not_sent(stage: Scene) -> None:
+    await stage.fold(order(1))
+    row = await held(stage)
+    await stage.fold(order(2, 2, "JD1", "JD2"))
+    with pytest.raises(BackhaulError, match="shows number JD2 already"):
+        await stage.store.quarantine.correct(row, "otto", "a try")
+
+
+async def test_a_row_is_corrected_once(stage: Scene) -> None:
+    command = await correct(stage)
+    ((row,),) = rows(stage.path, "SELECT id FROM quarantine")
+    with pytest.raises(BackhaulError, match="nothing was changed"):
+        await stage.store.quarantine.correct(row, "otto", "again")
+    payload = json.loads(stage.column("payload", command))
+    assert (payload["number_only"], payload["lines"]) == (True, [])
