@@ -195,7 +195,8 @@ async def test_key_columns_make_a_corrected_file_safe_for_every_kind(
         lines = [f"{row},D{n}" for n, row in enumerate([*rows, rows[0]][:number])]
         drop.put(name, "\n".join([f"{header},document", *lines, ""]))
         await drop.pull()
-    assert len(drop.records()) == 3
+    # An article that a stock list counts twice is refused, whatever its document.
+    assert len(drop.records()) == (2 if name == "stock-levels.csv" else 3)
 
 
 async def test_key_columns_may_be_absent_where_content_is_the_key(drop: Drop) -> None:
