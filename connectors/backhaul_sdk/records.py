@@ -100,7 +100,9 @@ class StockLevel(Struct, frozen=True, kw_only=True):
     `listed_at` is when the list, page or file was written: of two levels with one
     `as_of` the later listed one counts, and two of one list contradict each other.
     `note` says what was changed while reading ("-2 is taken as 0"). A row of a
-    `full_list` is followed by the list's FullList.
+    `full_list` is followed by the list's FullList. Levels that are handed in `in_order`
+    are entries of a journal, not rows of a list: of two with one `as_of` the later
+    entry counts.
     """
 
     key: str
@@ -110,6 +112,7 @@ class StockLevel(Struct, frozen=True, kw_only=True):
     listed_at: str = ""
     note: str = ""
     full_list: bool = False
+    in_order: bool = False
     locator: str = ""
     raw: str = ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,6 @@ from support.databases import opened, rows, take
 from support.payloads import envelope
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from backhaul.store.sqlite.database import SqliteStore
     from support.clock import VirtualClock
 
@@ -159,3 +157,20 @@ async def test_what_was_changed_while_reading_is_kept(
     assert rows(store.path, "SELECT state, reason FROM records") == [
         ("accepted", "-2 is taken as 0")
     ]
+
+
+async def test_of_two_entries_of_a_journal_the_later_one_counts(lists: Lists) -> None:
+    assert await lists.say(30, "counts 1", in_order=True) == "accepted"
+    assert await lists.say(12, "counts 2", in_order=True) == "accepted"
+    assert lists.targets() == {30: "superseded", 12: "planned"}
+
+
+async def test_entries_of_a_journal_wait_for_their_article_the_last_one_counts(
+    lists: Lists,
+) -> None:
+    late: dict[str, Any] = {"sku": "LATER", "in_order": True}
+    assert await lists.say(30, "counts 1", **late) == "waiting"
+    assert await lists.say(12, "counts 2", **late) == "waiting"
+    states = "SELECT locator, state FROM records ORDER BY id"
+    found = rows(lists._store.path, states)
+    assert found == [("counts 1", "replaced"), ("counts 2", "waiting")]

@@ -85,3 +85,27 @@ def test_only_a_whole_list_can_be_added_up(tables: SqliteTables) -> None:
     source = {"table": "stock", "changed_at": "at"}
     with pytest.raises(ValueError, match="same_sku = sum needs the whole list"):
         tables.connector(stock_levels=source, same_sku="sum")
+
+
+async def test_rows_of_an_outbox_are_entries_of_a_journal(tables: SqliteTables) -> None:
+    tables.run(
+        "CREATE TABLE counts (id integer, sku text, quantity numeric, at text,"
+        " done text)"
+    )
+    for number, quantity in enumerate((30, 12)):
+        values = (number, "A3", quantity, "2026-03-31T10:00:00Z")
+        tables.run("INSERT INTO counts VALUES (?, ?, ?, ?, NULL)", values)
+    source = {
+        "table": "counts",
+        "processed_at": "done",
+        "columns": {"as_of": "at"},
+    }
+    connector = tables.connector(stock_levels=source)
+    await connector.open()
+    host = MemoryHost()
+    await host.pull(connector)
+    found = [each for each in host.records.values() if isinstance(each, StockLevel)]
+    assert [(each.quantity, each.in_order) for each in found] == [
+        (30, True),
+        (12, True),
+    ]

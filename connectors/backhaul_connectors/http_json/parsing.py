@@ -130,7 +130,7 @@ class Reader:
                     return _shown(str(found))
         return ""
 
-    def _origin(self, key: str, statement: str = "") -> dict[str, str]:
+    def _origin(self, key: str, statement: str = "") -> dict[str, Any]:
         return {
             "key": f"{self._name}:{key}{statement}",
             "locator": f"{self._name} {key}",

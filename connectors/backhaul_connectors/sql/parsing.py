@@ -54,7 +54,8 @@ DEFAULT_RULES = Rules()
 class Origin(Struct, frozen=True):
     """Which row it was: its place, its id, when it changed, and the zone of times.
 
-    `read_at` (RFC 3339) is when the list was read that the row is part of.
+    `read_at` (RFC 3339) is when the list was read that the row is part of. Rows that
+    are read once each, `in_order` of their ids, are entries of a journal.
     """
 
     place: str
@@ -63,6 +64,7 @@ class Origin(Struct, frozen=True):
     zone: tzinfo
     read_at: str = ""
     rules: Rules = Rules()
+    in_order: bool = False
 
     @property
     def locator(self) -> str:
@@ -197,6 +199,7 @@ def _stock_level(values: Values, origin: Origin, raw: str) -> StockLevel:
         as_of=as_of,
         listed_at=origin.read_at,
         full_list=bool(origin.read_at) and origin.rules.absent == "zero",
+        in_order=origin.in_order,
         note=note,
         locator=origin.locator,
         raw=raw,

@@ -372,11 +372,12 @@ class Reader:
     def _page(
         self, rows: Sequence[Any], more: bool, at: Any, read_at: str = ""
     ) -> Page:
+        in_order, rules = bool(self.source.processed_at), self._rules
         records = [
             record_of(
                 self.kind,
                 self._values(row),
-                Origin(self.name, row[0], row[1], self._zone, read_at, self._rules),
+                Origin(self.name, row[0], row[1], self._zone, read_at, rules, in_order),
             )
             for row in rows
         ]

@@ -83,9 +83,11 @@ def listed_at_of(record: StockLevel) -> str:
 def _differs(record: StockLevel, other: ListedLevel) -> bool:
     """Return True if another level of the same list contradicts the record.
 
-    The same row told again is a newer statement of that row. Without a list an equal
-    quantity is the same statement.
+    The same row told again is a newer statement of that row, and so is the later entry
+    of a journal. Without a list an equal quantity is the same statement.
     """
+    if record.in_order:
+        return False
     if record.locator and other.locator == record.locator:
         return False
     return bool(record.listed_at) or other.quantity != record.quantity

@@ -41,13 +41,17 @@ def take_over(connection: sqlite3.Connection, record: WaitingRecord) -> WaitingR
 
 
 class _Count(NamedTuple):
-    """What a record counts; `listed_at` is empty where no list is known."""
+    """What a record counts; `listed_at` is empty where no list is known.
+
+    Counts that are handed `in_order` are entries of a journal, not rows of a list.
+    """
 
     sku: str
     counted_at: str
     listed_at: str
     locator: str
     quantity: int
+    in_order: bool
 
     def is_replaced_by(self, other: _Count) -> bool:
         """Return True unless the other is older, or contradicts this one.
@@ -58,7 +62,7 @@ class _Count(NamedTuple):
         own, new = (each[1:3] for each in (self, other))
         if own != new:
             return own < new
-        if self.locator and self.locator == other.locator:
+        if other.in_order or (self.locator and self.locator == other.locator):
             return True
         return not self.listed_at and self.quantity == other.quantity
 
@@ -77,6 +81,7 @@ def _count(payload: bytes | str) -> _Count | None:
             normalize(listed_at) if listed_at else "",
             record.get("locator", ""),
             record["quantity"],
+            record.get("in_order", False),
         )
     except ValueError:
         return None
