@@ -9,13 +9,14 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
-from support.daemon import Office, in_process
+from support.daemon import Office, daemon_process, in_process, office_of
 from support.databases import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from support.daemon import Said
+    from support.reference import ReferenceProcess
 
 PASSWORD = "correct horse battery staple"
 
@@ -125,3 +126,33 @@ def test_a_container_that_runs_as_a_mere_number_may_change_things(
     monkeypatch.setattr("os.getuid", lambda: 4_000_000)
     assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
     assert rows(office.database, "SELECT who FROM audit") == [("uid 4000000",)]
+
+
+def shown(office: Office) -> str:
+    return in_process("status", config=office.config).out
+
+
+@pytest.mark.usefixtures("typed")
+def test_the_token_for_the_first_login_goes_with_the_first_user(office: Office) -> None:
+    token = office.database.parent / "first-login-token"
+    token.write_text("of the daemon that ran before\n")
+    assert "nobody may log in yet" in shown(office)
+    assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
+    assert not token.exists()
+    assert "nobody may log in yet" not in shown(office)
+    token.write_text("of a daemon that could not take it away\n")
+    assert "nobody may log in yet" not in shown(office)
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("typed")
+def test_it_goes_beside_a_running_daemon_too(platform: ReferenceProcess) -> None:
+    with office_of(platform) as office, daemon_process(office) as started:
+        started.await_ready()
+        token = office.database.parent / "first-login-token"
+        assert token.exists()
+        assert "nobody may log in yet" in shown(office)
+        assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
+        assert not token.exists()
+        assert "nobody may log in yet" not in shown(office)
+        assert started.terminate() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -50,7 +51,7 @@ def install(app: web.Application, given: Given) -> None:
         app.router.add_route(route.method, route.path, guard.pages(route))
     for opened in entrance.OPEN:
         app.router.add_route(opened.method, opened.path, guard.door(opened))
-    app.on_response_prepare.append(harden)
+    app.on_response_prepare.append(partial(harden, desk.origin))
 
     async def begin(_: web.Application) -> None:
         if await given.users.list():

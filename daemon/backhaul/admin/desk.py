@@ -15,7 +15,7 @@ from backhaul.admin.accounts import FirstToken
 from backhaul.admin.origin import Origin
 from backhaul.admin.passwords import Passwords
 from backhaul.admin.sessions import Sessions
-from backhaul.admin.throttle import Throttle
+from backhaul.admin.throttle import PastLogins, Throttle
 from backhaul.store.sqlite.board import Board
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class Desk(Struct):
     reading: Reading
     sessions: Sessions
     throttle: Throttle
+    past_logins: PastLogins
     origin: Origin
     first_token: FirstToken
     passwords: Passwords = field(default_factory=Passwords)
@@ -106,6 +107,7 @@ class Desk(Struct):
             Reading(given.settings.database_file),
             Sessions(given.clock),
             Throttle(given.clock),
+            PastLogins(given.users),
             Origin(admin.url, admin.trusted_proxies),
             FirstToken(given.settings.state_dir),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -15,6 +16,7 @@ from backhaul.admin.guard import (
     cookie_name,
     form_of,
 )
+from backhaul.admin.throttle import LOGIN_WORDS, counted
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.users import Role
 
@@ -36,6 +38,8 @@ async def show_login(desk: Desk, request: web.Request) -> web.Response:
     """Ask who is there; where nobody can be, lead to the first login."""
     if not await desk.given.users.list():
         return web.Response(status=303, headers={"Location": "/first"})
+    with suppress(OSError):  # whoever was added, and in whatever way
+        desk.first_token.spend()
     return _login(desk, request)
 
 
@@ -44,20 +48,26 @@ async def log_in(desk: Desk, request: web.Request) -> web.Response:
     form = await form_of(request)
     name = form.get("name", "").strip().lower()
     _require_private(desk, request)
-    keys = [f"name {name[:64]}", f"address {desk.origin.address(request)}"]
-    if (wait := desk.throttle.wait(keys)) > 0:
+    address, user = _address(desk, request), await desk.given.users.find(name)
+    known = user is not None and await desk.past_logins.has(user, address)
+    if (wait := desk.throttle.wait(name[:64], address, known=known)) > 0:
         return _slowed(desk, request, wait)
-    user = await desk.given.users.find(name)
     secret = user.secret if user else None
     # Counted before it is known to fail: guesses that come at once count as well.
-    desk.throttle.failed(keys)
+    desk.throttle.failed(name[:64], address)
     if not await desk.passwords.fits(secret, form.get("password", "")) or user is None:
-        logger.bind(action="dashboard.refused", address=keys[1]).warning(
+        logger.bind(action="dashboard.refused", address=address).warning(
             "somebody failed to log in at the dashboard"
         )
         return _login(desk, request, 401, "No user has this name and password.")
-    desk.throttle.succeeded(*keys)
+    desk.throttle.succeeded(name, address)
+    await desk.past_logins.add(user, address)
     return await _welcome(desk, request, user, form.get("next", "/"))
+
+
+def _address(desk: Desk, request: web.Request) -> str:
+    """Return the address that failures of this request count for."""
+    return counted(desk.origin.address(request))
 
 
 async def show_first(desk: Desk, request: web.Request) -> web.Response:
@@ -76,12 +86,12 @@ async def make_first(desk: Desk, request: web.Request) -> web.Response:
     """Make the first user, an admin, for whoever can read the token's file."""
     form = await form_of(request)
     _require_private(desk, request)
-    keys = [f"address {desk.origin.address(request)}"]
-    if (wait := desk.throttle.wait(keys)) > 0:
+    address = _address(desk, request)
+    if (wait := desk.throttle.wait("", address)) > 0:
         return _slowed(desk, request, wait)
     file = desk.first_token.file
     if not desk.first_token.fits(form.get("token", "").strip()):
-        desk.throttle.failed(keys)
+        desk.throttle.failed("", address)
         words = f"That is not the token in {file}."
         return _page(desk, request, "first", 401, file=file, error=words)
     try:
@@ -161,7 +171,9 @@ async def _note(desk: Desk, request: web.Request, user: User) -> None:
     that could be changed then has its own line in the audit, and is refused without.
     """
     try:
-        await desk.given.users.came(user.name, f"from {desk.origin.address(request)}")
+        await desk.given.users.came(
+            user.name, f"{LOGIN_WORDS}{desk.origin.address(request)}"
+        )
     except Busy as error:
         logger.bind(action="dashboard.unnoted", user=user.name).warning(
             "{} logged in at the dashboard, and the audit has no line of it: {}",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from backhaul.admin.origin import Origin
+
 POLICY = "; ".join(
     [
         *("default-src 'none'", "script-src 'self'", "style-src 'self'"),
@@ -26,7 +28,19 @@ HEADERS = {
 }
 
 
-async def harden(_: web.BaseRequest, answer: web.StreamResponse) -> None:
-    """Add the headers; nothing is kept by a browser unless its handler says so."""
+HSTS = "max-age=31536000"
+"""A year, for this host only: other names of the domain may not speak https."""
+
+
+async def harden(
+    origin: Origin, request: web.BaseRequest, answer: web.StreamResponse
+) -> None:
+    """Add the headers; nothing is kept by a browser unless its handler says so.
+
+    Where the browser came by https it is told to come only so, also behind a proxy;
+    over http it is not told so, and would not heed it.
+    """
     answer.headers.update(HEADERS)
     answer.headers.setdefault("Cache-Control", "no-store")
+    if origin.is_https(request):
+        answer.headers["Strict-Transport-Security"] = HSTS

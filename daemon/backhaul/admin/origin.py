@@ -23,13 +23,18 @@ class Origin:
 
     def address(self, request: web.Request) -> str:
         """Return whose request it is: what a trusted proxy says, else the peer."""
-        peer = request.remote or ""
-        told = request.headers.get("X-Forwarded-For", "")
-        # The last entry is the proxy's own word; those before it are anybody's.
-        last = told.rpartition(",")[2].strip()
-        return last if last and self._is_trusted(peer) else peer
+        address = request.remote or ""
+        told = ",".join(request.headers.getall("X-Forwarded-For", ())).split(",")
+        # Each proxy adds whom it was called by: behind the last one that is trusted
+        # stands its own word, and everything before that is anybody's.
+        while told and self._is_trusted(address):
+            entry = told.pop().strip()
+            if not entry:
+                break
+            address = _without_port(entry)
+        return address
 
-    def is_https(self, request: web.Request) -> bool:
+    def is_https(self, request: web.BaseRequest) -> bool:
         """Tell whether the browser came by https: a proxy's word, or our address."""
         if self._is_trusted(request.remote or ""):
             told = request.headers.get("X-Forwarded-Proto", "")
@@ -68,6 +73,14 @@ class Origin:
             return False
         found = getattr(address, "ipv4_mapped", None) or address
         return any(found in network for network in self._trusted)
+
+
+def _without_port(entry: str) -> str:
+    """Return the address of an entry that may have a port, as some proxies write it."""
+    if entry.startswith("["):
+        return entry[1:].partition("]")[0]
+    host, colon, _ = entry.partition(":")
+    return host if colon and entry.count(":") == 1 else entry
 
 
 def port(request: web.Request) -> int | None:

@@ -10,6 +10,7 @@ from backhaul.cli import context, glance, showing
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.live import ask, job_rows
 from backhaul.core.clock import SystemClock
+from backhaul.store.sqlite.board import Board
 from backhaul.store.sqlite.outbox_reading import Wanted
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ def _disk(settings: Settings) -> dict[str, Any]:
 
 
 def _token(settings: Settings) -> str | None:
-    """Return the file with which one logs in, as long as nobody ever did."""
+    """Return the file with which the first user is made, while there is no user."""
     file = settings.state_dir / TOKEN_FILE
-    return str(file) if file.exists() else None
+    if not file.exists():
+        return None
+    board = Board(settings.database_file)
+    try:
+        return None if board.users() else str(file)
+    finally:
+        board.close()

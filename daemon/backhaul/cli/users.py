@@ -1,11 +1,13 @@
 """`backhaul users`: who may use the dashboard, and what they may do there."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from backhaul.admin.accounts import FirstToken
 from backhaul.cli import context, showing
 from backhaul.cli.changing import change, who
 from backhaul.cli.context import ConfigOption, JsonOption
@@ -49,6 +51,8 @@ def add_user(
     """Add somebody; asks for the password."""
     asked = {"role": role, "password": _password(stdin)}
     _change("add", name, config, f"{name} may log in as {role}", as_json, asked)
+    with suppress(OSError):  # the daemon refuses it anyhow, now that somebody is there
+        FirstToken(context.settings(config).state_dir).spend()
 
 
 @users.command("role")

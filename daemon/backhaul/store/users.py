@@ -77,6 +77,10 @@ class Users(Protocol):
         """Write down that somebody logged in."""
         ...
 
+    async def logins(self, name: str, since: str) -> Sequence[str]:
+        """Return what was written down of somebody's logins since a time, once each."""
+        ...
+
     async def does(self, deed: Deed) -> None:
         """Write down what somebody is about to do, where it is no row of ours."""
         ...

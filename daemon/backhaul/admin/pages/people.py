@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.admin.guard import Route
+from backhaul.admin.throttle import counted
 from backhaul.errors import BackhaulError
 from backhaul.store.users import ROLES, Role
 
@@ -55,13 +56,13 @@ async def show_own(desk: Desk, visit: Visit) -> web.Response:
 async def set_own_password(desk: Desk, visit: Visit) -> web.Response:
     """Change the own password, for who knows the old one; ends every session."""
     form, user = visit.form, visit.user
-    key = f"name {user.name}"
-    if desk.throttle.wait([key]) > 0:
+    address = counted(desk.origin.address(visit.request))
+    if desk.throttle.wait(user.name, address) > 0:
         raise BackhaulError("too many failed attempts; wait a moment")
-    desk.throttle.failed([key])
+    desk.throttle.failed(user.name, address)
     if not await desk.passwords.fits(user.secret, form.get("old", "")):
         raise BackhaulError("that is not your password")
-    desk.throttle.succeeded(key, "")
+    desk.throttle.succeeded(user.name, address)
     new = form.get("new", "")
     if new != form.get("again", ""):
         raise BackhaulError("the two new passwords differ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
@@ -13,13 +14,21 @@ from backhaul.store.users import ROLES, Role, User
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
     from backhaul.store.sqlite.writer import Writer
 
 _USER = "SELECT name, role, secret, epoch, created_at, last_login_at FROM users"
+
+LOGIN = "users login"
+MOST_LOGINS = 1_000
+"""Addresses that are known of one user; the oldest above that are not."""
+_LOGINS = """
+    SELECT detail FROM audit WHERE action = ? AND who = ? AND at >= ?
+    GROUP BY detail ORDER BY max(id) DESC LIMIT ?
+"""
 
 
 class SqliteUsers:
@@ -107,9 +116,18 @@ class SqliteUsers:
             connection.execute(
                 "UPDATE users SET last_login_at = ? WHERE name = ?", (now, name)
             )
-            write_down(connection, now, Deed(name, "users login", detail))
+            write_down(connection, now, Deed(name, LOGIN, detail))
 
         await self._writer.urgent(unit)
+
+    async def logins(self, name: str, since: str) -> Sequence[str]:
+        """Return what was written down of somebody's logins since a time, once each."""
+        values = (LOGIN, name, since, MOST_LOGINS)
+        return await asyncio.to_thread(self._logins, values)
+
+    def _logins(self, values: tuple[str, str, str, int]) -> Sequence[str]:
+        with self._readers.lend() as connection:
+            return [row[0] for row in connection.execute(_LOGINS, values)]
 
     async def does(self, deed: Deed) -> None:
         """Write down what somebody is about to do, where it is no row of ours."""
