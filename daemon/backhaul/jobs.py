@@ -61,6 +61,7 @@ class Jobs:
         self._jobs = settings.planned_jobs()
         self._plans, self._rules = plans(settings), rules(settings)
         self._at_once = at_once(settings)
+        self._rehearsed = settings.rehearsed
         self._runs = runs
         self._clock = clock
         self._schedule = schedule
@@ -254,10 +255,29 @@ class Jobs:
             )
         for key in keys:
             deed, now = Deed(who, "jobs run", label(key)), self._clock.now()
-            let_out = await self._start(key, Trigger.PERSON, now, deed)
-            done = f"let out {let_out}" if key[0] in JOBS else "started"
+            dispatcher = self._dispatchers.get(key[1]) if key[0] in JOBS else None
+            before = dispatcher.sent(JOBS[key[0]]) if dispatcher else 0
+            planned = await self._start(key, Trigger.PERSON, now, deed)
+            done = "started"
+            if dispatcher is not None:
+                done = await self._sent(JOBS[key[0]], dispatcher, before, planned)
             started.append({"job": key[0], "store": key[1], "done": done})
         return started
+
+    async def _sent(
+        self, kind: str, dispatcher: Dispatcher, before: int, planned: int
+    ) -> str:
+        """Say how many commands a run has sent, and why others of `planned` wait."""
+        await dispatcher.sent_all(kind)
+        sent = dispatcher.sent(kind) - before
+        waiting = max(planned - sent, 0)
+        reason = dispatcher.why_waiting(kind)
+        if reason:
+            return f"sent {sent}, {waiting} waiting: {reason}"
+        if waiting and self._rehearsed:
+            return f"sent {sent}, {waiting} waiting: a dry run is on"
+        more = "not due yet, or behind another command of its order or product"
+        return f"sent {sent}, {waiting} waiting: {more}" if waiting else f"sent {sent}"
 
     async def pause(
         self, name: str, store: str | None, who: str

@@ -61,7 +61,7 @@ def test_a_person_runs_pauses_and_resumes_jobs(office: Office) -> None:
 
         ran = backhaul("jobs", "run", "push_fulfillments", config=office.config)
         assert ran.code == 0, ran.err
-        assert "let out 0" in ran.out
+        assert "sent 0" in ran.out
         sending = listed(office)["push_fulfillments"]
         assert (sending["trigger"], sending["outcome"]) == ("person", "done")
 

@@ -118,7 +118,8 @@ async def test_absent_is_left_to_a_person_where_that_is_asked_for(
     async with working(parking):
         await parking.parks(command)
     assert len(parking.server.commands) == 1
-    assert parking.reason(command) == "the history shows no such change"
+    shown = "the platform answered 500; the history shows no such change (3 checks)"
+    assert parking.reason(command) == shown
 
 
 async def test_the_lane_waits_and_the_others_run_on(stage: Scene) -> None:
@@ -261,7 +262,8 @@ async def test_a_cancellation_with_another_restock_is_for_a_person(
     stage.platform.says("/orders/ord_1", document({"data": order}))
     async with working(stage):
         await stage.reaches(command, "parked")
-    assert stage.reason(command) == f"the order is cancelled, {says}"
+    found = f"the platform answered 500; the order is cancelled, {says} (1 check)"
+    assert stage.reason(command) == found
 
 
 async def test_a_parcel_that_was_there_before_is_no_proof_without_a_number(

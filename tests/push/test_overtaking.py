@@ -98,8 +98,9 @@ async def test_a_parcel_is_not_sent_again_to_an_order_that_was_seen_cancelled(
     parcel = await stage.plan("fulfill", "ord_1")
     async with working(stage):
         await stage.parks(parcel)
-    absent = "the order does not show the parcel"
-    assert stage.reason(parcel) == f"{absent}, and the order is cancelled"
+    absent = "the platform answered 500; the order does not show the parcel"
+    said = f"{absent}, and the order is cancelled (3 checks)"
+    assert stage.reason(parcel) == said
     assert [request.path for request in stage.server.commands] == [FULFILL]
 
 

@@ -245,7 +245,7 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
             await stage.arrive(0)
             await stage.pass_time(1)
             assert await jobs.run("push_cancellations", "main", "otto") == [
-                {"job": "push_cancellations", "store": "main", "done": "let out 1"}
+                {"job": "push_cancellations", "store": "main", "done": "sent 1"}
             ]
             await stage.reaches(paused, "applied")
             await stage.pass_time(1)
@@ -257,6 +257,64 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
                 await stage.arrive(1)
                 stage.open("cancel")
             await stage.reaches(after, "applied")
+
+
+async def test_a_run_says_what_it_sent(path: Path) -> None:
+    async with scene(path, STRICT) as stage:
+        jobs = await gated(stage)
+        for number in range(3):
+            await stage.plan("cancel", f"ord_{number}")
+        async with working(stage):
+            assert await ran(jobs) == "sent 3"
+            assert await ran(jobs) == "sent 0"
+
+
+RESTORED = "the database was restored: what was sent before is being read"
+
+
+async def test_a_run_names_the_guard_after_a_restore(path: Path) -> None:
+    async with scene(path, STRICT) as stage:
+        jobs = await gated(stage)
+        stage.dispatcher.door.fence(RESTORED)
+        await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            assert await ran(jobs) == f"sent 0, 1 waiting: {RESTORED}"
+            await stage.arrive(0)
+
+
+async def test_a_run_names_what_stopped_sending(path: Path) -> None:
+    async with scene(path, STRICT) as stage:
+        jobs = await gated(stage)
+        stage.dispatcher.door.close("cancel", "403 INSUFFICIENT_SCOPE")
+        await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            assert await ran(jobs) == "sent 0, 1 waiting: 403 INSUFFICIENT_SCOPE"
+
+
+async def test_a_run_names_the_pause_of_a_rate_limit(path: Path) -> None:
+    async with scene(path, STRICT) as stage:
+        jobs = await gated(stage)
+        throttled = message(429, Retry_After="3600")
+        stage.platform.says("/orders/ord_1/cancel", throttled)
+        await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            assert (await ran(jobs)).startswith("sent 1, 0 waiting: paused until 2026-")
+            await stage.plan("cancel", "ord_2")
+            assert (await ran(jobs)).startswith("sent 0, 1 waiting: paused until 2026-")
+
+
+async def test_a_run_names_the_dry_run(path: Path) -> None:
+    async with scene(path, STRICT, rehearsed=["*"]) as stage:
+        jobs = await gated(stage)
+        jobs._rehearsed = ["*"]
+        await stage.plan("cancel", "ord_1")
+        async with working(stage):
+            assert await ran(jobs) == "sent 0, 1 waiting: a dry run is on"
+
+
+async def ran(jobs: Jobs) -> str:
+    (done,) = await jobs.run("push_cancellations", "main", "otto")
+    return str(done["done"])
 
 
 async def test_what_was_paused_again_is_not_let_out_by_a_restart(path: Path) -> None:

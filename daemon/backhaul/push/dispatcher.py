@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Command, MatchReader
     from backhaul.store.outbox import Commands, Doubts
 
+RUN_SECONDS = 10.0
+"""How long the report of a run waits for what is being sent, by the event loop."""
 IDLE_SECONDS = 30.0
 """Longest sleep: a lost wake costs no more than this."""
 
@@ -89,6 +92,9 @@ class Dispatcher:
         self._refused = False
         self._unsent: list[tuple[Command, Settlement]] = []
         self._stopping = False
+        self._is_running = False
+        self._turn = asyncio.Event()
+        self._sent: Counter[str] = Counter()
 
     def wake(self) -> None:
         """Tell that a command may have come due."""
@@ -130,6 +136,33 @@ class Dispatcher:
             "paused": pause and {"until": pause.until, "reason": pause.reason},
         }
 
+    def sent(self, kind: str) -> int:
+        """Return how many requests of a kind have left since the start."""
+        return self._sent[kind]
+
+    def why_waiting(self, kind: str) -> str:
+        """Return why no command of a kind is sent now; "" where nothing stops it."""
+        reasons = self.door.reasons()
+        if reason := reasons.get(ALL) or reasons.get(kind):
+            return reason
+        if pause := self._transport.pause():
+            return f"paused until {pause.until}: {pause.reason}"
+        return "" if self._is_running else "the program is starting or stopping"
+
+    async def sent_all(self, kind: str) -> None:
+        """Wait until nothing that may leave is left to be sent, or something stops it.
+
+        Returns after RUN_SECONDS in any case.
+        """
+        idle_turns = 0  # the first may have begun before the commands could leave
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RUN_SECONDS):
+                while idle_turns < 2 and not self.why_waiting(kind):
+                    if not self._flying:
+                        self.wake()
+                    await self._turn.wait()
+                    idle_turns = 0 if self._flying else idle_turns + 1
+
     def _log_pause(self, pause: Pause) -> None:
         logger.bind(action="push.paused", store=self._store).warning(
             "store {}: nothing is sent or read until {}: {}",
@@ -155,6 +188,7 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Send until stopped, then wait for what is under way."""
+        self._is_running = True
         async with asyncio.TaskGroup() as group:
             probe = group.create_task(self.door.watch())
             while not self._told_to_stop():
@@ -165,7 +199,10 @@ class Dispatcher:
                         self.bursts[command.kind].sent += 1
                     work = self._give_back if self._told_to_stop() else self._deliver
                     group.create_task(work(command, sendable))
+                turn, self._turn = self._turn, asyncio.Event()
+                turn.set()
                 await self._rest()
+            self._is_running = False
             probe.cancel()
 
     async def _claim(self) -> list[tuple[Command, Sendable]]:
@@ -271,6 +308,7 @@ class Dispatcher:
     async def _deliver(self, command: Command, sendable: Sendable) -> None:
         try:
             judged, answer = await self._attempt(command, sendable)
+            self._sent[command.kind] += judged.verdict.outcome is not Outcome.NEVER_SENT
             self._react(command, judged.verdict)
             await self._record(command, judged, answer)
         finally:

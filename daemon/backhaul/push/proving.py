@@ -273,7 +273,9 @@ def _without_news(
         reason = f"a parcel without a number has come to the order: {nameless[0]}"
         return Proof(Found.UNDECIDABLE, reason, read)
     if not (tracked and _is_used(number, order)):
-        return Proof(Found.ABSENT, "the order does not show the parcel", read)
+        whole = "" if requests.leaves(order, command) else "; all of it has shipped"
+        reason = f"the order does not show the parcel{whole}"
+        return Proof(Found.ABSENT, reason, read)
     if _is_as_before(doubt, order):
         reason = "the order shows the number as before, and nothing has left since"
         return Proof(Found.ABSENT, reason, read)

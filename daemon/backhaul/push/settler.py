@@ -268,6 +268,7 @@ class Settler:
             due_at = to_text(self._clock.now())
             absent = (Cause.PROVED_ABSENT,)
             return Settlement(absent, reason, due_at=due_at, evidence=evidence)
+        reason = with_cause(doubt, reason)
         return Settlement((Cause.UNDECIDABLE,), reason, evidence=evidence)
 
     def _is_old(self, doubt: Doubt) -> bool:
@@ -331,6 +332,16 @@ class Settler:
             state,
             reason,
         )
+
+
+def with_cause(doubt: Doubt, found: str) -> str:
+    """Say how the last attempt ended, then what the checks have found."""
+    checks = doubt.looks + 1
+    said = f"{found} ({checks} check{'' if checks == 1 else 's'})"
+    if not doubt.answer:
+        return said
+    is_status = doubt.answer[:3].isdigit()
+    return f"{'the platform answered ' if is_status else ''}{doubt.answer}; {said}"
 
 
 def tell_doubled(store: str, command: str, others: tuple[str, ...]) -> None:

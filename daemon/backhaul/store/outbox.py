@@ -54,9 +54,9 @@ class Doubt(Struct, frozen=True):
 
     It was planned at `planned_at`. `request` are the exact bytes sent at `sent_at` with
     the key of `key_fingerprint`; `first_sent_at` is when its idempotency key was used
-    first, `baseline` what the mirror knew of the object before the first send that may
-    yet take effect; `looks` counts those taken; `is_overtaken` where it must not be
-    sent again, whatever protects it.
+    first, `answer` how its last attempt ended, `baseline` what the mirror knew of the
+    object before the first send that may yet take effect; `looks` counts those taken;
+    `is_overtaken` where it must not be sent again, whatever protects it.
     """
 
     command: Command
@@ -68,6 +68,7 @@ class Doubt(Struct, frozen=True):
     first_sent_at: str
     looks: int
     is_overtaken: bool = False
+    answer: str = ""
 
 
 class Look(Struct, frozen=True):

@@ -39,7 +39,9 @@ _DOUBT = f"""
            coalesce(sent_at, created_at), looks,
            (SELECT json_array(
               min(started_at) FILTER (WHERE outcome IS NOT 'never_sent'),
-              max(started_at)) FROM attempts WHERE command_id = commands.id)
+              max(started_at)) FROM attempts WHERE command_id = commands.id),
+           (SELECT coalesce(reason, '') FROM attempts WHERE command_id = commands.id
+            ORDER BY number DESC LIMIT 1)
     FROM commands WHERE seq = ?
 """  # noqa: S608 - constants
 # What is there may be the effect of any command of its lane: two looks at once would
@@ -295,7 +297,7 @@ def _is_sound(
 
 
 def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:
-    *columns, request, key, baseline, planned_at, sent_at, looks, sends = row
+    *columns, request, key, baseline, planned_at, sent_at, looks, sends, answer = row
     command = to_command(tuple(columns))
     return Doubt(
         command=command,
@@ -307,6 +309,7 @@ def _doubt(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Doubt:
         first_sent_at=_first_sent(sent_at, *msgspec.json.decode(sends)),
         looks=looks,
         is_overtaken=has_later_step(connection, command),
+        answer=answer or "",
     )
 
 
