@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from backhaul.core.clock import Clock
-    from backhaul.store.contract import WebhookSecrets
     from backhaul.store.deeds import Deed
+    from backhaul.store.webhook_secrets import WebhookSecrets
 
 SAVE_SECONDS = 30.0
 """After a crash `last used` may be as old as this; no delivery waits for it."""

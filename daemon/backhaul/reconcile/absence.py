@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from backhaul.reconcile.kinds import Kind, Row
     from backhaul.reconcile.repairing import Repair
     from backhaul.shop.client import ShopClient
-    from backhaul.store.contract import Rereads
     from backhaul.store.reconciling import Sweeps
+    from backhaul.store.rereads import Rereads
 
 Doubts: TypeAlias = "list[tuple[str, str]]"
 """What is to be read again, each by kind and id."""

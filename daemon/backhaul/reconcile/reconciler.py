@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from backhaul.reconcile.sweeping import Step
     from backhaul.settings import Reconcile
     from backhaul.shop.client import ShopClient, StoreFacts
-    from backhaul.store.contract import Marks, Rereads
+    from backhaul.store.contract import Marks
     from backhaul.store.reconciling import Sweep, Sweeps
+    from backhaul.store.rereads import Rereads
 
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0

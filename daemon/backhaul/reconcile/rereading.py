@@ -16,14 +16,16 @@ from backhaul.errors import Unusable
 from backhaul.shop import objects, wire
 from backhaul.shop.client import ReadRefused
 from backhaul.shop.transport import InDoubt, NotSent, TooLong
-from backhaul.store.contract import LONGEST_REST_SECONDS, Arrival
+from backhaul.store.contract import Arrival
+from backhaul.store.rereads import LONGEST_REST_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.shop.client import ShopClient
-    from backhaul.store.contract import Inbox, Reread, Rereads
+    from backhaul.store.contract import Inbox
+    from backhaul.store.rereads import Reread, Rereads
 
 BATCH = 50
 LOOK_SECONDS = 30.0

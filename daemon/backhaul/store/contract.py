@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.fold import Version
     from backhaul.core.lifecycle import State
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         StockChange,
     )
     from backhaul.core.stock import ListedLevel, ListEnd
-    from backhaul.store.deeds import Deed
     from backhaul.store.order_views import (
         OrderParcel,
         OrderSummary,
@@ -236,61 +235,6 @@ class Inbox(Protocol):
 
     async def fold(self, fold_one: FoldOne, slice_seconds: float) -> FoldReport:
         """Fold for about `slice_seconds` in one transaction with the cursor."""
-        ...
-
-
-LONGEST_REST_SECONDS = 300.0
-"""No object in doubt is left alone for longer; one that is due later is due now."""
-
-
-class Reread(Struct, frozen=True):
-    """An object in doubt: what is to be read again, and why.
-
-    `kind` is `product`, `order`, `customer` or `level` (all levels of the product with
-    that id). `asks` tells one doubt from a later one about the same object.
-    """
-
-    store: str
-    kind: str
-    object_id: str
-    reason: str
-    asked_at: str
-    asks: int
-    failures: int
-
-
-class Rereads(Protocol):
-    """The queue of objects in doubt. An object stands in it once."""
-
-    async def ask(self, store: str, kind: str, object_id: str, reason: str) -> None:
-        """Ask for an object to be read again, durably. May raise Busy."""
-        ...
-
-    async def ask_for_parents(self, store: str) -> bool:
-        """Ask for what objects name that changed since, and nobody has shown yet.
-
-        That is the customer of an order and the product of a level, unless it is known
-        to be gone. Tell whether there was any.
-        """
-        ...
-
-    async def next(self, store: str, limit: int) -> list[Reread]:
-        """Return what is due, in the order of asking."""
-        ...
-
-    async def next_due(self, store: str) -> str | None:
-        """Return when the next row is due (it may be past), None of an empty queue."""
-        ...
-
-    async def done(self, reread: Reread) -> None:
-        """Remove the row, unless it was asked for again since `next` returned it.
-
-        To be called once the answer is durable, never before.
-        """
-        ...
-
-    async def postpone(self, reread: Reread, due_at: str) -> None:
-        """Count a failure and let the row rest until then."""
         ...
 
 
@@ -538,24 +482,4 @@ class Marks(Protocol):
 
     async def put(self, name: str, value: str) -> None:
         """Set the mark, durably."""
-        ...
-
-
-class WebhookSecrets(Protocol):
-    """What is known of each webhook secret; a fingerprint stands for it."""
-
-    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
-        """Make these all of what is known from `source`; return the store's dropped."""
-        ...
-
-    async def used(self, uses: Mapping[tuple[str, str], str]) -> None:
-        """Write down when each (store, fingerprint) was last used."""
-        ...
-
-    async def last_used(self, store: str, name: str) -> str | None:
-        """Return when the secret last signed a delivery."""
-        ...
-
-    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
-        """Remember that a person dropped the secret, or took it back; return all."""
         ...
