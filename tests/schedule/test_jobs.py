@@ -306,7 +306,7 @@ async def test_a_run_names_the_pause_of_a_rate_limit(path: Path) -> None:
 async def test_a_run_names_the_dry_run(path: Path) -> None:
     async with scene(path, STRICT, rehearsed=["*"]) as stage:
         jobs = await gated(stage)
-        jobs._rehearsed = ["*"]
+        jobs._rehearsed = ("*",)
         await stage.plan("cancel", "ord_1")
         async with working(stage):
             assert await ran(jobs) == "sent 0, 1 waiting: a dry run is on"
