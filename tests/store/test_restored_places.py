@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.doctor.database import look
+from backhaul.doctor.result import State
 from backhaul.errors import AlreadyRunning, BackhaulError, CorruptData
 from backhaul.store import restoring
 from backhaul.store.opening import open_store
@@ -81,6 +83,34 @@ def test_no_start_with_an_empty_database_beside_a_log(
     with pytest.raises(CorruptData, match=r"there is no database, but its log"):
         open_store(place, CLOCK)
     assert lying(place) == before
+
+
+@pytest.mark.parametrize("word", [OWN, FOREIGN, GARBAGE])
+def test_no_start_with_a_backup_that_was_copied_beside_an_old_log(
+    files: Files, tmp_path: Path, word: str
+) -> None:
+    """SQLite would apply the log, and nobody would be told of wrong rows."""
+    place = tmp_path / "backhaul.db"
+    lay(files, place, (ABSENT, word, ABSENT, ABSENT))
+    place.write_bytes(files.backup.read_bytes())
+    before = lying(place)
+    with pytest.raises(
+        CorruptData, match="is of another database; was a backup copied"
+    ):
+        open_store(place, CLOCK)
+    (found,) = look(place)
+    assert (found.state, found.check) == (State.FAIL, "database")
+    assert "is of another database" in found.said
+    assert lying(place) == before
+    restoring.restore(files.backup, place, ["main"], CLOCK)
+    require_equal(place, files.backup)
+
+
+def test_a_log_that_a_kill_left_is_applied(files: Files, tmp_path: Path) -> None:
+    place = tmp_path / "backhaul.db"
+    lay(files, place, (OWN, OWN, OWN, ABSENT))
+    open_store(place, CLOCK)
+    assert rows(place, "SELECT count(*) FROM inbox") == [(55,)]
 
 
 @pytest.mark.parametrize("absent", [False, True], ids=["there", "removed"])

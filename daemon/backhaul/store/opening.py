@@ -55,7 +55,7 @@ def open_store(
     with told_by("database.url"):
         path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
         _undo_interrupted(path)
-        _require_no_lone_log(path)
+        _require_own_log(path)
         # SQLite would let others read it; what lies beside it takes the mode over.
         with suppress(FileExistsError):
             path.touch(0o600, exist_ok=False)
@@ -81,11 +81,13 @@ def _undo_interrupted(path: Path) -> None:
         )
 
 
-def _require_no_lone_log(path: Path) -> None:
-    """Refuse to begin with an empty database beside a log: SQLite would remove it.
+def _require_own_log(path: Path) -> None:
+    """Refuse a log that SQLite would apply to another database, or would remove.
 
-    Raises CorruptData.
+    It removes the log beside an empty database. Raises CorruptData.
     """
+    if copies.is_foreign_log(path):
+        raise CorruptData(foreign_log(path))
     if path.exists() and path.stat().st_size:
         return
     for suffix in ("-wal", "-journal"):
@@ -97,6 +99,15 @@ def _require_no_lone_log(path: Path) -> None:
                 " restore a backup: backhaul restore FILE (to begin with an empty"
                 f" database, move {log} away)"
             )
+
+
+def foreign_log(path: Path) -> str:
+    """Return the sentence for a log that is not of the database beside it."""
+    return (
+        f"{path}: the log {path.name}-wal beside the database is of another database;"
+        " was a backup copied here? Starting would mix the two: move both files away,"
+        " then restore the backup: backhaul restore FILE"
+    )
 
 
 def pending(path: Path) -> list[str]:

@@ -218,15 +218,15 @@ def _require_own_log(backup: Path) -> None:
     A file that `backhaul backup` made has no log, and says so in its header.
     """
     real = placing.real_path(backup)
-    for suffix in ("-wal", "-journal"):
-        beside = placing.part(real, suffix)
-        is_foreign = suffix == "-journal" or not copies.writes_ahead(real)
-        if beside.exists() and beside.stat().st_size and is_foreign:
-            raise CorruptData(
-                f"{beside}: this file lies beside the backup, and SQLite would read it"
-                " as a part of the backup; move it away if it is not a part of it, or"
-                " take another backup"
-            )
+    journal = placing.part(real, "-journal")
+    has_journal = journal.is_file() and journal.stat().st_size
+    if has_journal or copies.is_foreign_log(real):
+        beside = journal if has_journal else placing.part(real, "-wal")
+        raise CorruptData(
+            f"{beside}: this file lies beside the backup, and SQLite would read it as a"
+            " part of the backup; move it away if it is not a part of it, or take"
+            " another backup"
+        )
 
 
 def _require_ours(copied: Path, backup: Path) -> None:

@@ -104,11 +104,18 @@ def copy_bytes(source: Path, target: Path) -> None:
         raise BackhaulError(f"{target}: cannot be written: {why(error)}") from None
 
 
-def writes_ahead(path: Path) -> bool:
-    """Return True if the header of a database says that it has a write-ahead log."""
+def is_foreign_log(path: Path) -> bool:
+    """Return True if the write-ahead log beside a database is of another one.
+
+    A database that has a log says so in its header. A backup says that it has none, so
+    that a backup copied over a database does not match the log that was left there.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if not path.is_file() or not log.is_file() or not log.stat().st_size:
+        return False
     with path.open("rb") as opened:
         header = opened.read(20)
-    return header[18:20] == b"\x02\x02"
+    return header.startswith(b"SQLite format 3\0") and header[18:20] != b"\x02\x02"
 
 
 def discard(path: Path) -> None:
