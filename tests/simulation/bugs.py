@@ -100,8 +100,8 @@ BUGS = (
     Bug(
         "a commit survives no power loss",
         "daemon/backhaul/store/sqlite/connections.py",
-        "PRAGMA synchronous=FULL",
-        "PRAGMA synchronous=NORMAL",
+        'connection.execute("PRAGMA synchronous=FULL")',
+        'connection.execute("PRAGMA synchronous=NORMAL")',
         "tests/store/test_opening.py::test_the_writer_survives_a_power_loss",
     ),
     Bug(
