@@ -82,6 +82,9 @@ def test_no_start_with_an_empty_database_beside_a_log(
     before = lying(place)
     with pytest.raises(CorruptData, match=r"there is no database, but its log"):
         open_store(place, CLOCK)
+    (found,) = look(place)
+    assert (found.state, found.check) == (State.FAIL, "database")
+    assert "backhaul restore FILE" in found.fix
     assert lying(place) == before
 
 

@@ -8,7 +8,7 @@ from backhaul.doctor.machine import is_closed
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store import opening
-from backhaul.store.sqlite import copies, examining, placing, stranded
+from backhaul.store.sqlite import examining, placing, stranded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,8 +40,8 @@ def look(path: Path, *, deep: bool = False) -> Iterator[Result]:
         said = f"a restore into {path} is under way, or was interrupted"
         yield fail("database", said, AGAIN)
         return
-    if copies.is_foreign_log(path):
-        yield fail("database", *_split(opening.foreign_log(path)))
+    if problem := opening.log_problem(path):
+        yield fail("database", *_split(problem))
         return
     if not path.exists():
         yield ok("database", f"{path} is made at the first start")

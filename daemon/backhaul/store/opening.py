@@ -55,7 +55,8 @@ def open_store(
     with told_by("database.url"):
         path.parent.mkdir(OWNER_ONLY, parents=True, exist_ok=True)
         _undo_interrupted(path)
-        _require_own_log(path)
+        if problem := log_problem(path):
+            raise CorruptData(problem)
         # SQLite would let others read it; what lies beside it takes the mode over.
         with suppress(FileExistsError):
             path.touch(0o600, exist_ok=False)
@@ -81,32 +82,27 @@ def _undo_interrupted(path: Path) -> None:
         )
 
 
-def _require_own_log(path: Path) -> None:
-    """Refuse a log that SQLite would apply to another database, or would remove.
+def log_problem(path: Path) -> str:
+    """Return why a database must not be opened with the log beside it; "" if it may.
 
-    It removes the log beside an empty database. Raises CorruptData.
+    SQLite applies the log of another database, and removes a log that has no database.
     """
     if copies.is_foreign_log(path):
-        raise CorruptData(foreign_log(path))
+        return (
+            f"{path}: the log {path.name}-wal beside the database is of another"
+            " database; was a backup copied here? Starting would mix the two: move both"
+            " files away, then restore the backup: backhaul restore FILE"
+        )
     if path.exists() and path.stat().st_size:
-        return
-    for suffix in ("-wal", "-journal"):
-        log = placing.part(path, suffix)
-        if log.exists() and log.stat().st_size:
-            raise CorruptData(
-                f"{path}: there is no database, but its log {log.name} is there,"
-                " with changes that nothing else may hold; put the database back, or"
-                " restore a backup: backhaul restore FILE (to begin with an empty"
-                f" database, move {log} away)"
-            )
-
-
-def foreign_log(path: Path) -> str:
-    """Return the sentence for a log that is not of the database beside it."""
+        return ""
+    logs = (placing.part(path, suffix) for suffix in ("-wal", "-journal"))
+    left = next((log for log in logs if log.exists() and log.stat().st_size), None)
+    if left is None:
+        return ""
     return (
-        f"{path}: the log {path.name}-wal beside the database is of another database;"
-        " was a backup copied here? Starting would mix the two: move both files away,"
-        " then restore the backup: backhaul restore FILE"
+        f"{path}: there is no database, but its log {left.name} is there, with changes"
+        " that nothing else may hold; put the database back, or restore a backup:"
+        f" backhaul restore FILE (to begin with an empty database, move {left} away)"
     )
 
 
