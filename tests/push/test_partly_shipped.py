@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.connect.matching import Matcher, encode
 from backhaul.push.settling import interrupted
 from backhaul.settings import Push
+from backhaul.store.contract import NewRecord
 from backhaul.store.deciding import RESTOCK_UNSHIPPED, Decision
+from backhaul_sdk import Cancellation
 from support import payloads
 from support.databases import rows
 from support.push_scene import scene, working
 from support.push_server import document
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.push_scene import Scene
 
 TOTAL = 5
+CASE = Path(__file__).parent / "cases/05-cancel-partly-shipped.csv"
 ADJUSTMENTS = "SELECT payload ->> '$.delta', state FROM commands WHERE kind = 'adjust'"
 
 
@@ -270,3 +274,19 @@ async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothi
         (adjust,) = stage.bodies()
         assert adjust["adjustment"] == 2
         assert rows(stage.path, ADJUSTMENTS) == [(2, "applied")]
+
+
+async def test_the_row_of_a_file_asks_an_operator(stage: Scene) -> None:
+    (row,) = csv.DictReader(CASE.read_text("utf-8").splitlines())
+    record = Cancellation(
+        key="1", order=row["order"], restock=row["restock"] == "yes", reason="CUSTOMER"
+    )
+    await stage.fold(order(1, 2, 1, number=7005))
+    new = NewRecord("1", encode(record), "raw", "", "cancellations.csv:2")
+    accept = stage.store.records.accept
+    await accept("erp", "main", [new], None, Matcher(stage.clock, 600.0))
+    ((command,),) = rows(stage.path, "SELECT id FROM commands")
+    async with working(stage):
+        await stage.reaches(command, "parked")
+        await stage.arrive(0)
+    assert stage.reason(command).startswith("3 of 5 units of order #7005")

@@ -1,0 +1,59 @@
+"""Incidents as an operator meets them: listed, explained, resolved."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.daemon import in_process
+from support.databases import rows
+from support.mirrored import lone_office
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Office
+
+SAYS = "order #1 was cancelled and put back when parcel C2 left: 2 units too many"
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    with lone_office() as found:
+        assert in_process("migrate", config=found.config).code == 0
+        with closing(sqlite3.connect(found.database)) as connection, connection:
+            connection.execute(
+                "INSERT INTO incidents (store, kind, order_id, command_id, at, says)"
+                " VALUES ('main', 'restocked', 'ord_1', 'ab', '2026', ?)",
+                (SAYS,),
+            )
+        yield found
+
+
+def test_an_incident_is_listed_until_it_is_resolved(office: Office) -> None:
+    (found,) = in_process("incidents", "list", "--json", config=office.config).json()
+    assert found["says"] == SAYS
+    assert SAYS in in_process("status", config=office.config).out
+    words = ("incidents", "resolve", str(found["id"]), "--reason", "adjusted by -2")
+    done = in_process(*words, config=office.config)
+    assert done.code == 0, done.err
+    assert SAYS in done.out
+    listed = in_process("incidents", "list", config=office.config).out
+    assert "no open incidents" in listed
+    query = "SELECT action, detail FROM audit"
+    audited = [("incidents resolve", f"{found['id']}: adjusted by -2")]
+    assert rows(office.database, query) == audited
+    again = in_process(*words, config=office.config)
+    assert again.code != 0
+    assert "no open incident" in again.err
+
+
+@pytest.mark.parametrize("reason", ["", " ", "x" * 501])
+def test_a_resolution_has_words(office: Office, reason: str) -> None:
+    words = ("incidents", "resolve", "1", "--reason", reason)
+    assert in_process(*words, config=office.config).code != 0
+    query = "SELECT resolved_at FROM incidents"
+    assert rows(office.database, query) == [(None,)]
