@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,18 @@ import typer
 from backhaul.cli.configuration import check_config, summary
 from backhaul.cli.exits import run
 from backhaul.settings import load_settings
-from settings.configurations import STORE, written
+from settings.configurations import STORE, secret, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+WITHOUT_SECRETS = """\
+[stores.main]
+base_url = "https://shop.example"
+api_key_file = "FOLDER/secret"
+"""
+ERP = 'type = "sql"\nurl = "postgresql://u:pw@db/erp"\n'
 SENDING = (
     "job push_fulfillments",
     "job push_cancellations",
@@ -41,6 +48,7 @@ def test_a_good_configuration_is_summed_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, STORE)
+    file.chmod(0o600)
     assert check(monkeypatch, "--config", str(file)) == 0
     told = capsys.readouterr()
     assert told.err == ""
@@ -104,6 +112,7 @@ def test_findings_stand_one_a_line_on_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, f"{STORE}[log]\nlevel = 3\n[publik]\n")
+    file.chmod(0o600)
     assert check(monkeypatch, "--config", str(file)) == 78
     told = capsys.readouterr()
     assert told.out == ""
@@ -118,3 +127,98 @@ def test_without_a_file_the_places_are_named(
 ) -> None:
     assert check(monkeypatch) == 78
     assert capsys.readouterr().err.startswith("configuration: no file found")
+
+
+MANY = """\
+[log]
+level = 3
+[public]
+port = 8751
+[jobs.push_fulfillments]
+every = "soon"
+[connectors.typo]
+type = "filedrop"
+every = "often"
+enabled = "perhaps"
+[connectors.elsewhere]
+type = "file_drop"
+store = "mian"
+every = 3
+pth = "/srv/drop"
+"""
+
+
+def test_no_mistake_hides_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, STORE + MANY)
+    file.chmod(0o640)
+    assert check(monkeypatch, "--config", str(file)) == 78
+    said = capsys.readouterr().err
+    for expected in (
+        ":6: log.level: must be",
+        ": admin.port: 8751 is public.port as well",
+        ":10: jobs.push_fulfillments.every: must be a duration",
+        ":12: connectors.typo.type: no connector is called 'filedrop' "
+        "(did you mean 'file_drop'?)",
+        ":13: connectors.typo.every: must be a duration",
+        ":14: connectors.typo.enabled: must be true or false",
+        ":17: connectors.elsewhere.store: there is no such store (did you mean main?)",
+        ":18: connectors.elsewhere.every: must be a duration",
+        ":19: connectors.elsewhere.pth: unknown setting (did you mean path?)",
+        f"{file}: holds secrets and is open to group or others (mode 0640) "
+        f"(chmod 600 {file}",
+    ):
+        assert expected in said, said
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "is_told"),
+    [
+        (STORE, 0o600, False),
+        (STORE, 0o400, False),
+        (STORE, 0o640, True),
+        (STORE, 0o604, True),
+        (STORE, 0o644, True),
+        (STORE.replace("api_key =", "api_key_file ="), 0o644, True),
+        (WITHOUT_SECRETS, 0o644, False),
+        (f"{WITHOUT_SECRETS}[alerts]\nsmtp_password = 'secret'\n", 0o644, True),
+        (f"{WITHOUT_SECRETS}[connectors.erp]\n{ERP}", 0o644, True),
+    ],
+)
+def test_a_file_that_shows_its_secrets_is_told_whether_it_is_valid_or_not(
+    text: str,
+    mode: int,
+    is_told: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    key = secret(tmp_path, "svc_live_key")
+    file = written(tmp_path, text.replace("canary-key", str(key)))
+    file.chmod(mode)
+    for more in ("", "[publik]\n"):
+        file.write_text(file.read_text() + more)
+        check(monkeypatch, "--config", str(file))
+        assert ("is open to group or others" in capsys.readouterr().err) is is_told
+
+
+def test_warnings_leave_the_exit_code_and_are_in_json_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, STORE.replace("https:", "http:"))
+    assert check(monkeypatch, "--config", str(file), "--json") == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    shown, plain = warnings
+    assert shown.startswith(f"{file} holds secrets and is open to group or others")
+    assert plain.startswith("stores.main.base_url is http://shop.example")
+
+
+def test_a_path_that_is_not_there_names_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, STORE)
+    assert check(monkeypatch, "--config", str(tmp_path / "bakhaul.toml")) == 78
+    assert f"did you mean {file}?" in capsys.readouterr().err
+    assert check(monkeypatch, "--config", str(tmp_path / "no/b.toml")) == 78
+    assert f"there is no folder {tmp_path / 'no'}" in capsys.readouterr().err

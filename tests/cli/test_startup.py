@@ -79,6 +79,7 @@ def test_help_loads_no_part_of_the_daemon() -> None:
 
 def test_a_command_that_reads_loads_no_daemon() -> None:
     with lone_office() as office:
+        office.config.chmod(0o600)  # or it warns, where the modules are told
         (loaded,) = loaded_by(f"check-config --config {office.config}")
     assert "backhaul_connectors.scanner" in loaded
     assert DAEMON & loaded == set()

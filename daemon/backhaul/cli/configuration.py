@@ -1,24 +1,41 @@
 """`backhaul check-config`: says whether the configuration can be used."""
 
+import os
 from collections.abc import Iterator, Mapping
 
+import typer
 from rich.console import Console
 
 from backhaul import jobs
 from backhaul.cli import context, showing
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.connect import registry
+from backhaul.errors import ConfigurationError
 from backhaul.settings import Settings, configuration_file
 from backhaul.store.sqlite import stranded
 
 
 def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Check the configuration: ok, or everything that is wrong with it (exit 78)."""
-    settings = context.settings(config)
+    """Check the configuration: ok, or everything that is wrong with it (exit 78).
+
+    What the daemon runs with and should not be so is a warning, as `backhaul doctor`
+    has it too: a file with secrets that others may read, plain HTTP, secrets in the
+    environment.
+    """
+    from backhaul.doctor import configured
+    from backhaul.doctor.result import State
+
+    try:
+        settings = context.settings(config)
+    except ConfigurationError as error:
+        more = configured.shown_to_others(config, os.environ)
+        raise ConfigurationError([*error.findings, *more]) from None
+    looked = configured.look(settings, config, os.environ)
+    warnings = [each for each in looked if each.state is not State.OK]
     if as_json:
         file = configuration_file(config)
         shown = {"file": None if file is None else str(file), **dict(summary(settings))}
-        showing.json(shown)
+        showing.json({**shown, "warnings": [each.said for each in warnings]})
         return
     console = Console(highlight=False)
     console.print("[green]ok[/]", end="  ")
@@ -27,6 +44,8 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     width = max(len(name) for name, _ in rows) + 2
     for name, value in rows:
         console.out(f"{name:<{width}}{value}")
+    for each in warnings:
+        typer.echo(f"warning: {each.said} ({each.fix})", err=True)
 
 
 def summary(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -80,7 +80,7 @@ async def examined(
     try:
         settings = context.settings(config)
     except ConfigurationError as error:
-        for each in configured.findings(error):
+        for each in configured.findings(error, config, os.environ):
             yield each
         return
     clock = SystemClock()

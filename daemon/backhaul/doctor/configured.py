@@ -7,25 +7,29 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from backhaul.connect import registry
 from backhaul.doctor.machine import is_closed
 from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.errors import ConfigurationError
 from backhaul.settings import configuration_file, secret_values
 from backhaul.settings.layers import PREFIX, SECRET_VARIABLE
-from backhaul.settings.secret_files import FORBIDDEN_BITS
+from backhaul.settings.secret_files import FORBIDDEN_BITS, open_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from backhaul.errors import ConfigurationError
+    from backhaul.errors import Finding
     from backhaul.settings import Settings
 
 ANY_SETTING = "correct it; docs/configuration.md has every setting"
 
 
-def findings(error: ConfigurationError) -> list[Result]:
+def findings(
+    error: ConfigurationError, config: Path | None, environ: Mapping[str, str]
+) -> list[Result]:
     """Return everything that is wrong with a configuration that cannot be used."""
-    return [
+    found = [
         fail(
             "config",
             f"{each.source}: {each.key}: {each.problem}".replace(": :", ":"),
@@ -33,6 +37,23 @@ def findings(error: ConfigurationError) -> list[Result]:
         )
         for each in error.findings
     ]
+    return found + [
+        warn("secret files", f"{each.source} {each.problem}", each.hint)
+        for each in shown_to_others(config, environ)
+    ]
+
+
+def shown_to_others(config: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    """Return the finding of a configuration file whose secrets others may read.
+
+    It works where the configuration cannot be used for other reasons.
+    """
+    file = configuration_file(config, environ)
+    try:
+        found = open_to_others(file, registry.secret_fields) if file else None
+    except (ConfigurationError, OSError):  # that the file cannot be read is told
+        return []
+    return [found] if found else []
 
 
 def look(
@@ -45,7 +66,7 @@ def look(
     secrets = [one for one in secret_values(settings) if not one.startswith("sqlite:")]
     yield from _in_environment(secrets, environ)
     if file is not None:
-        yield from _in_file(secrets, file)
+        yield from _in_file(file, config, environ)
     yield from _kept(settings)
     yield from _in_the_clear(settings)
 
@@ -69,16 +90,13 @@ def _in_environment(secrets: list[str], environ: Mapping[str, str]) -> Iterator[
         yield ok("secrets", "none in the environment")
 
 
-def _in_file(secrets: list[str], file: Path) -> Iterator[Result]:
-    mode = stat.S_IMODE(file.stat().st_mode)
-    text = file.read_text("utf-8")
-    if mode & FORBIDDEN_BITS and any(secret in text for secret in secrets):
-        yield warn(
-            "secret files",
-            f"{file} holds secrets and is open to group or others (mode {mode:04o})",
-            f"chmod 600 {file}, or move the secrets into files of their own (…_file)",
-        )
-    else:
+def _in_file(
+    file: Path, config: Path | None, environ: Mapping[str, str]
+) -> Iterator[Result]:
+    found = shown_to_others(config, environ)
+    for each in found:
+        yield warn("secret files", f"{each.source} {each.problem}", each.hint)
+    if not found:
         yield ok("secret files", f"{file} shows no secret to others")
 
 

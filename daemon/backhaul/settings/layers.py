@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import tomllib
@@ -105,12 +106,22 @@ def file_layer(path: File) -> Layer:
         values = tomllib.loads(text)
     except OSError as error:
         problem = f"cannot be read: {(error.strerror or 'unknown').lower()}"
-        raise ConfigurationError([Finding(name, "", problem)]) from None
+        hint = _nearest(path) if isinstance(error, FileNotFoundError) else ""
+        raise ConfigurationError([Finding(name, "", problem, hint)]) from None
     except UnicodeDecodeError:
         raise ConfigurationError([Finding(name, "", "is not UTF-8 text")]) from None
     except (ValueError, RecursionError) as error:  # also of a number too long
         raise ConfigurationError([_syntax_finding(name, str(error))]) from None
     return Layer(name, values, _lines(name, text))
+
+
+def _nearest(path: File) -> str:
+    """Return which file may have been meant instead of one that is not there."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    there = [each.name for each in path.parent.glob("*.toml")]
+    near = difflib.get_close_matches(path.name, there, n=1)
+    return f"did you mean {path.with_name(near[0])}?" if near else ""
 
 
 def _syntax_finding(name: str, message: str) -> Finding:

@@ -20,7 +20,7 @@ from backhaul.settings.layers import (
     environment_layer,
     file_layer,
 )
-from backhaul.settings.schema import Settings
+from backhaul.settings.schema import Admin, Public, Settings
 from backhaul.settings.secret_files import (
     CREDENTIALS_VARIABLE,
     SecretOptions,
@@ -61,8 +61,8 @@ def load_settings(
     settings, findings = _validated(values)
     findings += _connector_findings(values, validate_connector)
     # What systemd hands over is listened on, whatever the settings name.
-    if settings is not None and "LISTEN_FDS" not in environ:
-        findings += _port_findings(settings)
+    if "LISTEN_FDS" not in environ:
+        findings += _port_findings(values)
     read_errors = [finding for layer in layers for finding in layer.findings]
     found = [*read_errors, *(_located(finding, layers) for finding in findings)]
     if found or settings is None:
@@ -135,8 +135,13 @@ def _validated(values: dict[str, Any]) -> tuple[Settings | None, list[Finding]]:
         return None, findings + explain(error, Settings)
 
 
-def _port_findings(settings: Settings) -> list[Finding]:
-    public, admin = settings.public, settings.admin
+def _port_findings(values: dict[str, Any]) -> list[Finding]:
+    """Check the listeners even if other tables are wrong."""
+    try:
+        public = Public.model_validate(values.get("public", {}))
+        admin = Admin.model_validate(values.get("admin", {}))
+    except ValidationError:
+        return []
     if public.port != admin.port or not public.port:
         return []
     if not _meet(public.host, admin.host):
@@ -173,14 +178,28 @@ def _connector_findings(
     """Check each instance even if other tables are wrong."""
     findings: list[Finding] = []
     for name, table in _tables(values, "connectors").items():
-        try:
-            connector = Connector.model_validate(table)
-        except ValidationError:
+        connector = _as_far_as_valid(table)
+        if connector is None:
             continue
         found = _store_findings(connector, list(_tables(values, "stores")))
         found += validate(name, connector) if validate else []
         findings += (_within(f"connectors.{name}", finding) for finding in found)
     return findings
+
+
+def _as_far_as_valid(table: object) -> Connector | None:
+    """Return an instance without the keys that are wrong, which are told elsewhere.
+
+    One mistake among the host's keys must not hide an unknown type, a store that there
+    is not, or what the connector says of its own keys.
+    """
+    try:
+        return Connector.model_validate(table)
+    except ValidationError as error:
+        wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
+        if not isinstance(table, dict) or not wrong & table.keys():
+            return None
+        return _as_far_as_valid({k: v for k, v in table.items() if k not in wrong})
 
 
 def _tables(values: dict[str, Any], key: str) -> dict[str, Any]:

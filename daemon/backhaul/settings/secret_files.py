@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from backhaul.errors import Finding
 from backhaul.settings.alerts import Alerts
 from backhaul.settings.fields import is_list, leaf_at, secret_names
-from backhaul.settings.layers import Layer
+from backhaul.settings.layers import Layer, file_layer
 from backhaul.settings.stores import Store
 
 if TYPE_CHECKING:
@@ -48,6 +48,31 @@ def secret_paths(
         secrets = sorted(secret_options(_connector_type(layers, name)))
         paths += (("connectors", name, secret) for secret in secrets)
     return paths
+
+
+def open_to_others(file: Path, secret_options: SecretOptions) -> Finding | None:
+    """Return what is wrong where a configuration file shows its secrets to others.
+
+    The configuration may be wrong otherwise. Raises ConfigurationError for a file that
+    cannot be read.
+    """
+    layer = file_layer(file)
+    paths = secret_paths([layer], secret_options)
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if not any(_is_told(layer, path) for path in paths) or not mode & FORBIDDEN_BITS:
+        return None
+    problem = f"holds secrets and is open to group or others (mode {mode:04o})"
+    hint = f"chmod 600 {file}, or move the secrets into files of their own (…_file)"
+    return Finding(str(file), "", problem, hint)
+
+
+def _is_told(layer: Layer, path: fields.Path) -> bool:
+    """Return whether a secret stands in the layer itself.
+
+    The address of a local file is one by its key, but it opens nothing.
+    """
+    value = table_at(layer, path[:-1]).get(path[-1])
+    return value is not None and not str(value).startswith("sqlite:")
 
 
 def names_of(layers: Sequence[Layer], table: str) -> list[str]:
