@@ -53,6 +53,7 @@ NOT_RELEASED = f"""
            || ' "paid") are not notified of the order', NULL, 4
     FROM orders o WHERE o.store = :store AND o.id = :id AND o.cancelled_at IS NULL
       AND {_WORD} NOT IN ('PAID', 'PARTIALLY_REFUNDED')
+      AND EXISTS (SELECT 1 FROM subscribers s WHERE s.store = o.store)
       AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.store = o.store
         AND d.object_id = o.id AND d.topic = 'order.placed')
 """  # noqa: S608 - constants
