@@ -266,6 +266,8 @@ SHEET = workbook(
         ("fulfillments.csv", FULFILLMENTS, "1001,DHL,JD1\n"),
         ("fulfillments.csv", f"{FULFILLMENTS}1001,DHL,J".encode("utf-16"), None),
     ],
+    # A workbook holds the time at which it was made: no name for a test.
+    ids=["its end record", "most of it", "a quotation mark", "rows", "UTF-16"],
 )
 async def test_each_format_has_an_end_of_its_own(
     tmp_path: Path, name: str, before: str | bytes, after: str | bytes | None

@@ -469,8 +469,11 @@ def _keep(
 def _note_question(connection: sqlite3.Connection, record: WaitingRecord) -> None:
     """Keep that an operator was asked: when they retry the record, that is decided."""
     connection.execute(
-        "UPDATE records SET payload = iif(json_valid(payload),"
-        " json_set(payload, '$.asked', json('true')), payload) WHERE id = ?",
+        """
+        UPDATE records SET payload = iif(json_valid(payload),
+            json_set(payload, '$.asked', json('true')), payload)
+        WHERE id = ?
+        """,
         (record.id,),
     )
 
