@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.databases import rows
+from support import payloads
+from support.databases import rows, take
 from support.drop_folder import HEADER, case, matched
+from support.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -270,3 +272,17 @@ async def test_each_row_of_a_parcel_that_cannot_be_shipped_is_rejected(
     await folder.drop(f"{HEADER}{lines.replace('A1,4', 'A1,3')}")
     assert folder.left() == [("2001", "JD1", {"A1": 3, "KK-L": 1})]
     assert folder.reasons() == []
+
+
+async def test_of_a_row_and_its_correction_that_both_wait_one_is_shipped(
+    folder: Folder, clock: VirtualClock
+) -> None:
+    """The order comes in later than both files."""
+    await folder.drop(f"{HEADER}2009,DHL,JD1,A1,1\n")
+    await folder.drop(f"{HEADER}2009,DHL,JD2,A1,1\n")
+    assert folder.left() == []
+    line = payloads.item("2009:A1", sku="A1", quantity=3)
+    order = payloads.order("ord_2009", number=2009, items=[line])
+    await take(folder.store, envelope("orders/create", order))
+    assert sorted(await look(folder.store, clock)) == ["accepted", "quarantined"]
+    assert (len(folder.left()), len(folder.reasons())) == (1, 1)
