@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backhaul.store.sqlite.members import document_of
+
+if TYPE_CHECKING:
+    import sqlite3
 
 NOT_ASKED = (
     *("locator", "shipped_at", "listed_at", "note"),
@@ -77,3 +80,15 @@ def _shown(value: object) -> str:
         lines = ", ".join(f"{line['quantity']} x {line['sku']}" for line in value[:5])
         return lines or "everything"
     return repr(value) if value else "empty"
+
+
+def note_question(connection: sqlite3.Connection, id_: int) -> None:
+    """Keep that an operator was asked: when they retry the record, that is decided."""
+    connection.execute(
+        """
+        UPDATE records SET payload = iif(json_valid(payload),
+            json_set(payload, '$.asked', json('true')), payload)
+        WHERE id = ?
+        """,
+        (id_,),
+    )

@@ -26,7 +26,12 @@ from backhaul.store.sqlite.listed_levels import withdraw
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.planning import plan
 from backhaul.store.sqlite.quarantine import set_aside
-from backhaul.store.sqlite.record_content import content_of, difference, digest_of
+from backhaul.store.sqlite.record_content import (
+    content_of,
+    difference,
+    digest_of,
+    note_question,
+)
 from backhaul.store.sqlite.shipment_parts import MERGED, remember, split
 from backhaul.store.sqlite.targets import plan_target
 from backhaul.store.sqlite.tracking import track
@@ -458,24 +463,12 @@ def _keep(
     withdraw(connection, found.withdraw, now)
     _conclude(connection, record, "quarantined", found.reason, None)
     if found.asks:
-        _note_question(connection, record)
+        note_question(connection, record.id)
     (raw,) = connection.execute(
         "SELECT raw FROM records WHERE id = ?", (record.id,)
     ).fetchone()
     _set_aside(connection, record, raw, found.reason, now)
     return RecordOutcome(record, "quarantined", found.reason)
-
-
-def _note_question(connection: sqlite3.Connection, record: WaitingRecord) -> None:
-    """Keep that an operator was asked: when they retry the record, that is decided."""
-    connection.execute(
-        """
-        UPDATE records SET payload = iif(json_valid(payload),
-            json_set(payload, '$.asked', json('true')), payload)
-        WHERE id = ?
-        """,
-        (record.id,),
-    )
 
 
 def _go_on_waiting(
