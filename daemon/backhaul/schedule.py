@@ -7,6 +7,7 @@ after its clock was set. A clock that is set back makes nothing run again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ UNBELIEVED = timedelta(days=2)
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+_EXECUTOR = "apscheduler.executors.default"
 _KEYWORDS = {
     "minute": "minute",
     "hour": "hour",
@@ -109,6 +111,12 @@ class OnDemand(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
         return None
 
 
+def _says_a_failure(record: logging.LogRecord) -> bool:
+    """Return False for a run that a stop cancels before it began: that is no error."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, asyncio.CancelledError)
+
+
 class Schedule:
     """Awaits functions, with the moment they were due, when their jobs' times come."""
 
@@ -124,6 +132,8 @@ class Schedule:
                 "max_instances": 2,  # one under way, one to tell it of another
             }
         )
+
+        logging.getLogger(_EXECUTOR).addFilter(_says_a_failure)
 
     @property
     def zone(self) -> tzinfo:

@@ -101,7 +101,7 @@ def test_bad_rows_are_set_aside_and_good_ones_go_on(
         await_true(lambda: shipment_numbers(platform, order), "the good row went out")
         told = dict(quarantined(office))
         assert told["fulfillments-2.csv:5"] == f"order {gone['name']} is cancelled"
-        assert "at least 1, not '-2'" in told["fulfillments-2.csv:6"]
+        assert "from 1 to 1000000, not -2" in told["fulfillments-2.csv:6"]
         assert told["fulfillments-2.csv:7"] == "the order is empty"
         query = "SELECT reason FROM records WHERE state = 'waiting'"
         waiting = [reason for (reason,) in rows(office.database, query)]
