@@ -129,7 +129,6 @@ REFUSED = [
     "SELECT 1 WHERE load_extension('x') IS NULL",
     "SELECT fts3_tokenizer('simple')",
     "SELECT * FROM dbstat",
-    "SELECT stmt FROM sqlite_stmt",
     "SELECT * FROM pragma_wal_checkpoint",
     "SELECT * FROM pragma_integrity_check",
     "SELECT * FROM pragma_cache_size",

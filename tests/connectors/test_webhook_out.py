@@ -85,7 +85,7 @@ ANSWERS: list[tuple[int, dict[str, str], type, float | None]] = [
     (422, {}, Rejected, None),
     (429, {"Retry-After": "7"}, NotSent, 7.0),
     (429, {"Retry-After": "soon"}, NotSent, None),
-    (429, {"Retry-After": "9" * 9}, NotSent, 86_400.0),
+    (429, {"Retry-After": "9" * 9}, NotSent, 60.0),
     (500, {}, Uncertain, None),
     (503, {"Retry-After": "30"}, NotSent, 30.0),
     (
