@@ -40,6 +40,7 @@ class Books(Struct, frozen=True, kw_only=True):
     deliveries: Sequence[Row] = ()
     set_aside: Sequence[Row] = ()
     replaced: Sequence[Row] = ()
+    recognized: Sequence[Row] = ()
     sightings: Sequence[Row] = ()
     scans: Sequence[Row] = ()
 
@@ -140,6 +141,12 @@ _TABLES = {
     "replaced": """
         SELECT 'record ' || instance || ' ' || locator AS cause
         FROM records WHERE state = 'replaced' AND store = :store
+    """,
+    "recognized": """
+        SELECT payload ->> '$.record.tracking_company' AS company,
+               payload ->> '$.record.tracking_number' AS number
+        FROM records WHERE state = 'accepted' AND command_id IS NULL
+          AND payload ->> '$.kind' = 'fulfill' AND store = :store
     """,
     "sightings": """
         SELECT object_id AS order_id, min(folded_at) AS folded_at FROM event_outcomes
