@@ -104,10 +104,11 @@ class Jobs:
     ) -> None:
         """Let the job run whenever a command is planned, while it has no schedule."""
 
-        def start(at: datetime | None) -> None:
-            schedule.run_once(label(key), partial(burst.run, dispatcher.wake), at)
+        async def run() -> None:
+            await burst.run(dispatcher.wake)
 
         kind = JOBS[key[0]]
+        start = schedule.on_demand(label(key), run)
         record = partial(self._record, key)
         burst = Burst(kind, dispatcher.gates, self._clock, start, record)
         dispatcher.bursts[kind] = burst

@@ -34,6 +34,7 @@ UNBELIEVED = timedelta(days=2)
 """A last run further ahead than this was dated by a wrong clock."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+_OUT_OF_REACH = datetime(9999, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _EXECUTOR = "apscheduler.executors.default"
 _KEYWORDS = {
@@ -104,11 +105,11 @@ class Timetable(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
 
 
 class OnDemand(BaseTrigger):  # type: ignore[misc]  # apscheduler has no types
-    """Runs once, when somebody asks for it."""
+    """Runs when somebody asks for it; in between its next time is out of reach."""
 
-    def get_next_fire_time(self, *_: datetime | None) -> datetime | None:
-        """Return no further run."""
-        return None
+    def get_next_fire_time(self, *_: datetime | None) -> datetime:
+        """Return a time that does not come: APScheduler drops jobs without one."""
+        return _OUT_OF_REACH
 
 
 def _says_a_failure(record: logging.LogRecord) -> bool:
@@ -124,6 +125,7 @@ class Schedule:
         self._clock = clock
         self._chance = chance
         self._last_offset = self._offset()
+        self._is_stopped = False
         # misfire_grace_time: by default a run that is a second late is dropped.
         self._scheduler = AsyncIOScheduler(
             job_defaults={
@@ -169,12 +171,12 @@ class Schedule:
             next_run_time=first,
         )
 
-    def run_once(
-        self, name: str, call: Callable[[], Awaitable[None]], at: datetime | None
-    ) -> None:
-        """Call a function once: at a moment, or without one in the next turn.
+    def on_demand(
+        self, name: str, call: Callable[[], Awaitable[None]]
+    ) -> Callable[[datetime | None], None]:
+        """Return what starts a run of this job: at a moment, or in the next turn.
 
-        A run that is asked for under the same name and has not begun is replaced.
+        A run that is asked for and has not begun is replaced.
         """
 
         async def run() -> None:
@@ -182,15 +184,16 @@ class Schedule:
             with suppress(asyncio.CancelledError):
                 await call()
 
+        def start(at: datetime | None) -> None:
+            if not self._is_stopped:
+                # Of the past: due whatever a clock shows that somebody may just set.
+                self._scheduler.modify_job(id_, next_run_time=at or _LONG_AGO)
+
+        id_ = f"{name} on demand"
         self._scheduler.add_job(
-            run,
-            OnDemand(),
-            id=f"{name} on demand",
-            name=name,
-            # Of the past: due whatever the clock shows that somebody may just set.
-            next_run_time=at or _LONG_AGO,
-            replace_existing=True,
+            run, OnDemand(), id=id_, name=name, next_run_time=_OUT_OF_REACH
         )
+        return start
 
     def remove(self, name: str) -> None:
         """Take a job out; one that is not in does no harm."""
@@ -209,7 +212,8 @@ class Schedule:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """End; safe to call before `start`."""
+        """End; safe to call before `start`. No run on demand is started any more."""
+        self._is_stopped = True
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 

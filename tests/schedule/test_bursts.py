@@ -220,6 +220,7 @@ async def test_a_reload_changes_between_runs_on_demand_and_a_schedule(
         assert schedule.next_runs() == {}
         await jobs.replan(settings_of({FULFILL: written}, eager=True))
         assert list(schedule.next_runs()) == [f"{FULFILL}:main"]
+        await stage.arrive(0)  # a claim that began before the reload is over
         await stage.clock.advance(1)
         kept = await plan(stage, "ord_1")
         await stage.clock.advance(60)

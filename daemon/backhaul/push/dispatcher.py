@@ -261,6 +261,8 @@ class Dispatcher:
         elif self._wants_room:
             now = self._clock.monotonic()
             seconds = self._transport.budget.wait_seconds(Priority.COMMAND, now)
+        elif self.gates.expects_run:
+            pass  # it wakes us: to ask the database now would only keep it waiting
         elif self._flying < self._push.concurrency:
             seconds = min(await self._seconds_to_next(), IDLE_SECONDS)
         await rest(self._wake, seconds, self._clock)

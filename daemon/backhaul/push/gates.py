@@ -75,6 +75,11 @@ class Gates:
         """Let nothing be claimed in vain in the moment until the run begins."""
         self._expected.add(kind)
 
+    @property
+    def expects_run(self) -> bool:
+        """Whether a run begins in a moment."""
+        return bool(self._expected)
+
     def begin_run(self, kind: str) -> bool:
         """Open the gate until `end_run`; return False where the job may not send."""
         self._expected.discard(kind)
