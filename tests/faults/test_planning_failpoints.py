@@ -32,6 +32,9 @@ PUSH = {"looks": ["0s", "20s", "60s"]}
 EVERY_SECONDS = 1.0
 TURNS = {"records.accept": (1, 2)}
 """What comes several times: the how-manieth time is deadly."""
+NOT_MET = ("records.look_up", "records.mark_applied")
+"""One only reads; the other is about a file that an operator applies, whose deaths are
+in tests/connect/test_applying.py."""
 ROUNDS = 20
 COMMANDS = 2
 
@@ -104,7 +107,9 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
         raise AssertionError(f"not planned: {on.states()}, {work.pile.reported}")
 
 
-@pytest.mark.parametrize("point", list(points_around(PLANNING)))
+@pytest.mark.parametrize(
+    "point", [one for one in points_around(PLANNING) if not one.startswith(NOT_MET)]
+)
 async def test_death_while_planning_neither_loses_nor_doubles(
     point: str, tmp_path: Path
 ) -> None:

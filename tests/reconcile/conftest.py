@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.sqlite.database import SqliteStore
 
-LIMITS = Limits(connect_seconds=2.0, read_seconds=0.2, max_response_bytes=1_000_000)
+LIMITS = Limits(connect_seconds=60, read_seconds=10, max_response_bytes=1_000_000)
 API_KEY = "svc_live_reconciling0123456789"
 
 

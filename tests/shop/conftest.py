@@ -8,12 +8,14 @@ import pytest
 
 from backhaul.shop.transport import Limits, Transport
 from support.clock import RunningClock
+from support.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 API_KEY = "svc_live_transport0123456789"
-LIMITS = Limits(connect_seconds=2.0, read_seconds=0.2, max_response_bytes=100_000)
+SHORT_SECONDS = 0.2
+"""For a server that never answers; any other one may take its time to answer."""
 
 
 @pytest.fixture
@@ -22,12 +24,17 @@ def clock() -> RunningClock:
 
 
 @pytest.fixture
-async def connect(clock: RunningClock) -> AsyncIterator[Callable[[str], Transport]]:
+async def connect(clock: RunningClock) -> AsyncIterator[Callable[..., Transport]]:
     """Give transports that are closed at the end."""
     made: list[Transport] = []
 
-    def connect(url: str) -> Transport:
-        made.append(Transport(url, API_KEY, LIMITS, clock))
+    def connect(url: str, read_seconds: float = HANG_SECONDS) -> Transport:
+        limits = Limits(
+            connect_seconds=HANG_SECONDS,
+            read_seconds=read_seconds,
+            max_response_bytes=100_000,
+        )
+        made.append(Transport(url, API_KEY, limits, clock))
         return made[-1]
 
     yield connect

@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying
 
 from backhaul.core.budget import Priority
 from backhaul.shop.transport import InDoubt, NotSent, TooLong, Transport
-from shop.conftest import API_KEY
+from shop.conftest import API_KEY, SHORT_SECONDS
 from support.push_server import (
     Connection,
     Request,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from support.clock import RunningClock
     from support.push_server import Behave
 
-Connect: TypeAlias = Callable[[str], Transport]
+Connect: TypeAlias = Callable[..., Transport]
 
 PATH = "/inventory/adjust"
 BODY = b'{"productId":"prod_1","adjustment":-2}'
@@ -97,7 +97,7 @@ async def test_command_in_doubt_is_never_sent_twice(
 ) -> None:
     async with serving(IN_DOUBT[name]) as server:
         with pytest.raises(InDoubt):
-            await connect(server.url).send(PATH, BODY, "key-1")
+            await connect(server.url, SHORT_SECONDS).send(PATH, BODY, "key-1")
         assert [request.body for request in server.requests] == [BODY]
         assert server.connections == 1
 
@@ -111,7 +111,7 @@ async def test_read_in_doubt_is_tried_three_times(
 ) -> None:
     async with serving(IN_DOUBT[name]) as server:
         with pytest.raises(InDoubt):
-            await connect(server.url).get("/orders", {})
+            await connect(server.url, SHORT_SECONDS).get("/orders", {})
         assert len(server.requests) == 3
         assert len(clock.slept) == 2
 
@@ -120,7 +120,7 @@ async def test_read_in_doubt_is_tried_three_times(
 async def test_what_is_too_long_is_not_read_again(name: str, connect: Connect) -> None:
     async with serving(IN_DOUBT[name]) as server:
         with pytest.raises(TooLong):
-            await connect(server.url).get("/orders", {})
+            await connect(server.url, SHORT_SECONDS).get("/orders", {})
         assert len(server.requests) == 1
 
 
@@ -131,7 +131,7 @@ async def test_reset_before_the_request_was_read_is_in_doubt(connect: Connect) -
 
     async with serving(saying(GOOD), greet) as server:
         with pytest.raises(InDoubt):
-            await connect(server.url).send(PATH, BODY, "key-1")
+            await connect(server.url, SHORT_SECONDS).send(PATH, BODY, "key-1")
         assert server.connections == 1
 
 
@@ -143,7 +143,7 @@ async def test_reset_in_the_middle_of_the_request_is_in_doubt(connect: Connect) 
 
     async with serving(saying(GOOD), greet) as server:
         with pytest.raises(InDoubt):
-            await connect(server.url).send(PATH, BODY * 50_000, "key-1")
+            await connect(server.url, SHORT_SECONDS).send(PATH, BODY * 50_000, "key-1")
         assert server.connections == 1
 
 
@@ -159,7 +159,7 @@ async def test_server_that_never_reads_is_in_doubt(connect: Connect) -> None:
 
     async with serving(saying(GOOD), greet) as server:
         with pytest.raises(InDoubt):
-            await connect(server.url).send(PATH, BODY * 500_000, "key-1")
+            await connect(server.url, SHORT_SECONDS).send(PATH, BODY * 500_000, "key-1")
         done.set()
         assert (server.connections, server.requests) == (1, [])
 
