@@ -14,7 +14,7 @@ from backhaul_sdk import Bad, Batch, StockAdjustment
 from faults.sweeping import STORE, program, stage
 from support import payloads
 from support.back_office import Desk, shipped
-from support.databases import take
+from support.databases import rows, take
 from support.mortality import PLANNING, Mortality, points_around
 from support.reference_shop import cart, open_shop
 
@@ -95,7 +95,12 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
         )
         alive.beside += [host.run, room.run]
         assert await take(alive.store, work.product) == []
-        await alive.run_out()
+        for _ in range(ROUNDS):
+            await alive.run_out()
+            # The order comes late: its parcel has to wait for it.
+            if mortality.dead.is_set() or has_parcel(on, work):
+                break
+            await on.clock.advance(EVERY_SECONDS)
         assert await take(alive.store, work.order) == []
         room.wake()
         for _ in range(ROUNDS):
@@ -105,6 +110,12 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
                 return
             await on.clock.advance(EVERY_SECONDS)
         raise AssertionError(f"not planned: {on.states()}, {work.pile.reported}")
+
+
+def has_parcel(on: Stage, work: Work) -> bool:
+    """Return True once the parcel of the last batch is stored."""
+    parcel = work.pile.batches[-1].records[0]
+    return rows(on.path, "SELECT 1 FROM records WHERE key = ?", parcel.key) != []
 
 
 @pytest.mark.parametrize(
