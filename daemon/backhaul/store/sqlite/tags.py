@@ -60,14 +60,15 @@ _CATCH_UP = """
 """
 # A count that was made true while the clock was ahead would be newer than all that come
 # until then, and contain all that is asked for until then. Among many counts it takes
-# long to find them: at a start, the newest commands tell whether there can be any.
+# long to find them: at a start, the newest commands tell whether there can be any. They
+# are dated just before now, so that a count of this very millisecond is a newer one.
 _IS_AHEAD = """
     SELECT EXISTS (SELECT 1 FROM (
         SELECT created_at FROM commands ORDER BY seq DESC LIMIT 1000)
       WHERE created_at > :now)
 """
 _COUNTED_AHEAD = """
-    UPDATE stock_targets SET as_of = :now
+    UPDATE stock_targets SET as_of = strftime(:form, :now, '-0.001 seconds')
     WHERE store = :store AND as_of > :now AND command_id IN (
         SELECT id FROM commands WHERE state = 'applied')
 """
