@@ -12,6 +12,8 @@ import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from backhaul_sdk.reading import parse_time
+
 LONGEST_PLAUSIBLE_SECONDS = 86_400.0
 """No server means a longer wait: the value is wrong."""
 IMPLAUSIBLE_SECONDS = 60.0
@@ -63,7 +65,7 @@ def _plausible(seconds: float) -> float:
 
 def _moment(text: str) -> datetime | None:
     """Return an HTTP or ISO date; one without a zone is in UTC."""
-    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+    for parse in (parsedate_to_datetime, parse_time):
         try:
             moment = parse(text)
             return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from backhaul.core.clock import from_text
 from backhaul_connectors.courier.asking import Seen
 from backhaul_connectors.file_drop.cursor import Cursor as Files
 from backhaul_connectors.http_json.cursor import places_of
 from backhaul_connectors.sql.cursor import Cursor as Tables
 from backhaul_connectors.tryton.reading import Cursor as Shipments
-from backhaul_sdk.reading import Unusable, reason_of, rfc3339
+from backhaul_sdk.reading import Unusable, parse_time, reason_of, rfc3339
 from backhaul_sdk.records import STOCK_REASONS
 
 
@@ -30,6 +33,29 @@ def test_times_are_told_in_utc() -> None:
     at = datetime.fromisoformat("2026-03-31T14:05:00.5+02:00")
     assert rfc3339(at) == "2026-03-31T12:05:00.500000Z"
     assert rfc3339(at, "milliseconds") == "2026-03-31T12:05:00.500Z"
+
+
+ZONES = st.integers(-23 * 60, 23 * 60).map(lambda m: timezone(timedelta(minutes=m)))
+
+
+@given(
+    st.datetimes(timezones=ZONES),
+    st.from_regex(r"(\.[0-9]{1,12})?", fullmatch=True),
+    st.sampled_from("Tt "),
+    st.booleans(),
+)
+def test_a_time_is_read_as_the_platforms_times_are(
+    at: datetime, fraction: str, between: str, small: bool
+) -> None:
+    text = at.replace(microsecond=0).isoformat(between)
+    text = f"{text[:19]}{fraction}{text[19:]}".replace("+00:00", "z" if small else "Z")
+    assert parse_time(text) == from_text(text)
+    assert parse_time(text).utcoffset() == at.utcoffset()
+
+
+def test_a_time_without_an_offset_stays_without() -> None:
+    assert parse_time("2026-03-31t14:05").tzinfo is None
+    assert parse_time("2026-03-31T14:05Z").tzinfo is UTC
 
 
 SHAPES = ["{", "[]", "[1]", "7", '"x"', '{"x": 1}', '{"x": [[], {}]}', "[" * 100_000]

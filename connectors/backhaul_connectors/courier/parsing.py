@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul_sdk.fields import plain
-from backhaul_sdk.reading import Unusable, rfc3339
+from backhaul_sdk.reading import Unusable, parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -204,7 +204,7 @@ def moment(value: Any) -> str | None:
             seconds = value / 1000 if value >= MILLISECONDS_SINCE else value
             found = datetime.fromtimestamp(seconds, UTC)
         else:
-            found = datetime.fromisoformat(str(value))
+            found = parse_time(str(value))
         if found.tzinfo is None:
             return None
         return rfc3339(found)

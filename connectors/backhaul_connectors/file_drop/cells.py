@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backhaul_sdk import fields
 from backhaul_sdk.fields import day_alone, day_start, in_zone, unmarked
-from backhaul_sdk.reading import Unusable, rfc3339
+from backhaul_sdk.reading import Unusable, parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,7 +110,7 @@ def _parsed(text: str, pattern: str) -> tuple[datetime, bool]:
             return found, not any(part in pattern for part in _TIME_OF_DAY)
         except ValueError:
             pass  # a spreadsheet's own dates come as ISO 8601
-    return datetime.fromisoformat(text), day_alone(text) is not None
+    return parse_time(text), day_alone(text) is not None
 
 
 def same(text: str) -> str:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from backhaul_sdk import (
     Tracking,
     fields,
 )
-from backhaul_sdk.reading import Unusable, rfc3339
+from backhaul_sdk.reading import Unusable, parse_time, rfc3339
 from backhaul_sdk.records import (
     CANCEL_REASONS,
     MAX_DELTA,
@@ -267,7 +266,7 @@ def moment(value: Any, name: str) -> str:
     if fields.day_alone(value) is not None:
         raise Unusable(f"{name} is a day without a time of day: {str(value)[:40]!r}")
     try:
-        found = datetime.fromisoformat(str(value))
+        found = parse_time(str(value))
         if found.tzinfo is None:
             raise Unusable(f"{name} has no time zone: {str(value)[:40]!r}")
         # Always as many digits, so that texts have the order of their times.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_sdk.reading import rfc3339
+from backhaul_sdk.reading import parse_time, rfc3339
 from backhaul_sdk.records import MAX_DELTA
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def _moment(document: Mapping[str, Any]) -> str | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = parse_time(text)
         if moment.tzinfo is None:
             raise Refused(422, "at needs its time zone, such as 2026-03-31T14:05:00Z")
         return rfc3339(moment)

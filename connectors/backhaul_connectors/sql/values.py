@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from backhaul_sdk.fields import in_zone
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.reading import Unusable, parse_time
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MILLISECONDS_FROM = 1e11
 """A number of seconds above this is one of milliseconds: no clock shows year 5138."""
 _DAY = timedelta(days=1)
-_SORTABLE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?|$)")
+_SORTABLE = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d(?::\d\d)?|$)")
 """How times begin that stand in the order of their texts."""
 _TO_SECOND = len("2026-03-31 14:05:00")
 
@@ -136,7 +136,7 @@ def _earlier_text(text: str, seconds: float) -> str | None:
     """Return a text that stands before those of the time in the order of texts."""
     if not _SORTABLE.match(text):
         return None
-    found = datetime.fromisoformat(text[:_TO_SECOND]) - timedelta(seconds=seconds)
+    found = parse_time(text[:_TO_SECOND]) - timedelta(seconds=seconds)
     return found.isoformat(sep=text[10:11] or " ", timespec="seconds")[: len(text)]
 
 
@@ -152,7 +152,7 @@ def is_long_before(value: object, moment: datetime) -> bool:
     """
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value)
+            value = parse_time(value)
         except ValueError:
             return False
     if not isinstance(value, datetime) or value.year == 1:
@@ -182,4 +182,4 @@ def _moment(value: object, zone: tzinfo) -> datetime:
         seconds = float(value)
         milliseconds = abs(seconds) >= MILLISECONDS_FROM
         return datetime.fromtimestamp(seconds / 1e3 if milliseconds else seconds, UTC)
-    return datetime.fromisoformat(str(value))
+    return parse_time(str(value))
