@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -217,3 +218,73 @@ def test_a_cursor_keeps_the_contents_it_knows() -> None:
 def test_a_key_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="bad:1"):
         parsed_key("bad:1:2:3")
+
+
+ROWS = [line.split(",") for line in WRITE_OFF.splitlines()]
+WRITTEN = {
+    "line ends": WRITE_OFF.replace("\n", "\r\n"),
+    "mark": f"\ufeff{WRITE_OFF}",
+    "no last line end": WRITE_OFF.rstrip("\n"),
+    "blank rows": WRITE_OFF.replace("\nB", "\n\n,,\nB") + "\n",
+    "delimiter": WRITE_OFF.replace(",", ";"),
+    "sep": "sep=;\n" + WRITE_OFF.replace(",", ";"),
+    "quotation marks": "".join(
+        ",".join(f'"{cell}"' for cell in row) + "\n" for row in ROWS
+    ),
+    "blanks": WRITE_OFF.replace(",", " , "),
+    "empty cells": WRITE_OFF.replace("\n", ",,\n"),
+    "title": f"Write-offs\n{WRITE_OFF}",
+    "names": WRITE_OFF.replace("sku", "SKU").replace("reason", "Reason"),
+}
+"""The same rows as programs save them again."""
+
+
+@pytest.mark.parametrize("content", WRITTEN.values(), ids=list(WRITTEN))
+async def test_the_same_rows_written_in_another_way_are_the_same(
+    content: str, tmp_path: Path
+) -> None:
+    drop = Drop(tmp_path)
+    await take(drop, MONDAY)
+    await take(drop, MONDAY, content)
+    assert (total(drop), drop.reasons()) == (-4, [])
+    await take(drop, TUESDAY, content)
+    assert total(drop) == -4
+    (reason,) = drop.reasons()
+    assert f"{TUESDAY} was put into held/: its content equals that of" in reason
+    (key,) = drop.host.bad
+    await apply(drop, key)
+    assert total(drop) == -8
+
+
+async def test_the_same_rows_in_another_format_are_the_same(tmp_path: Path) -> None:
+    drop = Drop(tmp_path)
+    await take(drop, MONDAY)
+    names = ROWS[0]
+    objects = [dict(zip(names, row, strict=True)) for row in ROWS[1:]]
+    lines = "".join(json.dumps(each) + "\n" for each in objects)
+    await take(drop, "stock-deltas-tue.jsonl", lines)
+    assert (total(drop), len(drop.reasons())) == (-4, 1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        WRITE_OFF.replace("C,-1", "C,-2"),
+        WRITE_OFF.replace("reason", "reason,at").replace("DAMAGED", "DAMAGED,10:01"),
+    ],
+    ids=["another number", "a column that tells them apart"],
+)
+async def test_other_rows_of_another_name_are_another_event(
+    content: str, tmp_path: Path
+) -> None:
+    drop = Drop(tmp_path)
+    await take(drop, MONDAY)
+    await take(drop, TUESDAY, content)
+    assert (len(drop.records()), drop.reasons()) == (6, [])
+
+
+async def test_files_without_rows_are_no_question(tmp_path: Path) -> None:
+    drop = Drop(tmp_path)
+    for name in (MONDAY, TUESDAY):
+        await take(drop, name, STOCK_DELTAS)
+    assert drop.reasons() == []

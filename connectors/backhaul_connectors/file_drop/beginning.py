@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.cells import key_of
 from backhaul_connectors.file_drop.completeness import LINE_ENDS
+from backhaul_connectors.file_drop.cursor import Taken
 from backhaul_connectors.file_drop.found import Copy
 from backhaul_connectors.file_drop.judging import (
     STEP_ROWS,
@@ -27,6 +28,8 @@ from backhaul_connectors.file_drop.judging import (
 from backhaul_connectors.file_drop.repeating import (
     is_repeat,
     judge_repeat,
+    judge_twin,
+    twin_of,
     with_note,
 )
 from backhaul_connectors.file_drop.waiting import in_thread
@@ -34,7 +37,7 @@ from backhaul_sdk import Bad
 
 if TYPE_CHECKING:
     from backhaul_connectors.file_drop.copies import Copies
-    from backhaul_connectors.file_drop.cursor import Cursor, Taken, Watched
+    from backhaul_connectors.file_drop.cursor import Cursor, Watched
     from backhaul_connectors.file_drop.found import Source
     from backhaul_connectors.file_drop.settings import Settings
 
@@ -61,13 +64,17 @@ async def judge(
     if isinstance(read, Unsound):
         return read
     known = cursor.of(file.name, read.identity)
-    if is_repeat(file, read.identity, cursor):
-        return await judge_repeat(file, read, known, settings)
+    if is_repeat(file, read, cursor):
+        same = known if known.sha256 == read.identity else Taken()
+        return await judge_repeat(file, read, same, settings)
     if known.sha256 == read.identity and not known.is_held:
         salted = replace(read, table=replace(read.table, salt=known.salt))
         again = await count(salted, known.row, settings, is_sure=is_sure)
         return with_note(again, file, known, cursor)
     has_grown = await in_thread(begins_with, file, known.size, known.sha256)
+    twin = None if has_grown else twin_of(file, read, cursor)
+    if twin is not None:
+        return await judge_twin(file, read, twin, settings)
     ended = has_grown and await in_thread(_ends_a_line, file, known.size)
     if ended and not known.is_held:
         return await count(read, known.row, settings, is_sure=is_sure)

@@ -12,8 +12,9 @@ from backhaul_sdk.reading import UNREADABLE
 
 MOST_REMEMBERED = 100
 """Names of stock files; of one that is forgotten every row looks new."""
-MOST_CONTENTS = 2_000
-"""Contents of stock files without key columns that are recognized under any name."""
+MOST_CONTENTS = 4_000
+"""Digests of stock files without key columns that are recognized under any name: two
+of each file, of its bytes and of what its rows say."""
 DIGEST_LETTERS = 10
 """Hex digits that are kept of each: 40 bits do not meet by chance among so many."""
 MOST_WATCHED = 50
@@ -27,7 +28,7 @@ class Taken(Struct, frozen=True):
     recognized by its beginning. Rows `by_place` have no other key than where they
     stand. A file that `is_held` was changed behind its first rows; nothing more is
     taken of it. `salt` is part of the keys of the rows of a file that was applied
-    although its content was taken before.
+    although its content was taken before. `cells` is a digest of what the rows say.
     """
 
     name: str = ""
@@ -39,6 +40,7 @@ class Taken(Struct, frozen=True):
     is_held: bool = False
     salt: str = ""
     at: str = ""
+    cells: str = ""
 
     @property
     def is_partial(self) -> bool:
@@ -81,6 +83,12 @@ class Cursor(Struct, frozen=True):
         named = [each for each in known if each.name == name]
         return next(iter((*same, *named)), Taken())
 
+    def saying(self, cells: str, name: str) -> Taken:
+        """Return the file whose rows said the same, one of that name before others."""
+        same = [each for each in self._known() if each.cells == cells != ""]
+        same.sort(key=lambda each: each.name != name)
+        return next(iter(same), Taken())
+
     def has_content(self, sha256: str) -> bool:
         """Tell whether a file of this content was taken `by_place`, by any name."""
         digest = sha256[:DIGEST_LETTERS]
@@ -92,8 +100,10 @@ class Cursor(Struct, frozen=True):
         before = (self.last, *self.earlier) if self.last.by_place else self.earlier
         others = [each for each in before if each.name not in ("", taken.name)]
         contents = self.contents
-        if taken.by_place and not self.has_content(taken.sha256):
-            contents = taken.sha256[:DIGEST_LETTERS] + contents
+        if taken.by_place:
+            both = dict.fromkeys((taken.sha256, taken.cells))
+            new = [each for each in both if each and not self.has_content(each)]
+            contents = "".join(each[:DIGEST_LETTERS] for each in new) + contents
         return Cursor(
             taken,
             tuple(others[:MOST_REMEMBERED]),
@@ -156,10 +166,12 @@ def _taken(
     is_held: Any = False,
     salt: Any = "",
     at: Any = "",
+    cells: Any = "",
 ) -> Taken:
     numbers = int(size), int(row), int(rows)
     flags = bool(by_place), bool(is_held)
-    return Taken(str(name), str(sha256), *numbers, *flags, str(salt), str(at))
+    texts = str(salt), str(at), str(cells)
+    return Taken(str(name), str(sha256), *numbers, *flags, *texts)
 
 
 def _watched(

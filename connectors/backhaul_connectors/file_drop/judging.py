@@ -43,6 +43,7 @@ class Sound(Struct, frozen=True):
     content: str
     start: Position
     rows: int
+    cells: str = ""
     notes: tuple[str, ...] = ()
     bad: tuple[Bad, ...] = ()
     is_whole: bool = False
@@ -66,6 +67,8 @@ class Read(Struct, frozen=True):
 
     table: Table
     content: str
+    cells: str = ""
+    """What the rows say (`Table.cells_digest`), where rows have no key of their own."""
 
     @property
     def identity(self) -> str:
@@ -105,7 +108,9 @@ async def read_whole(
         articles=Articles(adds_up=file.form.adds_up) if is_list else None,
         orders=copies.index_orders() if file.form.joins_rows else None,
     )
-    return Read(table, digest.sha256)
+    by_place = not file.form.follows_content
+    cells = await in_thread(table.cells_digest) if by_place else ""
+    return Read(table, digest.sha256, cells)
 
 
 def identity_of(file: Source, digest: Digest) -> str:
@@ -171,7 +176,15 @@ async def count(
     notes = table.articles.notes() if table.articles else ()
     notes = (*_notes(table, tally, position.row), *notes)
     is_whole = tally.bad == 0 and start.row == 0
-    return Sound(table, read.content, start, position.row, notes, is_whole=is_whole)
+    return Sound(
+        table,
+        read.content,
+        start,
+        position.row,
+        read.cells,
+        notes=notes,
+        is_whole=is_whole,
+    )
 
 
 def _notes(table: Table, tally: Tally, rows: int) -> tuple[str, ...]:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 KEY = "same-content"
 
 
-def is_repeat(file: Source, sha256: str, cursor: Cursor) -> bool:
+def is_repeat(file: Source, read: Read, cursor: Cursor) -> bool:
     """Tell whether this content was taken by another name, and only a person can say
-    whether it is another event."""
-    if file.form.follows_content:
+    whether it is another event. A file without rows says nothing."""
+    if file.form.follows_content or not read.cells:
         return False
-    known = cursor.of(file.name, sha256)
-    if known.sha256 != sha256:
-        return cursor.has_content(sha256)
+    known = cursor.of(file.name, read.identity)
+    if known.sha256 != read.identity:
+        return cursor.has_content(read.identity)
     # What was taken in part, and got another name since, goes on where it ended.
     return not (known.is_held or known.is_partial or known.name == file.name)
 
@@ -40,7 +40,7 @@ async def judge_repeat(
     file: Source, read: Read, known: Taken, settings: Settings
 ) -> Sound | Unsound:
     """Hold, apply or pass over a file whose content was taken by another name."""
-    before = _before(known, read.identity)
+    before = _before(known)
     if settings.same_content == "apply":
         applied = replace(read, table=replace(read.table, salt=salt_of(file)))
         return await count(applied, 0, settings, is_sure=True)
@@ -55,6 +55,31 @@ async def judge_repeat(
         "quarantine drop); see same_content and key_columns",
         can_apply=True,
     )
+
+
+def twin_of(file: Source, read: Read, cursor: Cursor) -> Taken | None:
+    """Return the file whose rows said the same in other bytes; None if none is known.
+
+    Programs save the same rows with other line ends, marks or encodings.
+    """
+    if not read.cells or not cursor.has_content(read.cells):
+        return None
+    twin = cursor.saying(read.cells, file.name)
+    return None if twin.is_held or twin.is_partial else twin
+
+
+async def judge_twin(
+    file: Source, read: Read, twin: Taken, settings: Settings
+) -> Sound | Unsound:
+    """Judge a file with the rows of another one, written in another way."""
+    if twin.name != file.name:
+        return await judge_repeat(file, read, twin, settings)
+    end = await count(read, sys.maxsize, settings, is_sure=True)
+    note = (
+        f"{file.name} came again with the same rows, written in another way: they are "
+        "the same event, and change nothing"
+    )
+    return replace(end, notes=(*end.notes, note)) if isinstance(end, Sound) else end
 
 
 def with_note(
@@ -95,7 +120,7 @@ def salt_of(file: Source | Found) -> str:
     return key_of("salt", said).removeprefix("salt:")[:16]
 
 
-def _before(known: Taken, sha256: str) -> str:
-    if known.sha256 != sha256:
+def _before(known: Taken) -> str:
+    if not known.name:
         return "a file that was taken earlier"
     return f"{known.name}, taken at {known.at}" if known.at else known.name

@@ -212,6 +212,7 @@ def _taken(file: Found, sound: Sound, row: int) -> Taken:
         rows=sound.rows,
         by_place=not file.form.follows_content,
         salt=sound.table.salt,
+        cells=sound.cells,
         at=rfc3339(datetime.fromtimestamp(seconds_since_1970(), UTC)),
     )
 
