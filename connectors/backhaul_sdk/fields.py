@@ -62,7 +62,20 @@ _POINT_ZERO = re.compile(r"(\d+)[.,]0{1,2}", re.ASCII)
 _SCIENTIFIC = re.compile(
     r"[+-]?(?:\d+[.,]\d+\s*E\s*[+-]?|\d+\s*E\s*\+)\s*\d+", re.IGNORECASE | re.ASCII
 )
-_CELL_ERROR = re.compile(r"#(N/A|REF!|VALUE!|NAME\?|NUM!|NULL!|DIV/0!|SPILL!|FORMULA!)")
+NO_VALUES = frozenset(
+    {
+        *("nan", "na", "n/a", "n.a.", "n/v", "n.v.", "k.a.", "k. a."),
+        *("null", "nil", "none", "undefined", "\\n"),
+    }
+)
+"""What programs and people write into a field that is empty, in small letters. They may
+be in brackets, as `<NA>`. A text of punctuation alone, as `-`, is no value either."""
+_BRACKETS = re.compile(r"<(.*)>|\((.*)\)|\[(.*)\]|\{(.*)\}")
+# In every language of the spreadsheet: #N/A is #NV, and #REF! is #BEZUG! or #¡REF!.
+_CELL_ERROR = re.compile(
+    r"#(?:[A-Z]/[A-Z]|NV|[¡¿]?[^\W\d_][\w/.]*[!?]|GETTING_DATA)|Err:\d{3}|#{3,}",
+    re.IGNORECASE,
+)
 
 _PLAIN = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _WHOLE: Mapping[str, re.Pattern[str]] = {
@@ -98,22 +111,53 @@ def unmarked(text: str) -> str:
 def identifier(value: object, name: str, *, is_text: bool = False) -> str:
     """Return a number or code that is compared as text; empty where there is none.
 
-    `name` says which field it is ("tracking number"). What spreadsheets add is taken
-    away: `="123"`, `'123`, `123.0`, the link around a number, invisible characters. A
-    number that lost digits is refused. `is_text` says that the value comes from a
-    system that keeps texts as they are; a text mark says the same of one value.
+    A placeholder such as `n/a` is none, unless an apostrophe in front says that it is
+    really called so. `name` says which field it is ("tracking number"). What
+    spreadsheets add is taken away: `="123"`, `'123`, `123.0`, the link around a number,
+    invisible characters. A number that lost digits is refused. `is_text` says that the
+    value comes from a system that keeps texts as they are; a text mark says the same of
+    one value.
     """
     text = _text_of(value, name)
     if not text:
         return ""
     if len(text) > LONGEST_IDENTIFIER:
         raise Unusable(f"the {name} has more than {LONGEST_IDENTIFIER} characters")
+    is_meant = text[:1] in _APOSTROPHES and text[-1:] not in _APOSTROPHES
     text, is_marked = _unmarked(text)
+    if not is_meant and is_placeholder(text):
+        return ""
     if found := _POINT_ZERO.fullmatch(text):
         text = found[1]
     _require_sound(text, name, is_marked=is_marked)
     _require_digits(text, name, is_text=is_text or is_marked)
     return text
+
+
+def is_placeholder(text: str) -> bool:
+    """Return True for what stands in a field that is empty: `n/a`, `NULL`, `-`."""
+    word = text.casefold()
+    if word[:1] in "<([{" and (found := _BRACKETS.fullmatch(word)):
+        word = found[found.lastindex or 0].strip()
+    if word in NO_VALUES:
+        return True
+    is_sign = all(map(_is_punctuation, text))
+    return is_sign and not _CELL_ERROR.fullmatch(text)
+
+
+def _is_punctuation(letter: str) -> bool:
+    return letter in " \N{MINUS SIGN}" or unicodedata.category(letter)[0] == "P"
+
+
+def missing(value: object, name: str) -> str:
+    """Return words for a field that is empty, or has a placeholder."""
+    shown = plain(str(value)) if value is not None else ""
+    if not shown:
+        return f"the {name} is empty"
+    return (
+        f"the {name} is empty: {shown[:60]!r} stands for no value; write an apostrophe "
+        "in front if it is really called so"
+    )
 
 
 def _text_of(value: object, name: str) -> str:
@@ -123,9 +167,18 @@ def _text_of(value: object, name: str) -> str:
         return plain(value)
     if isinstance(value, bool | bytes | dict | list | tuple):
         raise Unusable(f"the {name} must be a text or a whole number")
+    if _is_nan(value):
+        return ""
     if isinstance(value, int | float | Decimal):
         return _digits_of(value, name)
     return plain(str(value))
+
+
+def _is_nan(value: object) -> bool:
+    """Return True for the number that stands for none."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _digits_of(number: float | Decimal, name: str) -> str:
@@ -135,7 +188,7 @@ def _digits_of(number: float | Decimal, name: str) -> str:
             f"the {name} must be a text or a whole number, not {_shown(number)}"
         )
     if isinstance(number, float) and abs(number) >= EXACT_FLOAT:
-        raise Unusable(_lost(name, f"{number:.6E}"))
+        raise Unusable(lost_number(name, f"{number:.6E}"))
     if abs(number) >= 10**LONGEST_IDENTIFIER:
         raise Unusable(f"the {name} has more than {LONGEST_IDENTIFIER} characters")
     return str(int(number))
@@ -166,7 +219,12 @@ def _inside(text: str) -> str | None:
 
 def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
     """Raises Unusable for what stands there in place of a value."""
-    if text.startswith("#") and _CELL_ERROR.fullmatch(text):
+    if text[:3] == "###" and not text.strip("#"):
+        raise Unusable(
+            f"the {name} is {text[:9]}, what a spreadsheet shows where a column is too "
+            "narrow; widen the column and export again"
+        )
+    if text[:1] in ("#", "E", "e") and _CELL_ERROR.fullmatch(text):
         raise Unusable(
             f"the {name} is {text}, a formula without a result; put values in the "
             "place of formulas and save again"
@@ -189,17 +247,30 @@ def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
 def _require_digits(text: str, name: str, *, is_text: bool) -> None:
     """Raises Unusable for a number that a spreadsheet has rounded."""
     if "e" in text.casefold() and _SCIENTIFIC.fullmatch(text):
-        raise Unusable(_lost(name, text))
+        raise Unusable(_lost(name, text, is_text=is_text))
     if len(text) <= DIGITS_KEPT or not (text.isascii() and text.isdigit()):
         return
     zeros = len(text) - max(len(text.rstrip("0")), DIGITS_KEPT)
     is_rounded = not text[DIGITS_KEPT:].strip("0")
     if is_rounded and (zeros >= CERTAIN_ZEROS or not is_text):
         hint = "" if zeros >= CERTAIN_ZEROS else f"; write '{text} if it ends so"
-        raise Unusable(_lost(name, text) + hint)
+        raise Unusable(_lost(name, text, is_text=is_text) + hint)
 
 
-def _lost(name: str, text: str) -> str:
+def lost_number(name: str, number: str) -> str:
+    """Return words for a number of JSON or a database that is no exact one."""
+    return (
+        f"the {name} came as the number {number}, and digits are lost: a number keeps "
+        f"{DIGITS_KEPT} of them; store and send it as a text"
+    )
+
+
+def _lost(name: str, text: str, *, is_text: bool) -> str:
+    if is_text:
+        return (
+            f"the {name} is {text!r}, the text of a rounded number: digits are lost; "
+            "correct it where it comes from"
+        )
     return (
         f"the spreadsheet turned the {name} into {text}, digits are lost; format the "
         "column as text, enter the number again and export again"
@@ -299,10 +370,12 @@ def label(value: object, name: str) -> str:
 
     Line breaks inside become blanks.
     """
+    if _is_nan(value):
+        return ""
     if isinstance(value, bool | bytes | float | Decimal | dict | list | tuple):
         raise Unusable(f"the {name} must be a text")
-    text = " ".join(unmarked(str(value or "")).splitlines())
-    return identifier(text, name, is_text=True) if text else ""
+    text = " ".join(str(value or "").splitlines())
+    return identifier(text, name, is_text=True)
 
 
 def yes_or_no(value: object, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,7 @@ from backhaul_sdk.fields import (
     day_start,
     identifier,
     in_zone,
+    label,
     plain,
     reason,
     whole_number,
@@ -104,6 +106,89 @@ def test_the_rest_of_an_identifier_stays_as_it_is(cell: object, text: str) -> No
     assert identifier(cell, "sku") == text
 
 
+NOTHING = [
+    *("nan", "NaN", "NAN", "N/A", "n/a", "NA", "<NA>", "NULL", "null", "<null>"),
+    *("(null)", "[NULL]", "None", "none", "NIL", "undefined", "\\N", "k.A.", "n.a."),
+    *(
+        "-",
+        "--",
+        " - ",
+        "\u2013",
+        "\u2014",
+        "\u2212",
+        "- -",
+        "?",
+        "...",
+        "/",
+        "_",
+        "()",
+    ),
+    *('="N/A"', '"NULL"', "\u200bnan", "'None'", float("nan"), Decimal("sNaN")),
+]
+
+
+@pytest.mark.parametrize("cell", NOTHING)
+def test_a_placeholder_is_no_identifier(cell: object) -> None:
+    assert identifier(cell, "tracking number") == ""
+    assert identifier(cell, "sku", is_text=True) == ""
+    assert label(cell, "carrier") == ""
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        *(("'N/A", "N/A"), ("'-", "-"), ("\u2019None", "None")),
+        *(("NAN-1", "NAN-1"), ("NULL2", "NULL2"), ("Nonesuch", "Nonesuch")),
+        *(("A-", "A-"), ("-1", "-1"), ("0", "0"), ("<NA>1", "<NA>1"), ("NaN NaN",) * 2),
+        *(("+", "+"), ("\u2605", "\u2605"), ("DHL (NA)", "DHL (NA)")),
+    ],
+)
+def test_what_only_resembles_a_placeholder_is_kept(cell: str, text: str) -> None:
+    assert identifier(cell, "sku") == text
+    assert label(cell, "carrier") == text
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("#N/A", "#n/a", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!", "#DIV/0!"),
+        *("#NV", "#BEZUG!", "#WERT!", "#ZAHL!", "#N/D", "#VALEUR!", "#NOM?", "#RIF!"),
+        *("#\u00a1REF!", "#\u00bfNOMBRE?", "#N/B", "#WAARDE!", "#ERROR!", "#CALC!"),
+        *("#GETTING_DATA", "Err:502", '="#N/A"', "'#REF!"),
+    ],
+)
+def test_an_error_of_a_spreadsheet_is_refused(cell: str) -> None:
+    for read in (identifier, label):
+        with pytest.raises(Unusable, match="a formula without a result"):
+            read(cell, "carrier")
+
+
+@pytest.mark.parametrize("text", ["#1001", "#A1", "#NV1", "Err:5", "#N/A-7", "##1"])
+def test_what_only_resembles_an_error_is_kept(text: str) -> None:
+    assert identifier(text, "order") == text
+
+
+def test_a_column_that_was_too_narrow_is_refused() -> None:
+    with pytest.raises(Unusable, match="where a column is too narrow"):
+        identifier("########", "tracking number")
+
+
+@pytest.mark.parametrize(
+    ("value", "is_text", "said"),
+    [
+        ("7.9E+11", False, "the spreadsheet turned the tracking number into 7.9E+11"),
+        ("7.9E+11", True, "tracking number is '7.9E+11', the text of a rounded number"),
+        (7.94658e20, True, "the tracking number came as the number 7.946580E+20"),
+        (7.94658e20, False, "the tracking number came as the number 7.946580E+20"),
+    ],
+)
+def test_lost_digits_are_named_for_what_they_are(
+    value: object, is_text: bool, said: str
+) -> None:
+    with pytest.raises(Unusable, match=re.escape(said)):
+        identifier(value, "tracking number", is_text=is_text)
+
+
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
@@ -137,7 +222,7 @@ def test_the_rest_of_an_identifier_stays_as_it_is(cell: object, text: str) -> No
         (10**501, "more than 500 characters"),
         (True, "must be a text or a whole number"),
         (2.5, "must be a text or a whole number, not 2.5"),
-        (float("nan"), "must be a text or a whole number"),
+        (float("inf"), "must be a text or a whole number"),
         (b"JD", "must be a text or a whole number"),
         ({"a": 1}, "must be a text or a whole number"),
     ],

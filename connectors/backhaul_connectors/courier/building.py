@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from backhaul_connectors.courier.parsing import Unread, digest_of
 from backhaul_connectors.courier.statuses import status_of
 from backhaul_sdk import Bad, Fulfillment, Line, Tracking
+from backhaul_sdk.fields import is_placeholder, missing, plain
 from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import MAX_DELTA, TRACKING_STATUSES
 
@@ -27,6 +30,10 @@ def records_of(
         name = digest_of(event.row)
         return [bad(raw_of(event.row), event.reason, name, settings.vendor)]
     locator = f"{settings.vendor} {event.tracking_number}"
+    if is_placeholder(event.tracking_number):
+        said = missing(event.tracking_number, "tracking number")
+        return [bad(raw, said, digest_of(raw), locator)]
+    event = replace(event, company=_named(event.company), order=_named(event.order))
     status = _status(settings, event)
     if status is None:
         return [
@@ -51,6 +58,10 @@ def records_of(
         raw=raw[:MOST_RAW],
     )
     return [*_shipment(settings, event, status, raw, locator), tracking]
+
+
+def _named(text: str | None) -> str | None:
+    return None if text is None or is_placeholder(text) else text
 
 
 def bad(raw: str, reason: str, name: str, locator: str) -> Bad:
@@ -113,7 +124,8 @@ def _lines(found: Any) -> tuple[Line, ...]:
 
 def _line(found: Any) -> Line:
     sku = found.get("sku") if isinstance(found, dict) else None
-    if not isinstance(sku, str | int) or isinstance(sku, bool) or not str(sku).strip():
+    is_named = isinstance(sku, str | int) and not isinstance(sku, bool)
+    if not is_named or is_placeholder(plain(str(sku))):
         raise Unusable("a line of the parcel names no sku, so nobody knows what left")
     quantity = found.get("quantity", 1)
     if isinstance(quantity, bool) or not isinstance(quantity, int):

@@ -25,6 +25,8 @@ NO_RESULT = "#FORMULA!"
 """What stands for a formula whose result was not saved."""
 FRACTION_MARK = "\N{WORD JOINER}"
 """Stands before a fraction that came as a number: it has no locale."""
+ROUNDED_MARK = "\N{INVISIBLE SEPARATOR}"
+"""Stands before a number of JSON that does not have all its digits."""
 
 _TIME_OF_DAY = ("%H", "%I", "%c", "%X", "%T", "%R", "%r", "%s")
 
@@ -50,10 +52,13 @@ def clean(cell: str) -> str:
 
 def identifier(cells: Cells, column: str, *, required: bool = True) -> str:
     """Return a number or code that is compared as text."""
+    cell, name = cells.get(column, ""), _spoken(column)
+    if cell.startswith(ROUNDED_MARK):
+        raise Unusable(fields.lost_number(name, cell[1:]))
     read = fields.label if column == "tracking_company" else fields.identifier
-    text = read(cells.get(column, ""), _spoken(column))
+    text = read(cell, name)
     if required and not text:
-        raise Unusable(f"the {_spoken(column)} is empty")
+        raise Unusable(fields.missing(cell, name))
     return text
 
 
@@ -65,7 +70,7 @@ def whole_number(text: str, name: str, decimal: DecimalSign) -> int:
     """Return the whole number; `decimal` is how texts write decimals."""
     if text.startswith(FRACTION_MARK):
         return fields.whole_number(float(text[1:]), name, decimal)
-    return fields.whole_number(text, name, decimal)
+    return fields.whole_number(text.lstrip(ROUNDED_MARK), name, decimal)
 
 
 def yes_or_no(text: str) -> bool:

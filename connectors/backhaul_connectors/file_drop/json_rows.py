@@ -8,6 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from backhaul_connectors.file_drop.cells import ROUNDED_MARK
 from backhaul_connectors.file_drop.columns import places_of
 from backhaul_connectors.file_drop.csv_rows import (
     Position,
@@ -57,7 +58,7 @@ class JsonRowReader(RowReader):
             text,
             object_pairs_hook=_once,
             parse_int=str,
-            parse_float=number_text,
+            parse_float=_number,
             parse_constant=_refuse,
         )
         if not isinstance(found, dict):
@@ -118,6 +119,11 @@ def _text(name: str | None, value: object) -> str:
     if isinstance(value, dict | list):
         raise ValueError(f"{name} must be a text or a number")
     return "" if value is None else str(value).lower()
+
+
+def _number(raw: str) -> str:
+    text = number_text(raw)
+    return f"{ROUNDED_MARK}{text}" if "E" in text else text
 
 
 def _words(error: ValueError | RecursionError) -> str:

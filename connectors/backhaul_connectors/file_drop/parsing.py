@@ -22,7 +22,7 @@ from backhaul_connectors.file_drop.levels import LevelRow, article_of
 from backhaul_connectors.file_drop.settings import zone
 from backhaul_connectors.file_drop.shipments import ShipmentRow
 from backhaul_sdk import Cancellation, Line, StockAdjustment
-from backhaul_sdk.fields import reason, stock_of
+from backhaul_sdk.fields import reason, stock_of, unmarked
 from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from backhaul_sdk.fields import DecimalSign
 
 MAX_QUANTITY = 1_000_000
+NO_ARTICLE_NAMED = (
+    "the sku is {!r}, which stands for no value, so nobody knows what was shipped; "
+    "name the article, or leave the cell empty when everything was shipped"
+)
 
 
 Make: TypeAlias = "Callable[[Origin], Record]"
@@ -211,6 +215,8 @@ def _line(how: Conventions, cells: Cells) -> Line | None:
             "there is a quantity but no sku; name the article, or leave both empty "
             "when everything was shipped"
         )
+    if not sku and (written := unmarked(cells.get("sku", ""))):
+        raise Unusable(NO_ARTICLE_NAMED.format(written[:60]))
     if not sku:
         return None
     return Line(sku=sku, quantity=_quantity(quantity or "1", how.decimal, least=1))

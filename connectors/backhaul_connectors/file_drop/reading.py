@@ -21,6 +21,7 @@ from backhaul_connectors.file_drop.levels import LevelRow, article_of
 from backhaul_connectors.file_drop.shipments import Placed, ShipmentRow
 from backhaul_connectors.file_drop.shipping import shipments
 from backhaul_sdk import Bad
+from backhaul_sdk.fields import is_placeholder, plain
 from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
@@ -279,4 +280,9 @@ class Table(Struct, frozen=True):
         found = {meaning: clean(cells[place]) for meaning, place in places}
         if self.layout.doubt and not all(map(str.isascii, found.values())):
             raise Unusable(self.layout.doubt)
-        return found | {m: value for m, value in values.items() if not found.get(m)}
+        return found | {
+            meaning: value
+            for meaning, value in values.items()
+            if not (cell := found.get(meaning))
+            or (value and is_placeholder(plain(cell)))
+        }

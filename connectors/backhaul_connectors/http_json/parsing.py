@@ -155,7 +155,9 @@ class Reader:
     def required(self, item: Any, name: str) -> str:
         text = self.text(item, name)
         if text is None:
-            raise Unusable(f"it has no {name}")
+            value = self._field(item, name)
+            why = "" if value is None else f": {fields.missing(value, name)}"
+            raise Unusable(f"it has no {name}{why}")
         return text
 
     def moment(self, item: Any, name: str) -> str | None:

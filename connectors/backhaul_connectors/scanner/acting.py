@@ -21,7 +21,7 @@ from backhaul_connectors.scanner.shop import (
     refuse_surplus,
 )
 from backhaul_sdk import Fulfillment, Line, Record, StockAdjustment
-from backhaul_sdk.fields import identifier
+from backhaul_sdk.fields import identifier, is_placeholder
 from backhaul_sdk.reading import Unusable
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def normalized(scan: Scan) -> Scan:
     return scan._replace(
         order=order_of(scan.order) if scan.order else None,
         tracking_number=_cleaned(number) if number else None,
+        tracking_company=_carrier(scan.tracking_company),
     )
 
 
@@ -67,6 +68,10 @@ def _cleaned(number: str) -> str | None:
     except Unusable as error:
         raise Refused(422, str(error)) from None
     return found or None
+
+
+def _carrier(name: str | None) -> str | None:
+    return None if name is None or is_placeholder(name) else name
 
 
 def action_of(scan: Scan, shop: Shop, *, numeric_skus: bool) -> Action:

@@ -220,7 +220,7 @@ def _counted_at(values: Values, origin: Origin) -> str:
 def _code(values: Values, name: str) -> str:
     text = _text(values, name)
     if not text:
-        raise Unusable(f"the {name} is empty")
+        raise Unusable(fields.missing(values.get(name), name))
     return text
 
 

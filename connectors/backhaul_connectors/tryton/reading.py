@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import Refused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
+from backhaul_sdk.fields import is_placeholder
 from backhaul_sdk.reading import UNREADABLE, rfc3339
 
 if TYPE_CHECKING:
@@ -233,7 +234,8 @@ def _behind(cursor: Cursor) -> list[Any]:
 
 def _carrier(row: Mapping[str, Any]) -> str | None:
     party = (row.get("carrier.") or {}).get("party.") or {}
-    return (party.get("name") or "").strip() or None
+    name = (party.get("name") or "").strip()
+    return None if is_placeholder(name) else name
 
 
 def _fulfillment(
@@ -255,12 +257,17 @@ def _fulfillment(
         key=key,
         order=reference,
         tracking_company=row["carrier"],
-        tracking_number=str(tracking) if tracking else None,
+        tracking_number=_tracking_number(tracking),
         lines=tuple(Line(sku=g["code"], quantity=int(g["quantity"])) for g in goods),
         shipped_at=rfc3339(row["write_date"]),
         locator=locator,
         raw=raw,
     )
+
+
+def _tracking_number(value: Any) -> str | None:
+    text = str(value or "").strip()
+    return None if is_placeholder(text) else text
 
 
 def _problem(goods: Sequence[Mapping[str, Any]]) -> str:

@@ -1,0 +1,148 @@
+"""What stands for nothing in a back office goes to no buyer, from any connector."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_connectors.courier.building import records_of
+from backhaul_connectors.courier.parsing import Event
+from backhaul_connectors.courier.settings import Settings as Couriers
+from backhaul_connectors.scanner.acting import normalized
+from backhaul_connectors.scanner.scan import scan_of
+from backhaul_connectors.tryton.reading import _carrier, _tracking_number
+from backhaul_sdk import Bad, Fulfillment, StockLevel, Tracking
+from connectors.dropping import FULFILLMENTS, Drop
+from connectors.spreadsheets import workbook
+from connectors.test_values import document, row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOTHING = ["nan", "NaN", "N/A", "n/a", "NULL", "None", "-", "<NA>"]
+
+
+@pytest.fixture
+def drop(tmp_path: Path) -> Drop:
+    return Drop(tmp_path, {"max_bad_share": 1})
+
+
+def parcels(drop: Drop) -> list[tuple[str, str | None, str | None]]:
+    found = [each for each in drop.records() if isinstance(each, Fulfillment)]
+    return [(x.order, x.tracking_company, x.tracking_number) for x in found]
+
+
+@pytest.mark.parametrize("word", NOTHING)
+async def test_a_parcel_of_a_file_leaves_without_the_placeholder(
+    drop: Drop, word: str
+) -> None:
+    drop.put("fulfillments-1.csv", f"{FULFILLMENTS}1001,{word},{word}\n")
+    names = ["order", "tracking_company", "tracking_number"]
+    item = dict(zip(names, ("1002", word, word), strict=True))
+    drop.put("fulfillments-2.jsonl", f"{json.dumps(item)}\n")
+    drop.put("fulfillments-3.xlsx", workbook(names, ["1003", word, word]))
+    drop.options["fulfillments"] = "fulfillments*"
+    await drop.pull()
+    assert drop.reasons() == []
+    assert parcels(drop) == [(f"100{n}", None, None) for n in (1, 2, 3)]
+
+
+async def test_a_fixed_value_stands_for_a_placeholder_too(drop: Drop) -> None:
+    drop.options["fulfillment_values"] = {"tracking_company": "DHL"}
+    drop.put("fulfillments.csv", f"{FULFILLMENTS}1001,n/a,JD1\n")
+    await drop.pull()
+    assert parcels(drop) == [("1001", "DHL", "JD1")]
+
+
+@pytest.mark.parametrize("word", NOTHING)
+async def test_no_article_by_a_placeholder_is_not_everything(
+    drop: Drop, word: str
+) -> None:
+    header = "order,tracking_company,tracking_number,sku,quantity\n"
+    drop.put("fulfillments.csv", f"{header}1001,DHL,1,{word},\n{word},DHL,2,,\n")
+    drop.put("stock-levels.csv", f"sku,quantity\n{word},5\n")
+    await drop.pull()
+    assert drop.records() == []
+    article, order, level = drop.reasons()
+    assert f"the sku is {word!r}, which stands for no value" in article
+    assert f"the order is empty: {word!r} stands for no value" in order
+    assert f"the sku is empty: {word!r} stands for no value" in level
+
+
+@pytest.mark.parametrize("error", ["#N/A", "#REF!", "#NV"])
+async def test_an_error_cell_of_a_file_is_refused(drop: Drop, error: str) -> None:
+    drop.put("fulfillments.csv", f"{FULFILLMENTS}1,DHL,{error}\n2,{error},JD\n")
+    await drop.pull()
+    assert drop.records() == []
+    number, carrier = drop.reasons()
+    assert f"the tracking number is {error}, a formula without a result" in number
+    assert f"the tracking company is {error}, a formula" in carrier
+
+
+async def test_an_article_may_be_called_so(drop: Drop) -> None:
+    drop.put("stock-levels.csv", "sku,quantity\n'NA,5\n")
+    await drop.pull()
+    (level,) = drop.records()
+    assert isinstance(level, StockLevel)
+    assert level.sku == "NA"
+
+
+async def test_a_number_of_json_that_lost_digits_is_called_one(drop: Drop) -> None:
+    drop.options["fulfillments"] = "*.jsonl"
+    drop.put("f.jsonl", '{"order": "1", "tracking_number": 3.4043416109404255e17}\n')
+    await drop.pull()
+    assert drop.records() == []
+    (reason,) = drop.reasons()
+    assert "the tracking number came as the number 3.404342E+17" in reason
+    assert "spreadsheet" not in reason
+
+
+@pytest.mark.parametrize("word", [*NOTHING, float("nan")])
+def test_a_parcel_of_a_table_or_document_leaves_without_it(word: Any) -> None:
+    members = {"order": "1", "tracking_company": word, "tracking_number": word}
+    for each in (row("fulfillments", **members), document("fulfillment", members)):
+        assert isinstance(each, Fulfillment)
+        assert (each.tracking_company, each.tracking_number) == (None, None)
+
+
+@pytest.mark.parametrize("word", NOTHING)
+def test_no_article_of_a_table_or_document_is_refused(word: str) -> None:
+    lines = [{"sku": word, "quantity": 1}]
+    parcel = {"order": "1", "tracking_number": word}
+    found = [
+        row("stock_levels", sku=word, quantity=1),
+        row("fulfillments", order="1", sku=word, quantity=1),
+        row("fulfillments", order="1", lines=lines),
+        row("fulfillments", order=word),
+        document("stock_level", {"sku": word, "quantity": 1}),
+        document(
+            "fulfillment", parcel, lines="[{sku: tracking_number, quantity: `1`}]"
+        ),
+        document("fulfillment", {"order": word}),
+    ]
+    assert all(isinstance(each, Bad) for each in found), found
+
+
+@pytest.mark.parametrize("word", NOTHING)
+def test_a_scan_and_a_shipment_of_tryton_leave_without_it(word: str) -> None:
+    told = {"code": "1", "trackingCompany": word, "trackingNumber": word}
+    scan = normalized(scan_of(told, "dock", ""))
+    assert (scan.tracking_company, scan.tracking_number) == (None, None)
+    assert _carrier({"carrier.": {"party.": {"name": word}}}) is None
+    assert _tracking_number(word) is None
+
+
+@pytest.mark.parametrize("word", NOTHING)
+def test_news_of_a_courier_name_no_placeholder(word: str) -> None:
+    told = {"vendor": "generic", "ship": "order", "secrets": ["s" * 16]}
+    settings = Couriers.model_validate(told)
+    known = Event(key="", tracking_number="JD1", word="in_transit", company=word)
+    (tracking,) = records_of(settings, known, "{}")
+    assert isinstance(tracking, Tracking)
+    assert tracking.tracking_company is None
+    event = Event(key="", tracking_number=word, word="in_transit", order="1")
+    (bad,) = records_of(settings, event, "{}")
+    assert isinstance(bad, Bad)
+    assert "the tracking number is empty" in bad.reason
