@@ -206,6 +206,11 @@ async def test_a_reason_may_be_absent(drop: Drop) -> None:
         "OrderId\tShipping Carrier\tTracking-ID\tpart number\tUNITS",
         "Referenznummer;Frachtführer;Paketnummer;EAN;Menge",
         "n° de commande;transporteur;numéro de suivi;code article;quantité",
+        "N° commande;Transporteur;N° de suivi;SKU;Qté",
+        "Ordine;Corriere;Numero di tracciamento;Codice articolo;Quantità",
+        "Zamówienie;Przewoźnik;Numer przesyłki;Indeks;Ilość",
+        "SİPARİŞ NO;Kargo Firmas\u0131;Takip No;Stok Kodu;Adet",
+        "注文番号;配送業者;追跡番号;商品コード;数量",
     ],
 )
 async def test_common_names_are_found_by_themselves(drop: Drop, header: str) -> None:
@@ -271,6 +276,50 @@ async def test_a_number_of_parcels_is_no_quantity(drop: Drop) -> None:
     (record,) = drop.records()
     assert isinstance(record, Fulfillment)
     assert record.lines == ()
+
+
+NAMED = "order;tracking_company;tracking_number"
+
+
+@pytest.mark.parametrize(
+    ("article", "units"),
+    [
+        ("Référence", "Quantité"),
+        ("Referencia", "Cantidad"),
+        ("Artikel", "Menge"),
+        ("Item", "Qty"),
+        ("Product", "Pieces"),
+        ("Codice", "Quantità"),
+        ("Symbol", "ilość"),
+        ("品番", "数量"),
+    ],
+)
+async def test_a_quantity_beside_an_article_that_is_not_read_ships_no_whole_order(
+    drop: Drop, article: str, units: str
+) -> None:
+    content = f"{NAMED};{article};{units}\n1;DHL;T;A1;2\n"
+    drop.put("fulfillments.csv", content)
+    await drop.pull()
+    assert drop.records() == []
+    assert (
+        f"column {units!r} holds a quantity, and column {article!r}"
+        in (drop.reasons()[0])
+    )
+    drop.options["fulfillment_columns"] = {"sku": article}
+    drop.put("fulfillments.csv", content)
+    await drop.pull()
+    (record,) = drop.records()
+    assert isinstance(record, Fulfillment)
+    assert [(line.sku, line.quantity) for line in record.lines] == [("A1", 2)]
+
+
+async def test_the_settings_may_say_that_each_row_is_a_whole_order(drop: Drop) -> None:
+    drop.options["fulfillment_columns"] = {"sku": ""}
+    drop.put("fulfillments.csv", f"{NAMED};Artikel;Menge\n1;DHL;T;A1;2\n")
+    await drop.pull()
+    (record,) = drop.records()
+    assert isinstance(record, Fulfillment)
+    assert record.everything
 
 
 async def test_a_name_in_the_settings_is_taken_before_any_synonym(drop: Drop) -> None:

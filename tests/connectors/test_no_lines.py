@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC
@@ -13,6 +14,7 @@ import pytest
 from backhaul_connectors.sql.parsing import Origin, record_of
 from backhaul_sdk import Bad, Fulfillment, Line
 from backhaul_sdk.testing import MemoryHost
+from connectors.dropping import Drop
 from connectors.tables import SqliteTables
 
 if TYPE_CHECKING:
@@ -85,3 +87,77 @@ def test_a_row_may_name_its_article_in_either_column() -> None:
     assert isinstance(shipment, Fulfillment)
     assert shipment.lines == (Line(sku="A", quantity=2),)
     assert not shipment.everything
+
+
+JSON_LINES: tuple[dict[str, Any], ...] = (
+    {"lines": []},
+    {"lines": None},
+    {"Line Items": ""},
+    {"items": [{"sku": "A1", "quantity": 1}]},
+    {"Positionen": {"1": "A1"}},
+    {"skus": ["A1"]},
+    {"items": "A1 x 2"},
+    {"parcel": [{"Artikelnummer": "A1"}]},
+    {"sku": None, "lines": []},
+    {"sku": "", "content": [{"weight": 1}, {"EAN": "4006381333931"}]},
+)
+"""Members of an object that list what a shipment contains."""
+
+
+@pytest.mark.parametrize("members", JSON_LINES, ids=repr)
+async def test_an_object_that_lists_its_articles_in_a_member_ships_nothing(
+    members: dict[str, Any], tmp_path: Path
+) -> None:
+    drop = Drop(tmp_path)
+    drop.put("fulfillments.jsonl", json.dumps({"order": "1001", **members}) + "\n")
+    await drop.pull()
+    assert drop.records() == []
+    assert "write one object for each article" in drop.reasons()[0]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"items": 3},
+        {"address": {"city": "Bonn"}, "tags": ["express"]},
+        {"events": [{"at": "2026-03-31"}]},
+    ],
+    ids=repr,
+)
+async def test_other_members_of_an_object_do_not_matter(
+    members: dict[str, Any], tmp_path: Path
+) -> None:
+    drop = Drop(tmp_path)
+    drop.put("fulfillments.jsonl", json.dumps({"order": "1001", **members}) + "\n")
+    await drop.pull()
+    (record,) = drop.records()
+    assert isinstance(record, Fulfillment)
+    assert record.everything
+
+
+REFUSED = (
+    "1001,DHL,J1,=A2,1",
+    "#1001,DHL,J1,A1,1.5",
+    "1001,DHL,J1,A1,0",
+    "1001,DHL,J1,4.01E+12,",
+    "1001,DHL,J1,,2",
+    "1001,DHL,7.9E+11,A1,1",
+)
+"""Rows that name an article, or units of one, and cannot be used."""
+
+
+@pytest.mark.parametrize("row", REFUSED)
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_row_without_article_beside_a_refused_one_with_is_a_question(
+    row: str, tmp_path: Path, *, is_first: bool
+) -> None:
+    drop = Drop(tmp_path)
+    rows = [row, "1001,DHL,J1,,", "1002,DHL,J2,,"]
+    rows = rows if is_first else rows[::-1]
+    header = "order,tracking_company,tracking_number,sku,quantity\n"
+    drop.put("fulfillments.csv", header + "\n".join(rows) + "\n")
+    await drop.pull()
+    asked = {r.order: r.question for r in drop.records() if isinstance(r, Fulfillment)}
+    assert "other rows of this file name articles" in asked["1001"]
+    assert asked["1002"] == ""

@@ -16,7 +16,8 @@ _NOT_LETTERS = re.compile(r"[\W_]+")
 
 def folded(name: str) -> str:
     """Return letters and digits alone: `Order No.` and `order_no` are `orderno`."""
-    plain = unicodedata.normalize("NFKD", name.casefold())
+    # The Turkish i without a dot is a letter of its own, and no accented one.
+    plain = unicodedata.normalize("NFKD", name.casefold().replace("\u0131", "i"))
     return _NOT_LETTERS.sub("", "".join(c for c in plain if not is_accent(c)))
 
 
@@ -64,6 +65,11 @@ def known_names(columns: Iterable[Column]) -> frozenset[str]:
     names = {folded(name) for column in columns for name in column.names}
     groups = (group for column in columns for group in column.synonyms)
     return frozenset(names.union(*groups))
+
+
+def may_name_article(name: str) -> bool:
+    """Tell whether a column of that name could hold articles."""
+    return _ARTICLE.search(folded(name)) is not None
 
 
 def places_of(columns: Mapping[str, Column], header: Sequence[str]) -> dict[str, int]:
@@ -114,7 +120,8 @@ _ORDER = (
         *("sales order number", "web order", "web order number", "shop order number"),
         *("Bestellnummer", "Bestellnr", "Bestell-Nr.", "Bestell-ID", "Bestellung"),
         *("Auftragsnummer", "Auftragsnr", "Auftrags-Nr.", "Auftrag", "Shopauftrag"),
-        *("numéro de commande", "n° de commande", "commande", "número de pedido"),
+        *("numéro de commande", "n° de commande", "n° commande", "commande"),
+        *("número de pedido", "zamówienie", "nr zamówienia", "sipariş no", "注文番号"),
         *("pedido", "numero ordine", "ordine", "bestelnummer", "ordernummer"),
     ),
     (
@@ -137,7 +144,8 @@ _COMPANY = (
             "Transporteur",
             "Paketdienstleister",
         ),
-        *("transportista", "corriere", "vervoerder"),
+        *("transportista", "corriere", "vervoerder", "przewoźnik", "kurier"),
+        *("kargo firmasi", "配送業者"),
     ),
 )
 _NUMBER = (
@@ -150,6 +158,7 @@ _NUMBER = (
         *("Paketnr", "Paket-Nr.", "Trackingnummer", "Trackingnr", "Frachtbriefnummer"),
         *("Sendungsverfolgungsnummer", "Sendungscode", "numéro de suivi"),
         *("n° de suivi", "número de seguimiento", "numero di tracking"),
+        *("numero di tracciamento", "numer przesyłki", "takip no", "追跡番号"),
         *("numero di spedizione", "track and trace", "track & trace"),
     ),
 )
@@ -169,16 +178,25 @@ _SKU = (
         ),
         *("Artikelcode", "Materialnummer", "Material-Nr.", "Produktnummer"),
         *("Teilenummer", "Sachnummer", "référence article", "code article"),
-        *("código de artículo", "codice articolo"),
+        *("référence produit", "código de artículo", "código de producto"),
+        *("codice articolo", "codice prodotto", "código do produto", "lineitem sku"),
+        *("artikelnummer", "artikkelnummer", "varenummer", "indeks", "kod produktu"),
+        *("stok kodu", "商品コード", "артикул"),
     ),
     ("EAN", "EAN code", "EAN-Code", "GTIN", "UPC", "barcode", "Barcode", "Strichcode"),
 )
+_ARTICLE = re.compile(
+    "sku|artic|artikel|artikkel|item|product|produkt|produit|prodot|referen|material"
+    "|code|kod|codig|codic|barcode|indeks|symbol|model|品|артик|товар|towar|zbozi"
+)
+"""What names of columns have in them that may name an article, and may not."""
 _UNITS = (
     (
         *("qty", "qty shipped", "quantity shipped", "shipped quantity", "shipped qty"),
         *("units", "pieces", "pcs", "no of units", "Menge", "Anzahl", "Stück"),
-        *("Stückzahl", "Liefermenge", "gelieferte Menge", "quantité", "cantidad"),
-        *("quantità", "aantal"),
+        *("Stückzahl", "Liefermenge", "gelieferte Menge", "quantité", "qté"),
+        *("cantidad", "quantità", "aantal", "quantidade", "ilość", "množství"),
+        *("antal", "adet", "mennyiség", "数量", "количество", "кол-во"),
     ),
 )
 _STOCK = (
@@ -188,7 +206,8 @@ _STOCK = (
         *("available stock", "inventory", "inventory level", "inventory quantity"),
         *("in stock", "Bestand", "Lagerbestand", "Istbestand", "verfügbar"),
         *("verfügbarer Bestand", "Bestandsmenge", "Menge", "Lagermenge", "existencias"),
-        *("quantité", "quantité en stock", "giacenza", "voorraad"),
+        *("quantité", "quantité en stock", "giacenza", "voorraad", "stan magazynowy"),
+        *("在庫数", "остаток"),
     ),
 )
 _CHANGE = (

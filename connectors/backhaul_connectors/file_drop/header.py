@@ -15,6 +15,7 @@ from backhaul_connectors.file_drop.columns import (
     column_name,
     column_of,
     folded,
+    may_name_article,
     places_of,
 )
 from backhaul_connectors.file_drop.csv_rows import (
@@ -207,17 +208,40 @@ def _named(form: Form, row: Row, delimiter: str, start: Position) -> Titled:
         places = places_of(columns, row.cells)
     except Ambiguous as error:
         return Titled(row, delimiter, start, {}, (), str(error))
+    problem = ""
     if "sku" not in places and "quantity" in places:
         # A number without an article may count parcels: only its own name is sure.
         name = column_name(row.cells[places["quantity"]])
         if name not in map(column_name, columns["quantity"].names):
+            problem = _unread_article(columns, row.cells, places)
             del places["quantity"]
     missing = tuple(
         column.shown
         for meaning, column in columns.items()
         if meaning not in places and meaning not in form.optional
     )
-    return Titled(row, delimiter, start, places, missing, row.problem)
+    problem = row.problem or ("" if missing else problem)
+    return Titled(row, delimiter, start, places, missing, problem)
+
+
+def _unread_article(
+    columns: Mapping[str, Column], cells: Sequence[str], places: Mapping[str, int]
+) -> str:
+    """Say which column beside a quantity may name the article; empty if none may.
+
+    Read without it, each row would ship a whole order.
+    """
+    taken = set(places.values())
+    free = [cell for number, cell in enumerate(cells) if number not in taken]
+    found = next((each.strip() for each in free if may_name_article(each)), "")
+    if "sku" not in columns or not found:
+        return ""
+    units = cells[places["quantity"]].strip()
+    return (
+        f"column {units!r} holds a quantity, and column {found!r} may name the "
+        f"article; set fulfillment_columns.sku to the article's column, such as "
+        f'{found!r}, or to "" if each row is everything that is left of its order'
+    )
 
 
 def wanted_columns(form: Form) -> dict[str, Column]:

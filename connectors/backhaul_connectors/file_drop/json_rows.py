@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from backhaul_connectors.file_drop.cells import ROUNDED_MARK
-from backhaul_connectors.file_drop.columns import places_of
+from backhaul_connectors.file_drop.columns import folded, known_names, places_of
 from backhaul_connectors.file_drop.csv_rows import (
     Position,
     Row,
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from backhaul_connectors.file_drop.columns import Column
 
 MOST_NAMES = 100
+LINES = frozenset(
+    {
+        *("lines", "lineitems", "items", "orderlines", "orderitems", "articles"),
+        *("shipmentlines", "shipmentitems", "fulfillmentlines", "fulfillmentlineitems"),
+        *("products", "positions", "contents", "skus", "positionen", "artikel"),
+        *("lignes", "articulos", "lineas", "righe", "regels", "pozycje"),
+    }
+)
+"""Names of members that list what a shipment contains, as `folded` writes them."""
 _SPECIAL = re.compile('["\r\n]')
 
 
@@ -66,7 +75,28 @@ class JsonRowReader(RowReader):
         names = self._names_of(tuple(found))
         if not any(names):
             _refuse_a_wrapper(found)
+        if {"order", "sku"} <= self._columns.keys():
+            self._refuse_unread_lines(found, names)
         return tuple(_text(name, found.get(name)) for name in names)
+
+    def _refuse_unread_lines(
+        self, found: dict[str, Any], names: Sequence[str | None]
+    ) -> None:
+        """Raise ValueError for a shipment that lists its articles in a member.
+
+        It is not read, and without an article the shipment would be everything.
+        """
+        read = dict(zip(self._columns, names, strict=True))
+        sku = read["sku"]
+        if sku is not None and found[sku] not in (None, ""):
+            return
+        articles = known_names([self._columns["sku"]])
+        for name, value in found.items():
+            if name not in names and _is_lines(name, value, articles):
+                raise ValueError(
+                    f"{name!r} lists its articles, and lists are not read: write one "
+                    "object for each article, with sku and quantity"
+                )
 
     def _names_of(self, written: tuple[str, ...]) -> list[str | None]:
         """Return the member for each column, None where the object has none."""
@@ -80,6 +110,19 @@ class JsonRowReader(RowReader):
                 for name in self._columns
             ]
         return self._members[written]
+
+
+def _is_lines(name: str, value: object, articles: frozenset[str]) -> bool:
+    """Tell whether a member is the list of what a shipment contains."""
+    if folded(name) in LINES:
+        is_count = isinstance(value, bool) or (
+            isinstance(value, str) and value.strip().isdigit()
+        )
+        return not is_count
+    if not isinstance(value, list):
+        return False
+    members = (each for each in value if isinstance(each, dict))
+    return any(folded(key) in articles for each in members for key in each)
 
 
 def _refuse_a_wrapper(found: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from backhaul_connectors.file_drop.cells import same
 from backhaul_connectors.file_drop.csv_rows import Position
 from backhaul_connectors.file_drop.shipments import numbered
 
@@ -33,6 +34,10 @@ _ROWS = """
     WHERE in_order IN (SELECT in_order FROM rows WHERE n BETWEEN ? AND ?)
       AND in_order NOT IN (SELECT in_order FROM crowded)
     ORDER BY in_order, n
+"""
+_REFUSED = """
+    SELECT in_order FROM refused
+    WHERE in_order IN (SELECT in_order FROM rows WHERE n BETWEEN ? AND ?)
 """
 
 
@@ -78,6 +83,7 @@ class OrderIndex:
         self.begin = 0
         """How many rows were handed over before this reading of the file."""
         self._is_settled = False
+        self._refused: list[tuple[bytes]] = []
         self._added: list[tuple[object, ...]] = []
         self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -87,11 +93,18 @@ class OrderIndex:
             " in_order BLOB, parcel BLOB, key TEXT, earlier_key TEXT,"
             " names_article INTEGER)"
         )
+        self._db.execute("CREATE TABLE refused (in_order BLOB PRIMARY KEY)")
 
     def add(self, position: Position, row: ShipmentRow) -> None:
         """Add a row that a reader at this position reads next."""
         self._added.append(_entry(position, row))
         if len(self._added) >= STEP_ROWS:
+            self._write()
+
+    def add_refused(self, order: str) -> None:
+        """Add an order of which a row names an article and cannot be used."""
+        self._refused.append((_digest(same(order).lstrip("#")),))
+        if len(self._refused) >= STEP_ROWS:
             self._write()
 
     def close(self) -> None:
@@ -102,8 +115,10 @@ class OrderIndex:
         self._db.executemany(
             "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._added
         )
+        self._db.executemany("INSERT OR IGNORE INTO refused VALUES (?)", self._refused)
         self._db.execute("COMMIT")
         self._added.clear()
+        self._refused.clear()
 
     def siblings(self, first: int, last: int) -> dict[int, Siblings]:
         """Return the siblings of the rows with these numbers.
@@ -112,10 +127,11 @@ class OrderIndex:
         """
         self._settle()
         found = [Entry(*row) for row in self._db.execute(_ROWS, (first, last))]
+        refused = {order for (order,) in self._db.execute(_REFUSED, (first, last))}
         result: dict[int, Siblings] = {}
-        for _, rows in groupby(found, key=lambda entry: entry.in_order):
+        for in_order, rows in groupby(found, key=lambda entry: entry.in_order):
             order = list(rows)
-            related = _Order(order, self.begin)
+            related = _Order(order, self.begin, is_refused=in_order in refused)
             result |= {
                 entry.number: related.siblings(entry)
                 for entry in order
@@ -158,7 +174,7 @@ def _digest(content: object) -> bytes:
 class _Order:
     """All rows of one order; the first `begin` rows of the file were handed over."""
 
-    def __init__(self, rows: Sequence[Entry], begin: int) -> None:
+    def __init__(self, rows: Sequence[Entry], begin: int, *, is_refused: bool) -> None:
         seen = Counter[str]()
         self._rows: list[tuple[Entry, int]] = []
         for entry in rows:
@@ -166,7 +182,8 @@ class _Order:
             self._rows.append((entry, seen[entry.key] if is_counted else 0))
             seen[entry.key] += 1
         self._begin = begin
-        self._names_articles = any(entry.names_article for entry in rows)
+        names_article = any(entry.names_article for entry in rows)
+        self._names_articles = is_refused or names_article
         whole = {entry.parcel for entry in rows if not entry.names_article}
         self._whole_parcels = len(whole)
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from backhaul_connectors.file_drop.cells import Origin, clean, key_of
+from backhaul_connectors.file_drop.cells import (
+    Origin,
+    clean,
+    identifier,
+    key_of,
+)
 from backhaul_connectors.file_drop.csv_rows import (
     BOM,
     MAX_ROW_BYTES,
@@ -222,6 +227,7 @@ class Table(Struct, frozen=True):
             made = self.file.form.understand(self._cells(row))
         except Unusable as error:
             self._count_unusable(row)
+            self._note_refused(row)
             return Verdict(self._bad(row, number, error))
         except LeftOut:
             if self.articles is not None:
@@ -243,6 +249,21 @@ class Table(Struct, frozen=True):
             self.articles.add(article(self._cells(row)), None, row.line)
         except Unusable:
             self.articles.add(0, None, row.line)
+
+    def _note_refused(self, row: Row) -> None:
+        """Note the order of a row that names an article but cannot be used.
+
+        A row of that order without article does not mean everything else.
+        """
+        if self.orders is None:
+            return
+        try:
+            cells = self._cells(row)
+            order = identifier(cells, "order")
+        except Unusable:
+            return
+        if cells.get("sku") or cells.get("quantity"):
+            self.orders.add_refused(order)
 
     def _bad(self, row: Row, number: int, error: Unusable) -> Bad:
         origin = self._origin(row, number)
