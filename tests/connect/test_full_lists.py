@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.connect.matching import Matcher
-from backhaul.store.sqlite.full_lists import ABSENT
+from backhaul.store.sqlite.full_lists import ABSENT, UNMATCHED
 from backhaul_sdk import FullList, StockLevel
 from support import payloads
 from support.back_office import Desk, host_of
@@ -165,6 +165,28 @@ async def test_the_limit_is_that_of_the_settings(lists: Lists) -> None:
 async def test_what_is_absent_is_found_by_indexes(store: SqliteStore) -> None:
     values = dict.fromkeys(("store", "instance", "listed_at", "as_told"), "")
     with closing(opened(store.path)) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {ABSENT}", values).fetchall()
-    steps = [row[3] for row in plan]
+        steps = [
+            row[3]
+            for query in (ABSENT, UNMATCHED)
+            for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)
+        ]
     assert not any(step.startswith("SCAN") for step in steps), steps
+
+
+@pytest.mark.parametrize("sku", ["a3", "A 3", "\uff213", "\ufeffA3 ", "00A3"])
+async def test_an_article_that_a_list_names_in_another_spelling_keeps_its_stock(
+    lists: Lists, sku: str
+) -> None:
+    """The row waits, and names the article that may be meant."""
+    await lists.say(1, *ARTICLES)
+    others = [each for each in ARTICLES if each != "A3"]
+    assert await lists.say(2, sku, *others) == "accepted"
+    assert lists.zeros() == []
+
+
+async def test_an_unknown_article_in_a_list_keeps_no_other_from_zero(
+    lists: Lists,
+) -> None:
+    await lists.say(1, *ARTICLES)
+    await lists.say(2, "new", *ARTICLES[1:])
+    assert lists.zeros() == ["A0"]

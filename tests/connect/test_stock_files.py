@@ -35,7 +35,7 @@ class Files:
 
     def __init__(self, folder: Path, store: SqliteStore, clock: VirtualClock) -> None:
         self.drop = Drop(folder)
-        self._store = store
+        self.store = store
         self._host = host_of(Desk("erp"), store, clock=clock, wait_seconds=600)
         self._taken: set[str] = set()
 
@@ -54,10 +54,10 @@ class Files:
         for sku in skus:
             variant = payloads.variant(f"v_{sku}", sku=sku, stock=50)
             product = payloads.product(f"p_{sku}", variants=[variant])
-            await take(self._store, envelope("products/create", product))
+            await take(self.store, envelope("products/create", product))
 
     def targets(self) -> dict[str, int]:
-        return dict(rows(self._store.path, TARGETS))
+        return dict(rows(self.store.path, TARGETS))
 
 
 @pytest.fixture
@@ -109,4 +109,34 @@ async def test_a_corrected_list_of_the_same_time_counts(files: Files) -> None:
         content = f"{header}A3,{quantity},2026-03-31T09:00Z\n"
         at = f"2026-03-31T{hour}:00:00Z"
         await files.put("stock-levels.csv", content, at)
+    assert files.targets() == {"A3": 7}
+
+
+AHEAD = {
+    "as_of": ("A3,7,2027-03-31T10:00Z", "2026-03-31T10:00:00Z"),
+    "another century": ("A3,7,2126-03-31", "2026-03-31T10:00:00Z"),
+    "the file's own time": ("A3,7,", "2031-01-01T00:00:00Z"),
+    "a day in the file's time": ("A3,7,2031-01-01", "2031-01-01T05:00:00Z"),
+}
+"""Counts that nothing would be newer than: a row, and when its file was written."""
+
+
+@pytest.mark.parametrize(("row", "at"), AHEAD.values(), ids=list(AHEAD))
+async def test_a_count_that_lies_ahead_is_refused_and_the_next_one_counts(
+    row: str, at: str, files: Files
+) -> None:
+    await files.sell("A3")
+    header = "sku,quantity,as_of\n"
+    await files.put("stock-levels.csv", f"{header}{row}\n", at)
+    assert files.targets() == {}
+    ((reason,),) = rows(files.store.path, "SELECT reason FROM quarantine")
+    assert "more than a day ahead" in reason
+    content = f"{header}A3,9,2026-04-01T10:00Z\n"
+    await files.put("stock-levels.csv", content, "2026-04-01T10:00:00Z")
+    assert files.targets() == {"A3": 9}
+
+
+async def test_a_clock_that_is_some_hours_ahead_does_no_harm(files: Files) -> None:
+    await files.sell("A3")
+    await files.put("stock-levels.csv", "sku,quantity\nA3,7\n", "2026-04-02T14:00:00Z")
     assert files.targets() == {"A3": 7}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core import gtin
-from backhaul.core.clock import normalize
+from backhaul.core.clock import from_text, normalize, to_text
 from backhaul.core.sku_text import near_hint
 from backhaul.store.contract import Unmatched
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 EARLIEST = "2000-01-01"
 """Nothing was counted before: years 1, 1601, 1899 and 1970 stand for no time at all."""
+MOST_AHEAD = timedelta(days=1)
+"""Clocks and time zones may be so wrong."""
+AHEAD = (
+    "it was counted at {}, more than a day ahead, and no count until then would be "
+    "newer; correct the time (of the row, or of its file) and send the count again"
+)
 
 
 def adjustment_payload(
@@ -41,7 +48,7 @@ def level_payload(
     """Return the product and what the stock target asks for."""
     if record.quantity < 0:
         return Unmatched(f"the quantity {record.quantity} is below 0", final=True)
-    as_of = _counted_at(record)
+    as_of = _counted_at(record, waiting)
     if isinstance(as_of, Unmatched):
         return as_of
     found = variant_called(waiting, record.sku, mirror)
@@ -61,7 +68,7 @@ def level_payload(
     return product, payload | ({"listed_at": listed_at} if listed_at else {})
 
 
-def _counted_at(record: StockLevel) -> str | Unmatched:
+def _counted_at(record: StockLevel, waiting: WaitingRecord) -> str | Unmatched:
     try:
         as_of = normalize(record.as_of)
     except ValueError:
@@ -69,6 +76,9 @@ def _counted_at(record: StockLevel) -> str | Unmatched:
     if as_of < EARLIEST:
         said = "the time of a program that has none: state when it was counted"
         return Unmatched(f"as_of {record.as_of!r:.60} is {said}", final=True)
+    latest = to_text(from_text(waiting.received_at) + MOST_AHEAD)
+    if max(as_of, listed_at_of(record)) > latest:
+        return Unmatched(AHEAD.format(max(as_of, listed_at_of(record))), final=True)
     return as_of
 
 

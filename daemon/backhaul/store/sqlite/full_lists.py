@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul.core.clock import normalize
 from backhaul.core.identity import command_id
+from backhaul.core.sku_text import near_text
 from backhaul.store.contract import NewCommand, Unmatched
 from backhaul.store.sqlite.corrections import KIND
 from backhaul.store.sqlite.listed_levels import is_decided
@@ -37,20 +38,19 @@ _NOTE = """
       sku = iif(excluded.listed_at >= listed_at, excluded.sku, sku),
       listed_at = max(listed_at, excluded.listed_at)
 """
-# A row that found no article may be the one that is missing, under its earlier SKU.
 ABSENT = """
     SELECT a.variant_id, l.product_id, a.sku, l.stock
     FROM listed_articles a JOIN inventory_levels l
       ON l.variant_id = a.variant_id AND l.store = a.store
     WHERE a.store = :store AND a.instance = :instance AND a.listed_at < :listed_at
-      AND l.stock > 0 AND NOT EXISTS (
-        SELECT 1 FROM records r WHERE r.instance = a.instance
-        AND r.state IN ('waiting', 'quarantined')
-        AND iif(json_valid(r.payload), json_extract(r.payload, '$.record.listed_at'),
-                NULL) = :as_told
-        AND iif(json_valid(r.payload), json_extract(r.payload, '$.record.sku'), NULL)
-            = a.sku)
+      AND l.stock > 0
     ORDER BY a.sku, a.variant_id
+"""
+UNMATCHED = """
+    SELECT json_extract(payload, '$.record.sku') FROM records
+    WHERE instance = :instance AND state IN ('waiting', 'quarantined')
+      AND json_valid(payload)
+      AND json_extract(payload, '$.record.listed_at') = :as_told
 """
 _COVERED = "SELECT count(*) FROM listed_articles WHERE store = ? AND instance = ?"
 
@@ -87,8 +87,13 @@ def conclude_list(
     own = {"store": record.store, "instance": record.instance}
     told = document_of(record.payload)["record"]["listed_at"]
     times = {"listed_at": end.listed_at, "as_told": told}
-    rows = connection.execute(ABSENT, own | times)
-    absent = [_Absent(*row) for row in rows]
+    values = own | times
+    absent = [_Absent(*row) for row in connection.execute(ABSENT, values)]
+    # A row that found no article may be the one that is missing, under its earlier SKU
+    # or in another spelling.
+    found = connection.execute(UNMATCHED, values) if absent else ()
+    unmatched = {near_text(sku) for (sku,) in found if sku}
+    absent = [each for each in absent if near_text(each.sku) not in unmatched]
     if not absent:
         return "it leaves out no article that is in stock"
     (covered,) = connection.execute(_COVERED, tuple(own.values())).fetchone()
