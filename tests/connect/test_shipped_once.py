@@ -286,3 +286,44 @@ async def test_of_a_row_and_its_correction_that_both_wait_one_is_shipped(
     await take(folder.store, envelope("orders/create", order))
     assert sorted(await look(folder.store, clock)) == ["accepted", "quarantined"]
     assert (len(folder.left()), len(folder.reasons())) == (1, 1)
+
+
+KEYED = "order,tracking_company,tracking_number,sku,quantity,document,line\n"
+RENUMBERED = {
+    "zeros of the document": "2001,DHL,JD1,A1,1,4711,10",
+    "zeros of the line": "2001,DHL,JD1,A1,1,0004711,010",
+    "another line": "2001,DHL,JD1,A1,1,0004711,20",
+    "another document": "2001,DHL,JD1,A1,1,0004712,10",
+    "also another spelling": "#2001,dhl,jd 1,A1,1,4711,10",
+}
+"""A row whose key columns a spreadsheet or a program has written anew."""
+
+
+@pytest.mark.parametrize("row", RENUMBERED.values(), ids=list(RENUMBERED))
+async def test_a_parcel_that_comes_again_under_other_keys_is_a_question(
+    row: str, folder: Folder
+) -> None:
+    folder.options["key_columns"] = ["document", "line"]
+    await folder.drop(f"{KEYED}2001,DHL,JD1,A1,1,0004711,10\n")
+    await folder.drop(f"{KEYED}{row}\n")
+    assert folder.left() == [("2001", "JD1", {"A1": 1})]
+    (reason,) = folder.reasons()
+    assert "under other key columns, and that row is not in this file" in reason
+
+
+FURTHER_KEYS = {
+    "beside the first": "2001,DHL,JD1,A1,1,0004711,10\n2001,DHL,JD1,A1,1,0004711,20",
+    "another number": "2001,DHL,JD2,A1,1,0004712,10",
+    "another quantity": "2001,DHL,JD1,A1,2,0004712,10",
+    "another article": "2001,DHL,JD1,LS-L,1,0004712,10",
+}
+
+
+@pytest.mark.parametrize("rows_", FURTHER_KEYS.values(), ids=list(FURTHER_KEYS))
+async def test_other_rows_under_other_keys_are_shipped(
+    rows_: str, folder: Folder
+) -> None:
+    folder.options["key_columns"] = ["document", "line"]
+    await folder.drop(f"{KEYED}2001,DHL,JD1,A1,1,0004711,10\n")
+    await folder.drop(f"{KEYED}{rows_}\n")
+    assert (len(folder.left()), folder.reasons()) == (2, [])

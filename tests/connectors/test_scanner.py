@@ -226,3 +226,46 @@ async def test_a_host_that_fails_makes_the_device_try_again(dock: Dock) -> None:
 def test_importing_and_constructing_does_nothing() -> None:
     assert Scanner.spec.secret_fields == {"devices", "mqtt_password"}
     assert TOKEN not in repr(vars(Dock().scanner()))
+
+
+SPELLED = {
+    "tracking_number": ("JD1", "trackingNumber"),
+    "trackingnumber": ("JD1", "trackingNumber"),
+    "TrackingNumber": ("JD1", "trackingNumber"),
+    "tracking": ("JD1", "trackingNumber"),
+    "tracking-company": ("DHL", "trackingCompany"),
+    "carrier": ("DHL", "trackingCompany"),
+    "Quantity": (5, "quantity"),
+    "qty": (5, "quantity"),
+    "Order": ("1001", "order"),
+    "Sequence": (7, "sequence"),
+}
+"""Fields as devices may write them, and what they are called."""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "meant"), [(name, *each) for name, each in SPELLED.items()]
+)
+async def test_a_field_in_another_spelling_is_refused(
+    field: str, value: object, meant: str
+) -> None:
+    """Passed over, a parcel would leave without its number, and 5 units as 1."""
+    dock = Dock()
+    answer = await dock.scan(mode="pack", code="1001", **{field: value})
+    assert answer.status == 422
+    assert answer.body["what"] == f"{field} is not a field; write {meant}"
+    assert dock.records() == []
+
+
+async def test_a_field_of_its_own_beside_a_known_one_is_passed_over() -> None:
+    dock = Dock()
+    scan = {"trackingNumber": "JD1", "tracking": "https://x.example", "battery": 7}
+    answer = await dock.scan(mode="pack", code="1001", **scan)
+    assert (answer.status, len(dock.records())) == (200, 1)
+
+
+async def test_a_box_of_more_units_than_anybody_has_is_refused() -> None:
+    dock = Dock()
+    answer = await dock.scan(mode="receive", code="(02)00036000291452(37)99999999")
+    assert answer.status == 422
+    assert "more than 1000000 units" in str(answer.body["what"])

@@ -11,6 +11,7 @@ from biip.gs1_messages import GS1Message
 from msgspec import Struct
 
 from backhaul_connectors.scanner.scan import SEPARATOR, Refused
+from backhaul_sdk.records import MAX_DELTA
 
 if TYPE_CHECKING:
     from biip.gs1_element_strings import GS1ElementStrings
@@ -133,6 +134,9 @@ def _content(elements: GS1ElementStrings) -> Content:
 def _units(text: str) -> int:
     if int(text) < 1:
         raise Refused(422, "this GS1 code says that it holds 0 units (37)")
+    if int(text) > MAX_DELTA:
+        what = f"this GS1 code says that it holds more than {MAX_DELTA} units (37)"
+        raise Refused(422, what)
     return int(text)
 
 

@@ -19,6 +19,17 @@ SEPARATOR = "\x1d"
 
 
 _SCANNED = ("code", "order", "trackingNumber")
+_FIELDS = (
+    *("mode", "code", "order", "quantity", "trackingCompany", "trackingNumber"),
+    *("sequence", "device", "at"),
+)
+_OTHER_NAMES = {
+    "qty": "quantity",
+    "carrier": "trackingCompany",
+    "tracking": _SCANNED[2],
+}
+_MEANT = {name.casefold(): name for name in _FIELDS} | _OTHER_NAMES
+"""What other spellings of a field mean, without case and underscores."""
 
 
 class Refused(Exception):
@@ -99,7 +110,11 @@ def read_line(line: bytes) -> dict[str, Any]:
 
 
 def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
-    """Read the members; those that are not known are passed over. Raises Refused."""
+    """Read the members; those that are not known are passed over. Raises Refused.
+
+    A known one in another spelling is refused: a parcel would leave without its number.
+    """
+    _refuse_spellings(document)
     named = _text(document, "device")
     if named is not None and named != device:
         raise Refused(422, f"this device is {device}, not {named}")
@@ -120,6 +135,13 @@ def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
         at=_moment(document),
         raw=raw,
     )
+
+
+def _refuse_spellings(document: Mapping[str, Any]) -> None:
+    for name in document.keys() - _MEANT.values():
+        meant = _MEANT.get(name.casefold().replace("_", "").replace("-", ""))
+        if meant is not None and meant not in document:
+            raise Refused(422, f"{name[:60]} is not a field; write {meant}")
 
 
 def bare(order: str) -> str:

@@ -40,6 +40,10 @@ OTHER_CARRIER = (
     "order {order} was reported with {earlier}, the same parcel by another carrier, "
     f"{_CORRECTION}"
 )
+RENUMBERED = (
+    "order {order} was reported with {earlier} under other key columns, and that row "
+    f"is not in this file, {_CORRECTION}"
+)
 TWO_SOURCES = (
     "order {order} was reported with {earlier}, and only a number could tell whether "
     "this is the same parcel. A further parcel: retry ships it. The same parcel: drop "
@@ -199,8 +203,10 @@ def in_question(
     for each in earlier:
         if each.reported.instance != waiting.instance:
             found = _from_two_sources(own, each, order)
-        elif own.record.beside is None or (own.by_key and each.shipment.by_key):
+        elif own.record.beside is None:
             found = None
+        elif own.by_key and each.shipment.by_key:
+            found = _renumbered(own, each, listed, order)
         else:
             found = _corrected(own, each, listed, order)
         if found is not None:
@@ -235,6 +241,22 @@ def _corrected(
         return Known(earlier.reported.command_id, said)
     is_same = same_number or _any_equal(own.parts, gone)
     return _ask(CORRECTED, earlier, order) if is_same else None
+
+
+def _renumbered(
+    own: Shipment, earlier: Earlier, listed: set[str], order: OrderSummary
+) -> Unmatched | None:
+    """Ask where one parcel comes again, its rows under other keys.
+
+    A spreadsheet takes the zeros off a document's number, and a program numbers its
+    rows anew.
+    """
+    before = earlier.shipment
+    if not own.number or (own.number, own.carrier) != (before.number, before.carrier):
+        return None
+    gone = [part for part in before.parts if not part.keys & listed]
+    is_same = _any_equal(own.parts, gone)
+    return _ask(RENUMBERED, earlier, order) if is_same else None
 
 
 def _any_equal(own: Iterable[Part], others: Sequence[Part]) -> bool:
