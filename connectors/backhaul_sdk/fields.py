@@ -118,20 +118,34 @@ def identifier(value: object, name: str, *, is_text: bool = False) -> str:
     value comes from a system that keeps texts as they are; a text mark says the same of
     one value.
     """
+    return _checked(value, name, is_text=is_text)[0]
+
+
+def article(value: object, *, is_text: bool = False) -> str:
+    """Return a SKU: an `identifier`, of which a text `10.0` stays as it is.
+
+    It may be another article than 10. The host takes it for 10 where there is none.
+    """
+    return _checked(value, "sku", is_text=is_text)[1]
+
+
+def _checked(value: object, name: str, *, is_text: bool) -> tuple[str, str]:
+    """Return an identifier, and as it was written: with a `.0` behind a number."""
     text = _text_of(value, name)
     if not text:
-        return ""
+        return "", ""
     if len(text) > LONGEST_IDENTIFIER:
         raise Unusable(f"the {name} has more than {LONGEST_IDENTIFIER} characters")
     is_meant = text[:1] in _APOSTROPHES and text[-1:] not in _APOSTROPHES
     text, is_marked = _unmarked(text)
     if not is_meant and is_placeholder(text):
-        return ""
+        return "", ""
+    written = text
     if found := _POINT_ZERO.fullmatch(text):
         text = found[1]
     _require_sound(text, name, is_marked=is_marked)
     _require_digits(text, name, is_text=is_text or is_marked)
-    return text
+    return text, written
 
 
 def is_placeholder(text: str) -> bool:

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlite_utils import Database
 
 from backhaul.core.sku_text import difference, near_text, same_text
-from backhaul.store.sqlite.sku_spellings import NEAR
+from backhaul.store.sqlite.sku_spellings import (
+    NEAR,
+    add_alphabets,
+    create_spellings,
+    near_skus,
+)
 from backhaul_sdk import Fulfillment, Line, StockLevel
 from support import payloads
 from support.back_office import Desk, host_of
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
     from support.clock import VirtualClock
 
 CASE = Path(__file__).parents[1] / "connectors" / "cases" / "11-stock-levels-nfd.csv"
+ALPHA, BETA, GAMMA = "\u0391\u0392\u0393"
+GTIN = "036000291452"
 NFD = CASE.read_text("utf-8").splitlines()[1].split(",")[0]
 
 
@@ -58,6 +66,12 @@ async def sells(store: SqliteStore, *skus: str) -> None:
         ("LEAD", "LE\u200bAD\ufeff"),
         ("42", "42.0"),
         ("A B", " A B "),
+        ("0036000291452", "036000291452"),
+        ("00036000291452", "036000291452"),
+        ("036000291452", "00036000291452"),
+        ("00000096385074", "96385074"),
+        ("0036000291452.0", "036000291452"),
+        ("42.0", "42"),
     ],
 )
 async def test_what_looks_the_same_is_matched(
@@ -77,6 +91,25 @@ async def test_what_looks_the_same_is_matched(
         ("0042", "42", "'42' differs only in leading zeros"),
         ("A42", "\uff2142", r"'\uff2142' differs only in how letters are written"),
         ("ab 1", "A B1", "'A B1' differs only in case and blanks"),
+        (
+            f"AB{GAMMA}",
+            f"{ALPHA}{BETA}{GAMMA}",
+            f"'{ALPHA}{BETA}{GAMMA}' differs only in the alphabet (GREEK CAPITAL "
+            "LETTER ALPHA in the store, LATIN CAPITAL LETTER A here)",
+        ),
+        (
+            "LS-\u0425L",
+            "LS-XL",
+            "'LS-XL' differs only in the alphabet (LATIN CAPITAL LETTER X in the "
+            "store, CYRILLIC CAPITAL LETTER HA here)",
+        ),
+        (
+            "00l\u0455-1",
+            "LS- 1",
+            "'LS- 1' differs only in the alphabet (LATIN CAPITAL LETTER S in the "
+            "store, CYRILLIC SMALL LETTER DZE here) and case and blanks and leading "
+            "zeros",
+        ),
     ],
 )
 async def test_what_only_looks_alike_is_named(
@@ -101,6 +134,36 @@ async def test_two_that_look_the_same_are_not_guessed_between(
     assert "could be any of the variants v0, v1" in await level_of(store, clock, "LEAD")
 
 
+@pytest.mark.parametrize(
+    ("named", "variant"),
+    [
+        *(("10", "v0"), ("10.0", "v1"), ("0036000291452", "v2")),
+        *(("036000291452", "v3"), (f"AB{GAMMA}", "v4"), (f"{ALPHA}B{GAMMA}", "v5")),
+    ],
+)
+async def test_of_articles_that_are_alike_the_exact_one_is_taken(
+    store: SqliteStore, clock: VirtualClock, named: str, variant: str
+) -> None:
+    numbers = ("0036000291452", "036000291452")
+    await sells(store, "10", "10.0", *numbers, f"AB{GAMMA}", f"{ALPHA}B{GAMMA}")
+    assert await level_of(store, clock, named) == variant
+
+
+@pytest.mark.parametrize(
+    ("named", "sold"),
+    [
+        ("00036000291452", ("0036000291452", "036000291452")),
+        ("10.00", ("10", "10.0")),
+    ],
+)
+async def test_one_of_two_spellings_is_asked_for(
+    store: SqliteStore, clock: VirtualClock, named: str, sold: tuple[str, str]
+) -> None:
+    await sells(store, *sold)
+    told = await level_of(store, clock, named)
+    assert "could be any of the variants v" in told
+
+
 async def test_a_sku_that_no_variant_has_any_more_is_not_named(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
@@ -121,6 +184,53 @@ async def test_an_order_line_that_looks_the_same_is_found(
     assert (await host_of(Desk("desk"), store, clock=clock).emit(shipped)).state == (
         "accepted"
     )
+
+
+async def shipped(store: SqliteStore, clock: VirtualClock, sku: str) -> str:
+    """Ship one unit of order 1001; return its line, or why not."""
+    record = Fulfillment(key=sku, order="1001", lines=(Line(sku=sku, quantity=1),))
+    receipt = await host_of(Desk("desk"), store, clock=clock).emit(record)
+    if receipt.state != "accepted":
+        return receipt.what
+    ((payload,),) = rows(store.path, "SELECT payload FROM commands")
+    return str(json.loads(payload)["lines"][0]["line_id"])
+
+
+@pytest.mark.parametrize(
+    ("named", "sold"),
+    [("0036000291452", "036000291452"), ("10.0", "10"), ("10", "10.0")],
+)
+async def test_an_order_line_of_the_same_number_is_found(
+    store: SqliteStore, clock: VirtualClock, named: str, sold: str
+) -> None:
+    item = payloads.item("li_1", sku=sold, variantId=None, productId=None)
+    await take(store, envelope("orders/create", payloads.order(items=[item])))
+    assert await shipped(store, clock, named) == "li_1"
+
+
+@pytest.mark.parametrize(
+    ("named", "sold"), [("10.0", "10"), ("10", "10.0"), ("0036000291452", GTIN)]
+)
+@pytest.mark.parametrize("variant", ["v1", None])
+async def test_the_store_s_other_article_is_not_shipped(
+    store: SqliteStore, clock: VirtualClock, named: str, sold: str, variant: str | None
+) -> None:
+    await sells(store, named, sold)
+    item = payloads.item("li_1", sku=sold, variantId=variant, productId="prod_9")
+    await take(store, envelope("orders/create", payloads.order(items=[item])))
+    assert f"0 open of SKU {named!r}" in await shipped(store, clock, named)
+
+
+def test_skus_of_an_earlier_version_are_found_by_their_looks() -> None:
+    db = Database(memory=True)
+    db.execute("CREATE TABLE variants (store TEXT, sku TEXT)")
+    skus = ["AB", f"{ALPHA}{BETA}"]
+    db.conn.executemany("INSERT INTO variants VALUES ('s', ?)", [(x,) for x in skus])
+    create_spellings(db)
+    db.execute("UPDATE sku_spellings SET near = lower(sku)")
+    assert near_skus(db.conn, "s", "AB") == []
+    add_alphabets(db)
+    assert near_skus(db.conn, "s", "AB") == [f"{ALPHA}{BETA}"]
 
 
 async def test_near_skus_are_found_by_indexes(store: SqliteStore) -> None:

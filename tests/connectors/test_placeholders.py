@@ -81,6 +81,21 @@ async def test_an_error_cell_of_a_file_is_refused(drop: Drop, error: str) -> Non
     assert f"the tracking company is {error}, a formula" in carrier
 
 
+async def test_a_point_zero_may_be_part_of_an_article(drop: Drop) -> None:
+    drop.put("stock-levels.csv", "sku,quantity\n10.0,5\n10,6\n")
+    await drop.pull()
+    members: dict[str, Any] = {"sku": "10.0", "quantity": 5}
+    found = [
+        *drop.records(),
+        row("stock_levels", **members),
+        document("stock_level", members),
+    ]
+    assert drop.reasons() == []
+    assert [x.sku for x in found if isinstance(x, StockLevel)] == [
+        *("10.0", "10", "10.0", "10.0")
+    ]
+
+
 async def test_an_article_may_be_called_so(drop: Drop) -> None:
     drop.put("stock-levels.csv", "sku,quantity\n'NA,5\n")
     await drop.pull()

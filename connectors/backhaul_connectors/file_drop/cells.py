@@ -55,11 +55,17 @@ def identifier(cells: Cells, column: str, *, required: bool = True) -> str:
     cell, name = cells.get(column, ""), _spoken(column)
     if cell.startswith(ROUNDED_MARK):
         raise Unusable(fields.lost_number(name, cell[1:]))
-    read = fields.label if column == "tracking_company" else fields.identifier
-    text = read(cell, name)
+    text = _read(cell, column, name)
     if required and not text:
         raise Unusable(fields.missing(cell, name))
     return text
+
+
+def _read(cell: str, column: str, name: str) -> str:
+    if column == "sku":
+        return fields.article(cell)
+    read = fields.label if column == "tracking_company" else fields.identifier
+    return read(cell, name)
 
 
 def _spoken(column: str) -> str:

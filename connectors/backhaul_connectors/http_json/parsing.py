@@ -290,6 +290,8 @@ def _text(value: Any, name: str) -> str | None:
 
 def _code(value: Any, name: str) -> str | None:
     """Return an identifier: an order, an article or a tracking number."""
+    if name == "sku":
+        return fields.article(value, is_text=True) or None
     return fields.identifier(value, name, is_text=True) or None
 
 

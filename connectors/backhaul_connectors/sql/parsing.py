@@ -226,7 +226,10 @@ def _code(values: Values, name: str) -> str:
 
 def _text(values: Values, name: str) -> str:
     spoken = name.replace("_", " ")
-    return fields.identifier(_letters(values.get(name), spoken), spoken, is_text=True)
+    value = _letters(values.get(name), spoken)
+    if name == "sku":
+        return fields.article(value, is_text=True)
+    return fields.identifier(value, spoken, is_text=True)
 
 
 def _whole(value: object, name: str) -> int:

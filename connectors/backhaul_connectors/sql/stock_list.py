@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from backhaul_connectors.sql.values import shown
 from backhaul_sdk import Bad, FullList, StockLevel
-from backhaul_sdk.fields import identifier, stock_of, whole_number
+from backhaul_sdk.fields import article, stock_of, whole_number
 from backhaul_sdk.reading import Unusable, rfc3339
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def repeated_in(
 
 def _article(name: object) -> str:
     try:
-        return identifier(name, "sku", is_text=True)
+        return article(name, is_text=True)
     except Unusable:
         return ""
 

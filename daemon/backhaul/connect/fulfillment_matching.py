@@ -12,6 +12,7 @@ from backhaul.connect.earlier_shipments import (
     same_number,
     shipment_of,
 )
+from backhaul.core import gtin
 from backhaul.core.sku_text import difference, near_text, same_text
 from backhaul.store.contract import Known, Unmatched
 
@@ -269,14 +270,21 @@ def lines_of(
     variants = {variant for variant, _ in called}
     skus = {name, *(sku for _, sku in called if sku is not None)}
     found = [x for x in order.items if x.sku in skus or x.variant_id in variants]
-    if not found:
-        same = same_text(name)
-        found = [x for x in order.items if x.sku and same_text(x.sku) == same]
+    if not found and not called:
+        # Else the look-alike in the order is another article of the store.
+        found = [x for x in order.items if x.sku and _is_same(x.sku, name)]
     if _are_several(found):
         names = ", ".join(dict.fromkeys(str(line.sku) for line in found))
         reason = f"{name!r} could be any of {names} in order {order.name}"
         return Unmatched(reason, final=True)
     return tuple(line.id for line in found)
+
+
+def _is_same(sku: str, name: str) -> bool:
+    """Tell whether two SKUs look the same, or are two spellings of one GTIN."""
+    one, other = same_text(sku), same_text(name)
+    number = gtin.normalized(one)
+    return one == other or (number is not None and number == gtin.normalized(other))
 
 
 def _are_several(lines: Sequence[OpenLine]) -> bool:

@@ -2,7 +2,8 @@
 
 Two SKUs that look the same to the eye (composed and decomposed letters, invisible
 characters, blanks around) name one article. Those that differ in case, in blanks, in
-leading zeros or in the kind of letters may be two articles: these are only named.
+leading zeros, in the kind of letters or in their alphabet may be two articles: these
+are only named.
 """
 
 from __future__ import annotations
@@ -16,7 +17,21 @@ if TYPE_CHECKING:
 
 _POINT_ZERO = re.compile(r"(\d+)\.0+", re.ASCII)
 _WORD = re.compile(r"\S+")
+_ALIKE = {
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a": "ABEZHIK",
+    "\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7": "MNOPTYX",
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420": "ABEKMHOP",
+    "\u0421\u0422\u0423\u0425\u0405\u0406\u0408": "CTYXSIJ",
+}
+"""Capital letters of Greek and Cyrillic that look like Latin ones, and these."""
+_LATIN = {
+    ord(letter): latin
+    for letters, alike in _ALIKE.items()
+    for one, meant in zip(letters, alike, strict=True)
+    for letter, latin in ((one, meant), (one.lower(), meant.lower()))
+}
 MOST_NAMED = 3
+ALPHABET = "the alphabet"
 
 
 def same_text(sku: str) -> str:
@@ -46,6 +61,10 @@ def _letters(text: str) -> str:
     return _WORD.sub(lambda word: unicodedata.normalize("NFKC", word[0]), text)
 
 
+def _alphabet(text: str) -> str:
+    return text if text.isascii() else text.translate(_LATIN)
+
+
 def _case(text: str) -> str:
     return text.casefold()
 
@@ -60,6 +79,7 @@ def _zeros(text: str) -> str:
 
 _CHANGES: dict[str, Callable[[str], str]] = {
     "how letters are written": _letters,
+    ALPHABET: _alphabet,
     "case": _case,
     "blanks": _blanks,
     "leading zeros": _zeros,
@@ -67,14 +87,27 @@ _CHANGES: dict[str, Callable[[str], str]] = {
 
 
 def difference(one: str, other: str) -> str:
-    """Return in what two SKUs with the same `near_text` differ: "case and blanks"."""
+    """Return in what two SKUs with the same `near_text` differ: "case and blanks".
+
+    The letters of another alphabet are named, as nobody can see which they are.
+    """
     needed = [
-        name
+        f"{name}{_odd_letters(one, other)}" if name == ALPHABET else name
         for name in _CHANGES
         if _without(name, same_text(one)) != _without(name, same_text(other))
     ]
     # Either of two changes may be enough, as for letters that have a case of their own.
     return " and ".join(needed) or "how letters are written"
+
+
+def _odd_letters(one: str, other: str) -> str:
+    """Name the first letters of the two that only look alike."""
+    ones, others = ("".join(_letters(same_text(x)).split()) for x in (one, other))
+    for here, there in zip(ones.lstrip("0"), others.lstrip("0"), strict=False):
+        if _case(here) != _case(there):
+            names = (unicodedata.name(x, ascii(x)) for x in (there, here))
+            return " ({} in the store, {} here)".format(*names)
+    return ""
 
 
 def _without(left_out: str, text: str) -> str:

@@ -193,8 +193,12 @@ class MirrorReader:
 
     def _variants(self, store: str, name: str) -> list[tuple[str, str, str | None]]:
         rows = self._connection.execute(_BY_SKU, (store, name)).fetchall()
-        if (whole := gtin.normalized(name)) is not None:
-            values = (store, json.dumps(gtin.spellings(whole)))
+        if (whole := gtin.normalized(same_text(name))) is not None:
+            spellings = gtin.spellings(whole)
+            values = (store, json.dumps(spellings))
+            # Exactly this SKU goes before another spelling of its number.
+            for sku in () if rows else spellings:
+                rows += self._connection.execute(_BY_SKU, (store, sku)).fetchall()
             rows += self._connection.execute(_BY_BARCODE, values).fetchall()
         rows = rows or self._looking_the_same(store, name)
         return list(dict.fromkeys((row[0], row[1], row[2]) for row in rows))

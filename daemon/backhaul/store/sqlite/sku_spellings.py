@@ -40,6 +40,13 @@ def near_skus(connection: sqlite3.Connection, store: str, sku: str) -> list[str]
     return [row[0] for row in rows]
 
 
+def add_alphabets(db: Database) -> None:
+    """Migration: SKUs with letters of other alphabets under what they look like."""
+    query = "SELECT store, sku FROM sku_spellings WHERE sku GLOB '*[^ -~]*'"
+    known = set(db.execute(query).fetchall())
+    db.conn.executemany(ADD, [(store, near_text(sku), sku) for store, sku in known])
+
+
 def create_spellings(db: Database) -> None:
     """Migration: the table, with the SKUs that the mirror has already."""
     db.execute(
