@@ -44,7 +44,14 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    platform, clock = Platform(), RunningClock()
+    async with opened(tmp_path, RunningClock()) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(tmp_path: Path, clock: RunningClock) -> AsyncIterator[Place]:
+    """Open a store and its client beside a platform, all on one clock."""
+    platform = Platform()
     async with (
         started_store(tmp_path / "backhaul.db", clock) as store,
         serving(platform) as server,

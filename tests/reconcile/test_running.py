@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -12,18 +14,22 @@ from loguru import logger
 
 from backhaul.core.budget import Priority
 from backhaul.shop.transport import TooLong
-from reconcile.conftest import reconciling
+from reconcile.conftest import opened, reconciling
 from support import payloads
+from support.clock import PacedClock
 from support.databases import rows
 from support.push_scene import killed
 from support.push_server import Connection, Request, document, message
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
     from backhaul.reconcile.reconciler import Reconciler
     from reconcile.conftest import Place
+
+    Answer = Callable[[Request], bytes]
 
 
 @asynccontextmanager
@@ -84,57 +90,82 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
 
 
 LATE = 600.0
+PACE = 10.0
+"""Seconds that pass with each request."""
 
 
-async def held_up(place: Place, task: asyncio.Task[None], ended: asyncio.Event) -> int:
-    """Let an hour pass, unless it ends before; return the seconds it took."""
-    clock, began = place.clock, place.clock.monotonic()
-    await until(
-        lambda: ended.is_set() or clock.monotonic() - began > 3_600, "time to pass"
-    )
-    await killed(task)
-    return int(clock.monotonic() - began)
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """A place whose time is counted in requests for some lists."""
+
+    place: Place
+    clock: PacedClock
+
+    def says(self, answer: Answer, path: str = "/orders") -> None:
+        async def answered(request: Request, connection: Connection) -> None:
+            self.clock.passes(PACE)
+            await connection.send(answer(request))
+
+        self.place.platform.says(path, answered)
+
+    async def held_up(self, reconciler: Reconciler) -> float:
+        """Run it until the lists are read, or for an hour; return the seconds."""
+        task = asyncio.ensure_future(reconciler.run())
+        ends = [
+            asyncio.ensure_future(each)
+            for each in (reconciler.filled.wait(), self.clock.reaches(3_600))
+        ]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        took = self.clock.monotonic()
+        for each in ends:
+            each.cancel()
+        await killed(task)
+        return took
+
+
+@pytest.fixture
+async def paced(tmp_path: Path) -> AsyncIterator[Paced]:
+    clock = PacedClock()
+    async with opened(tmp_path, clock) as place:
+        yield Paced(place, clock)
 
 
 async def test_records_do_not_wait_for_ever_for_a_list_that_always_fails(
-    place: Place, said: list[str]
+    paced: Paced, said: list[str]
 ) -> None:
-    place.platform.says("/orders", message(500))
-    async with reconciling(place) as reconciler:
-        task = asyncio.ensure_future(reconciler.run())
-        assert LATE <= await held_up(place, task, reconciler.filled) < 2 * LATE
+    paced.says(lambda _: message(500))
+    async with reconciling(paced.place) as reconciler:
+        assert LATE <= await paced.held_up(reconciler) < 2 * LATE
     assert said.count("reconcile.not_awaited") == 1
     # It is still to be read.
-    assert await place.store.marks.get("backfill:main") is None
+    assert await paced.place.store.marks.get("backfill:main") is None
 
 
-async def test_a_platform_that_is_away_is_waited_for(place: Place) -> None:
+async def test_an_unreachable_platform_is_waited_for(paced: Paced) -> None:
     for path in ("/orders", "/products", "/customers", "/inventory"):
-        place.platform.says(path, message(503))
-    async with reconciling(place) as reconciler:
-        task = asyncio.ensure_future(reconciler.run())
-        await held_up(place, task, reconciler.filled)
+        paced.says(lambda _: message(503), path)
+    async with reconciling(paced.place) as reconciler:
+        await paced.held_up(reconciler)
         assert not reconciler.filled.is_set()
 
 
-async def test_a_list_of_which_new_pages_come_is_waited_for(place: Place) -> None:
+async def test_a_list_of_which_new_pages_come_is_waited_for(paced: Paced) -> None:
     """Every third page fails for minutes, and comes in the end."""
-    failures: dict[str, int] = {}
+    asked: Counter[int] = Counter()
 
-    async def orders(request: Request, connection: Connection) -> None:
-        number = parse_qs(request.query)["page"][0]
-        failures[number] = failures.get(number, 0) + 1
+    def orders(request: Request) -> bytes:
+        number = int(parse_qs(request.query)["page"][0])
+        asked[number] += 1
+        if number % 3 == 0 and asked[number] < 15:
+            return message(500)
         shown = [payloads.order(f"ord_{number}", customer=None)]
-        more = {"hasMore": int(number) < 9}
-        is_late = int(number) % 3 == 0 and failures[number] < 15
-        page = document({"data": shown, "meta": more})
-        await connection.send(message(500) if is_late else page)
+        return document({"data": shown, "meta": {"hasMore": number < 9}})
 
-    place.platform.says("/orders", orders)
-    async with reconciling(place) as reconciler:
-        task = asyncio.ensure_future(reconciler.run())
-        assert await held_up(place, task, reconciler.filled) > LATE
-    assert rows(place.store.path, "SELECT count(*) FROM orders") == [(9,)]
+    paced.says(orders)
+    async with reconciling(paced.place) as reconciler:
+        assert await paced.held_up(reconciler) > LATE
+    path = paced.place.store.path
+    assert rows(path, "SELECT count(*) FROM orders") == [(9,)]
 
 
 async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:

@@ -96,6 +96,32 @@ class RunningClock(VirtualClock):
         await asyncio.sleep(0)
 
 
+class PacedClock(RunningClock):
+    """A clock on which no sleep takes time: it moves by `passes` alone.
+
+    A test that calls it for each request measures time in requests, so that what it
+    sees does not depend on how many other sleeps end while one request is answered.
+    """
+
+    def __init__(self, start: datetime = START) -> None:
+        super().__init__(start)
+        self._moved = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0.001)
+
+    def passes(self, seconds: float) -> None:
+        self._seconds += seconds
+        self._moved.set()
+
+    async def reaches(self, seconds: float) -> None:
+        """Wait until it shows so many seconds."""
+        while self._seconds < seconds:
+            self._moved.clear()
+            await self._moved.wait()
+
+
 class LeapingClock(VirtualClock):
     """A virtual clock that leaps to the moment a sleeper waits for.
 
