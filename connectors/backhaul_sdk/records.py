@@ -124,13 +124,15 @@ class FullList(Struct, frozen=True, kw_only=True):
     3339) and are each part of a `full_list`, and only where every row could be used.
     `rows` is how many it has. Where more than `absent_limit` (0 to 1) of the articles
     that earlier lists of the instance named would be set to 0, or the list is empty, an
-    operator decides.
+    operator decides. So it is where an article was counted later than `counted_at` (RFC
+    3339), the latest `as_of` of the list's levels: the list may be an old one.
     """
 
     key: str
     listed_at: str
     rows: int
     absent_limit: float = 0.1
+    counted_at: str = ""
     locator: str = ""
     raw: str = ""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.connect.matching import Matcher
-from backhaul.store.sqlite.full_lists import ABSENT, UNMATCHED
+from backhaul.store.sqlite.full_lists import ABSENT, LATER, UNMATCHED
 from backhaul_sdk import FullList, StockLevel
 from support import payloads
 from support.back_office import Desk, host_of
@@ -163,11 +163,13 @@ async def test_the_limit_is_that_of_the_settings(lists: Lists) -> None:
 
 
 async def test_what_is_absent_is_found_by_indexes(store: SqliteStore) -> None:
-    values = dict.fromkeys(("store", "instance", "listed_at", "as_told"), "")
+    values = dict.fromkeys(
+        ("store", "instance", "listed_at", "as_told", "variant", "counted_at"), ""
+    )
     with closing(opened(store.path)) as connection:
         steps = [
             row[3]
-            for query in (ABSENT, UNMATCHED)
+            for query in (ABSENT, UNMATCHED, LATER)
             for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)
         ]
     assert not any(step.startswith("SCAN") for step in steps), steps

@@ -140,3 +140,56 @@ async def test_a_clock_that_is_some_hours_ahead_does_no_harm(files: Files) -> No
     await files.sell("A3")
     await files.put("stock-levels.csv", "sku,quantity\nA3,7\n", "2026-04-02T14:00:00Z")
     assert files.targets() == {"A3": 7}
+
+
+SEVERAL = tuple(f"A{number}" for number in range(12))
+FULL: dict[str, Any] = {"absent": "zero", "absent_limit": 0.1}
+OLD = {
+    "a time": ("2026-03-31T10:00Z", "2026-03-30T10:00Z"),
+    "a day": ("2026-03-31", "2026-03-30"),
+    "the file's time": ("", "2026-03-30T10:00Z"),
+}
+"""The `as_of` of a list, and of one that is older and comes later."""
+
+
+def a_list(as_of: str, *skus: str) -> str:
+    return "sku,quantity,as_of\n" + "".join(f"{sku},5,{as_of}\n" for sku in skus)
+
+
+@pytest.mark.parametrize(("first", "second"), OLD.values(), ids=list(OLD))
+async def test_an_old_full_list_that_comes_late_is_a_question(
+    first: str, second: str, files: Files
+) -> None:
+    await files.sell(*SEVERAL)
+    await files.put(
+        "stock-levels.csv", a_list(first, *SEVERAL), "2026-03-31T15:00:00Z", **FULL
+    )
+    await files.put(
+        "stock-levels.csv", a_list(second, *SEVERAL[1:]), "2026-03-31T16:00:00Z"
+    )
+    assert files.targets() == dict.fromkeys(SEVERAL, 5)
+    ((reason,),) = rows(files.store.path, "SELECT reason FROM quarantine")
+    assert "leaves out 1 of the 12 articles" in reason
+    assert "the list was counted before some of these, at 2026-03-30T" in reason
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2026-03-30T10:00Z", "2026-03-31T10:00Z"),
+        ("2026-03-31", "2026-03-31"),
+        ("2026-03-30", "2026-03-31"),
+        ("", ""),
+    ],
+)
+async def test_a_newer_full_list_is_no_question(
+    first: str, second: str, files: Files
+) -> None:
+    await files.sell(*SEVERAL)
+    await files.put(
+        "stock-levels.csv", a_list(first, *SEVERAL), "2026-03-31T15:00:00Z", **FULL
+    )
+    await files.put(
+        "stock-levels.csv", a_list(second, *SEVERAL[1:]), "2026-03-31T16:00:00Z"
+    )
+    assert files.targets() == dict.fromkeys(SEVERAL, 5) | {"A0": 0}

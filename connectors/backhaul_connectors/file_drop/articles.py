@@ -36,6 +36,8 @@ class Articles:
     def __init__(self, *, adds_up: bool) -> None:
         self.begin = 0
         self.below_zero = 0
+        self.counted_at = ""
+        """The latest `as_of` of the rows, where a full list needs it."""
         self._adds_up = adds_up
         self._articles = array("q")
         self._numbers = array("q")

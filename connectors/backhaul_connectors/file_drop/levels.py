@@ -38,7 +38,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
         quantity, changed = stock_of(
             self.number, negative_is_zero=self.negative_is_zero
         )
-        as_of = self._as_of(origin)
+        as_of = self.as_of(origin.dated)
         # Lists of one day are told apart by when they were written.
         listed = [origin.dated] if self.counted_on else []
         content = [same(self.sku), quantity, as_of, *listed, *self.named]
@@ -54,12 +54,13 @@ class LevelRow(Struct, frozen=True, kw_only=True):
             raw=origin.raw,
         )
 
-    def _as_of(self, origin: Origin) -> str:
-        if self.counted_on is not None and origin.dated:
-            written = datetime.fromisoformat(origin.dated).astimezone(self.zone)
+    def as_of(self, dated: str) -> str:
+        """Return when the article was counted; `dated` is when its list was written."""
+        if self.counted_on is not None and dated:
+            written = datetime.fromisoformat(dated).astimezone(self.zone)
             if written.date() == self.counted_on:
-                return origin.dated
-        return self.counted_at or origin.dated
+                return dated
+        return self.counted_at or dated
 
 
 def article_of(sku: str, counted_at: str | None) -> int:

@@ -237,6 +237,9 @@ class Table(Struct, frozen=True):
         if self.articles is not None and isinstance(made, LevelRow):
             article = article_of(made.sku, made.counted_at)
             self.articles.add(article, made.number, row.line)
+            if made.full_list:
+                latest = max(self.articles.counted_at, made.as_of(self.dated))
+                self.articles.counted_at = latest
         if self.orders is not None and isinstance(made, ShipmentRow):
             self.orders.add(position, made)
         return GOOD

@@ -124,11 +124,13 @@ class Taking:
         is_full = file.form.article is not None and self._settings.absent == "zero"
         if not is_full or not sound.is_whole:
             return []
+        articles = sound.table.articles
         end = FullList(
             key=key_of("full list", [sound.table.sha256]),
             listed_at=sound.table.dated,
             rows=sound.rows,
             absent_limit=self._settings.absent_limit,
+            counted_at=articles.counted_at if articles else "",
             locator=file.name,
         )
         return [end]

@@ -114,8 +114,9 @@ class Matcher:
         if isinstance(record, StockAdjustment | StockLevel):
             found = _match_stock(waiting, record, mirror)
         elif isinstance(record, FullList):
-            listed_at = normalize(record.listed_at)
-            found = ListEnd(listed_at, record.rows, record.absent_limit)
+            times = (record.listed_at, record.counted_at)
+            listed_at, counted_at = (normalize(at) if at else "" for at in times)
+            found = ListEnd(listed_at, record.rows, record.absent_limit, counted_at)
         elif isinstance(record, Tracking):
             found = match_parcel(waiting, record, mirror)
         else:

@@ -30,12 +30,14 @@ STEP_REASON = "MANUAL_ADJUSTMENT"
 class ListEnd(NamedTuple):
     """The end of a full stock list: what it leaves out is 0, up to a share.
 
-    `listed_at` is when it was written, `rows` how many it has.
+    `listed_at` is when it was written, `rows` how many it has. `counted_at` is the
+    latest time at which one of its articles was counted, empty if that is not known.
     """
 
     listed_at: str
     rows: int
     absent_limit: float
+    counted_at: str = ""
 
 
 class Policy(Struct, frozen=True):

@@ -52,6 +52,10 @@ UNMATCHED = """
       AND json_valid(payload)
       AND json_extract(payload, '$.record.listed_at') = :as_told
 """
+LATER = """
+    SELECT 1 FROM stock_targets
+    WHERE store = :store AND variant_id = :variant AND as_of > :counted_at LIMIT 1
+"""
 _COVERED = "SELECT count(*) FROM listed_articles WHERE store = ? AND instance = ?"
 
 
@@ -81,8 +85,9 @@ def conclude_list(
 ) -> str | Unmatched:
     """Set what a full list leaves out to 0; return what was done.
 
-    Returns Unmatched where an operator is to decide: the list is empty, or leaves out
-    more than its limit. The articles are then kept as the record's raw text.
+    Returns Unmatched where an operator is to decide: the list is empty, leaves out more
+    than its limit, or may be an old one, as an article that it leaves out was counted
+    later. The articles are then kept as the record's raw text.
     """
     own = {"store": record.store, "instance": record.instance}
     told = document_of(record.payload)["record"]["listed_at"]
@@ -97,24 +102,45 @@ def conclude_list(
     if not absent:
         return "it leaves out no article that is in stock"
     (covered,) = connection.execute(_COVERED, tuple(own.values())).fetchone()
+    later = [
+        each for each in absent if _is_counted_later(connection, record, end, each)
+    ]
     is_too_much = end.rows == 0 or len(absent) > end.absent_limit * covered
-    if is_too_much and not is_decided(connection, record):
+    if (is_too_much or later) and not is_decided(connection, record):
         _keep_preview(connection, record, absent)
-        return _ask(record, end, absent, covered)
+        is_old = bool(later) and not is_too_much
+        return _ask(record, end, absent, covered, is_old=is_old)
     for each in absent:
         _plan_zero(connection, record, end, each, now)
     return f"{len(absent)} articles that it leaves out are set to 0"
 
 
+def _is_counted_later(
+    connection: sqlite3.Connection, record: WaitingRecord, end: ListEnd, each: _Absent
+) -> bool:
+    if not end.counted_at:
+        return False
+    values = {"store": record.store, "variant": each.variant}
+    values["counted_at"] = end.counted_at
+    return connection.execute(LATER, values).fetchone() is not None
+
+
 def _ask(
-    record: WaitingRecord, end: ListEnd, absent: list[_Absent], covered: int
+    record: WaitingRecord,
+    end: ListEnd,
+    absent: list[_Absent],
+    covered: int,
+    *,
+    is_old: bool,
 ) -> Unmatched:
     has = "is empty" if end.rows == 0 else f"has {end.rows} rows"
     named = ", ".join(f"{each.sku} ({each.stock})" for each in absent[:5])
     more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+    old = f"and the list was counted before some of these, at {end.counted_at}"
+    why = old if is_old else "above absent_limit"
     reason = (
         f"the full stock list {record.locator} {has} and leaves out {len(absent)} of"
-        f" the {covered} articles that it covers, above absent_limit: {named}{more}."
+        f" the {covered} articles that it covers, {why}: {named}{more}."
         " They keep their stock. backhaul quarantine show lists them, quarantine retry"
         " sets them to 0, quarantine drop keeps their stock"
     )
