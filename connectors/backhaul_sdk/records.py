@@ -34,10 +34,10 @@ class Fulfillment(Struct, frozen=True, kw_only=True):
     """An order left the house.
 
     `key` is stable for the cause: the same shipment reported twice has the same key.
-    `order` is what the back office calls it: number (`1001`, `#1001`), external id or
-    platform id. Either `lines` name what left, or `everything` says that all units that
-    were still open left. A record with neither goes to quarantine: an empty list never
-    ships an order. `shipped_at` is RFC 3339.
+    `order` is what the back office calls it: number or name (`1001`, `#1001`), external
+    id or platform id. Either `lines` name what left, or `everything` says that all
+    units that were still open left. A record with neither goes to quarantine: an empty
+    list never ships an order. `shipped_at` is RFC 3339.
     `locator` says where a person finds the row (`courier.csv:7`), `raw` is the row as
     it came: both come back in a Rejection when the order is never found.
 

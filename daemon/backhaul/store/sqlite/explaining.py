@@ -11,6 +11,7 @@ from backhaul.store.sqlite import (
     glancing,
     incidents,
     lives,
+    order_records,
     outbox_reading,
     payment_states,
     quarantined_events,
@@ -148,11 +149,18 @@ class Explainer:
         return {(row["job"], row["store"]): row for row in rows}
 
     def objects(self, kind: str, name: str) -> list[Row]:
-        """Return the orders, products, variants or customers that may be meant."""
+        """Return the orders, products, variants or customers that may be meant.
+
+        An object that is not mirrored is returned where an event or a record names it,
+        with the reason as `mirrored`.
+        """
         phrase = '"' + name.replace('"', '""').replace("\0", "") + '"'
         values = {"name": name, "number": name.removeprefix("#"), "phrase": phrase}
         found = self._rows(lives.FIND[kind], values)
-        return found or quarantined_events.called(self._connection, kind, name)
+        found = found or quarantined_events.called(self._connection, kind, name)
+        if found or kind != "order":
+            return found
+        return order_records.called(self._connection, name)
 
     def looked_in(self, kind: str) -> str:
         """Say where `objects` looks, and how much there is."""
@@ -168,7 +176,11 @@ class Explainer:
             "object": found["product_id"] if is_variant else found["id"],
             "variant": found["id"] if is_variant else None,
         }
-        return self._rows(lives.LIFE[kind], values)
+        rows = self._rows(lives.LIFE[kind], values)
+        if kind == "order":
+            rows += order_records.life(self._connection, found)
+            rows.sort(key=lambda row: (row["at"] or "", row["turn"]))
+        return rows
 
     def search(
         self, text: str, kind: str | None, limit: int, skip: int = 0

@@ -20,7 +20,8 @@ FIND: Mapping[str, str] = {
                financial_status, fulfillment_status, awaiting_confirmation, updated_at
         FROM orders WHERE number = CAST(:number AS INTEGER)
              AND :number GLOB '[0-9]*' AND :number NOT GLOB '*[^0-9]*'
-           OR id = :name OR name = :name OR external_id = :name
+           OR id = :name OR external_id = :name
+           OR name IN (:name, :number, '#' || :number)
     """,
     "product": """
         SELECT title AS name, store, id, status, handle, updated_at, deleted_at

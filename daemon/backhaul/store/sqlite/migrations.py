@@ -14,6 +14,7 @@ from backhaul.store.sqlite import (
     outbox_schema,
     part_keys,
     payment_states,
+    quarantined_events,
     shipment_parts,
     sku_spellings,
     unreadable,
@@ -453,3 +454,4 @@ migrations(name="m099_listed_articles")(full_lists.create_listed_articles)
 migrations(name="m100_decided")(full_lists.add_decided)
 migrations(name="m101_payment_states")(payment_states.add_payment_states)
 migrations(name="m102_alphabets")(sku_spellings.add_alphabets)
+migrations(name="m103_unhandled")(quarantined_events.add_unhandled)

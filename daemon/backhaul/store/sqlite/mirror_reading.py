@@ -105,17 +105,23 @@ class MirrorReader:
         self._record = record
 
     def orders_called(self, store: str, name: str) -> list[OrderSummary]:
-        """Return the orders with this number (`1001`, `#1001`), external id or id."""
+        """Return the orders with this number or name, external id or id.
+
+        Numbers and names are found with and without their `#`: `1001`, `#1001`.
+        """
         bare = name.removeprefix("#")
         is_number = bare.isascii() and bare.isdigit() and len(bare) < 19
         number = int(bare) if is_number else None
+        other = name if bare.startswith("#") else bare
+        # With `+store` the index over names is used, and not a scan of the store.
         rows = self._connection.execute(
             f"""
             {_SUMMARY} WHERE store = ?1 AND number = ?2
+            UNION {_SUMMARY} WHERE +store = ?1 AND name IN (?3, ?4, ?5)
             UNION {_SUMMARY} WHERE store = ?1 AND external_id = ?3
             UNION {_SUMMARY} WHERE store = ?1 AND id = ?3
             """,
-            (store, number, name),
+            (store, number, name, other, f"#{bare}"),
         ).fetchall()
         return [self._summary(store, *row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Quarantined events by the object that they name, mirrored or not."""
+"""Quarantined and unhandled events by the object that they name, mirrored or not."""
 
 from __future__ import annotations
 
@@ -6,41 +6,71 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core import strict_json
 from backhaul.errors import Unusable
+from backhaul.store.sqlite.members import member
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping
 
+    from sqlite_utils import Database
+
 Row: TypeAlias = dict[str, Any]
 
 MOST = 10_000
-"""Quarantined events that a question looks through, the newest first."""
-_OPEN = """
-    SELECT q.id AS row, q.name AS store, q.raw, o.id AS event, o.kind, o.object_id
+"""Events of each state that a question looks through, the newest first."""
+_QUARANTINED = """
+    SELECT q.id AS row, q.name AS store, q.raw, o.id AS event, o.kind, o.object_id,
+           o.topic, o.detail
     FROM quarantine q JOIN event_outcomes o ON o.id = CAST(q.key AS INTEGER)
-    WHERE q.source = 'event' AND q.state = 'open' AND o.object_id IS NOT NULL
+    WHERE q.source = 'event' AND o.state = 'quarantined'
     ORDER BY q.id DESC LIMIT ?
 """
-_RECENT = """
+_UNHANDLED = """
+    SELECT NULL AS row, i.store, i.body AS raw, o.id AS event, o.kind, o.object_id,
+           o.topic, o.detail
+    FROM event_outcomes o JOIN inbox i ON i.id = o.id
+    WHERE o.state = 'unhandled' ORDER BY o.id DESC LIMIT ?
+"""
+_RECENT = f"""
     SELECT q.id, q.at, q.source, q.name, q.locator, q.reason, o.kind, o.object_id,
            iif(o.object_id IS NULL, NULL, q.raw) AS raw,
            (SELECT name FROM orders WHERE store = q.name AND id = o.object_id
-            AND o.kind = 'order') AS mirrored
+            AND o.kind = 'order') AS mirrored,
+           coalesce('order ' || {member("r.payload", "$.record.order")},
+                    'sku ' || {member("r.payload", "$.record.sku")}) AS named
     FROM quarantine q
     LEFT JOIN event_outcomes o
       ON q.source = 'event' AND o.id = CAST(q.key AS INTEGER)
+    LEFT JOIN records r
+      ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
     WHERE q.state = 'open' AND (?2 IS NULL OR q.id < ?2)
     ORDER BY q.id DESC LIMIT ?1
-"""
+"""  # noqa: S608 - constants
 _NAMES = ("name", "number", "externalId", "handle", "title", "email")
 _KINDS: Mapping[str, str] = {"product": "product", "level": "product"}
 """As which kind of object a kind of event is asked for."""
+_FAMILIES: Mapping[str, str] = {
+    "orders": "order",
+    "products": "product",
+    "inventory": "product",
+    "customers": "customer",
+}
+"""The kind of object by the first part of a topic, where no object could be read."""
+
+
+def add_unhandled(db: Database) -> None:
+    """Unhandled events are found by an index."""
+    db.execute(
+        "CREATE INDEX outcomes_unhandled ON event_outcomes(id)"
+        " WHERE state = 'unhandled'"
+    )
 
 
 def listed(connection: sqlite3.Connection, limit: int, before: int | None) -> list[Row]:
     """Return open rows of the quarantine, the newest first, with what they are about.
 
-    `about` is the kind and name of an event's object, empty where nobody can tell.
+    `about` is the kind and name of the object: an event's own, or the order or SKU that
+    a record names. It is empty where nobody can tell.
     """
     found = connection.execute(_RECENT, (limit, before)).fetchall()
     return [_with_about(dict(row)) for row in found]
@@ -49,33 +79,39 @@ def listed(connection: sqlite3.Connection, limit: int, before: int | None) -> li
 def _with_about(row: Row) -> Row:
     kind, id_, raw = row.pop("kind"), row.pop("object_id"), row.pop("raw")
     name = row.pop("mirrored") or (_name(raw, id_) if raw else id_)
-    return row | {"about": f"{kind} {name}" if id_ else ""}
+    named = row.pop("named") or ""
+    return row | {"about": f"{kind} {name}" if id_ else named}
 
 
 def called(connection: sqlite3.Connection, kind: str, name: str) -> list[Row]:
-    """Return the objects of that name that only quarantined events tell of."""
+    """Return the objects of that name that only unusable events name.
+
+    `mirrored` says which event that is. An event whose object could not be read has the
+    name as its `id`.
+    """
     wanted = {name.casefold(), name.removeprefix("#").casefold()}
     found: dict[tuple[str, str], Row] = {}
     for row in _events(connection):
         texts = {text.casefold() for text in _texts(row)}
-        if row["kind"] == kind and wanted & texts:
+        if _may_be(row, kind) and wanted & texts:
+            id_ = row["object_id"] or _own_id(row) or name
             shown = {
-                "name": _name(row["raw"], row["object_id"]),
+                "name": _name(row["raw"], id_),
                 "store": row["store"],
-                "id": row["object_id"],
+                "id": id_,
                 "mirrored": f"no: {_reason(row)}",
             }
-            found.setdefault((row["store"], row["object_id"]), shown)
+            found.setdefault((row["store"], id_), shown)
     return list(found.values())
 
 
 def found(connection: sqlite3.Connection, text: str, kind: str | None) -> list[Row]:
-    """Return the objects with all these words that quarantined events name."""
+    """Return the objects with all these words that unusable events name."""
     words = [word.removeprefix("#").casefold() for word in text.split()]
     rows: dict[tuple[str, str, str], Row] = {}
     for row in _events(connection):
         texts = " ".join(_texts(row)).casefold().replace("#", "").split()
-        is_kind = kind is None or row["kind"] == kind
+        is_kind = row["object_id"] and (kind is None or row["kind"] == kind)
         if words and is_kind and all(word in texts for word in words):
             key = (row["kind"], row["store"], row["object_id"])
             name = _name(row["raw"], row["object_id"])
@@ -85,15 +121,30 @@ def found(connection: sqlite3.Connection, text: str, kind: str | None) -> list[R
 
 
 def _reason(row: Row) -> str:
+    event = row["event"]
+    if row["row"] is None:
+        return f"event {event}: {row['detail']}; see: backhaul events show {event}"
     return (
-        f"event {row['event']} could not be read; see: backhaul quarantine show"
-        f" {row['row']}"
+        f"event {event} could not be read; see: backhaul quarantine show {row['row']}"
     )
 
 
+def _may_be(row: Row, kind: str) -> bool:
+    """Return True unless an event is known to be about another kind of object."""
+    return row["kind"] in {kind, None}
+
+
 def _events(connection: sqlite3.Connection) -> Iterator[Row]:
-    for row in connection.execute(_OPEN, (MOST,)):
-        yield {**dict(row), "kind": _KINDS.get(row["kind"], row["kind"])}
+    for query in (_QUARANTINED, _UNHANDLED):
+        for found in connection.execute(query, (MOST,)):
+            row: Row = dict(found)
+            kind: Any = row["kind"] or _FAMILIES.get(row["topic"].partition("/")[0])
+            yield {**row, "kind": _KINDS.get(kind, kind)}
+
+
+def _own_id(row: Row) -> str | None:
+    id_ = _data(row["raw"]).get("id")
+    return id_ if isinstance(id_, str) and id_ else None
 
 
 def _name(raw: bytes | str, id_: str) -> str:
@@ -109,7 +160,8 @@ def _texts(row: Row) -> list[str]:
     data = _data(row["raw"])
     named = [data.get(member) for member in _NAMES]
     texts = [str(text) for text in named if isinstance(text, str | int)]
-    return [row["object_id"], *texts, *(text.removeprefix("#") for text in texts)]
+    own = [id_ for id_ in (row["object_id"], _own_id(row)) if id_]
+    return [*own, *texts, *(text.removeprefix("#") for text in texts)]
 
 
 def _data(raw: bytes | str) -> Mapping[str, Any]:
