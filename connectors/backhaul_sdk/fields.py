@@ -249,6 +249,11 @@ def _require_sound(text: str, name: str, *, is_marked: bool) -> None:
             f"the {name} is a formula, not its result: {text[:60]!r}; export values, "
             "or write an apostrophe in front if it is really called so"
         )
+    if '"' in text and name == "tracking number":
+        raise Unusable(
+            f"the {name} has a quotation mark inside: {text[:60]!r}; a mark may be "
+            "opened in an earlier row"
+        )
     if text.isprintable():
         return
     if any(unicodedata.category(each) in ("Cc", "Cs") for each in text):

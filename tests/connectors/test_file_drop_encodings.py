@@ -58,6 +58,8 @@ STORED = [
     ("cp866", "Почта России"),
     ("cp1253", "Ταχυδρομείο"),
     ("cp1254", "Yurtiçi Kargo, Şişli"),
+    ("iso8859_9", "Sürat Kargo, İstanbul"),
+    ("cp1254", "Aras Kargo, Bal\u0131kesir"),
     ("cp1255", "דואר ישראל"),
     ("cp1256", "البريد السعودي"),
     ("cp1257", "Lietuvos paštas"),
@@ -120,6 +122,15 @@ async def test_western_files_are_read_as_before(drop: Drop, carrier: str) -> Non
         ("Ã\u2013sterreichische Post", "stored as UTF-8 twice"),
         ("CafÃ©", "stored as UTF-8 twice"),
         ("lâ€™Oréal", "stored as UTF-8 twice"),
+        ("\u201cCafÃ©", "stored as UTF-8 twice"),
+        ("├ûsterreichische Post", "stored as UTF-8 twice"),
+        ("Caf├®", "stored as UTF-8 twice"),
+        ("√ñsterreichische Post", "stored as UTF-8 twice"),
+        ("Caf√©", "stored as UTF-8 twice"),
+        *(
+            (carrier.encode().decode(encoding), "stored as UTF-8 twice")
+            for carrier, encoding in (("Почта России", "cp1251"), ("Łódź", "cp437"))
+        ),
         ("Caf\ufffd", "letters that were lost"),
         ("Caf\x85", "control characters"),
     ],
@@ -133,7 +144,22 @@ async def test_letters_that_are_wrong_in_the_file_are_not_shown_to_a_buyer(
     assert said in drop.reasons()[0]
 
 
-@pytest.mark.parametrize("word", ["Ãngela", "SÃO", "Â", "château", "Ünal", "Đà Nẵng"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Ãngela",
+        "SÃO",
+        "Â",
+        "château",
+        "Ünal",
+        "Đà Nẵng",
+        "Сё",
+        "№ 5",
+        "Víðáttan",
+        "ΕΛΤΑ",
+        "ヤマト運輸",
+    ],
+)
 async def test_true_letters_are_not_taken_for_wrong_ones(drop: Drop, word: str) -> None:
     drop.put("fulfillments.csv", f"{FULFILLMENTS}1001,{word},X\n")
     await drop.pull()

@@ -44,7 +44,7 @@ async def test_marks_can_be_plain_text(drop: Drop) -> None:
     assert drop.reasons() == []
 
 
-@pytest.mark.parametrize("delimiter", ["\t", ";", "|"])
+@pytest.mark.parametrize("delimiter", ["\t", ";", "|", ","])
 @pytest.mark.parametrize("between", [0, 1, 3])
 async def test_rows_between_two_stray_marks_are_read(
     drop: Drop, delimiter: str, between: int
@@ -66,6 +66,27 @@ async def test_a_text_with_line_ends_is_still_one_cell(
     drop.put("stock-levels.csv", content.replace("\t", delimiter))
     await drop.pull()
     assert levels(drop) == {"A": 5, "B": 7}
+
+
+async def test_a_text_with_commas_and_line_ends_is_still_one_cell(drop: Drop) -> None:
+    text = "big, red\nand, in all, 3 parts\nnew"
+    drop.put("stock-levels.csv", f'sku,title,quantity\nA,"{text}",5\nB,x,7\n')
+    await drop.pull()
+    assert levels(drop) == {"A": 5, "B": 7}
+
+
+@pytest.mark.parametrize("number", ['JD1"', 'J"D1', '""JD1"'])
+async def test_a_tracking_number_with_a_mark_inside_reaches_no_buyer(
+    drop: Drop, number: str
+) -> None:
+    drop.options["quote"] = ""
+    content = (
+        f"order,tracking_company,tracking_number\n1001,DHL,{number}\n1002,DHL,J2\n"
+    )
+    drop.put("fulfillments.csv", content)
+    await drop.pull()
+    assert len(drop.records()) == 1
+    assert "the tracking number has a quotation mark inside" in drop.reasons()[0]
 
 
 async def test_an_apostrophe_can_be_the_mark(drop: Drop) -> None:

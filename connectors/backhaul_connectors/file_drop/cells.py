@@ -98,7 +98,8 @@ def moment(cells: Cells, column: str, zone: tzinfo, pattern: str) -> str | None:
             return rfc3339(day_start(found, zone))
         return rfc3339(found if found.tzinfo else in_zone(found, zone, name))
     except (ValueError, OverflowError):
-        expected = f"write it as {pattern}" if pattern else "write 2026-03-31"
+        expected = f"write it as {pattern}" if pattern else "set date_format, or write"
+        expected += "" if pattern else " 2026-03-31"
         raise Unusable(
             f"{name} is no date: {text!r}; {expected} or 2026-03-31T14:05"
         ) from None

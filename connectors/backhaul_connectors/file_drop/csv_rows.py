@@ -23,7 +23,14 @@ MAX_ROW_LINES = 50
 
 _UNREADABLE = re.compile("[\ud800-\udfff\0]")
 _WRONG = re.compile("[\x01-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
-_TWICE = re.compile("[\xc2-\xf4][^\x00-\x7f]+")
+_LEADS = bytes(range(0xC2, 0xF5))
+"""The first bytes of a letter beyond ASCII in UTF-8."""
+_READ_AS = {"cp1252": 2, "cp437": 2, "cp850": 2, "mac_roman": 2, "cp1251": 4}
+"""Encodings as which UTF-8 is read by mistake, and the fewest letters that prove it."""
+_TWICE = {
+    encoding: re.compile(f"[{_LEADS.decode(encoding)}][^\x00-\x7f]{{{fewest - 1},}}")
+    for encoding, fewest in _READ_AS.items()
+}
 
 
 class Row(NamedTuple):
@@ -123,7 +130,7 @@ class RowReader:
         )
         try:
             cells = tuple(next(reader))
-            problem = _SWALLOWED if self._has_swallowed(cells) else ""
+            problem = _SWALLOWED if self._has_swallowed(cells, taken) else ""
         except csv.Error:
             problem = _BROKEN_QUOTE.format(self._quote)
         if problem:
@@ -134,12 +141,16 @@ class RowReader:
         text = "".join(taken).rstrip("\r\n")
         return Row(line, text, cells, unreadable(text))
 
-    def _has_swallowed(self, cells: tuple[str, ...]) -> bool:
+    def _has_swallowed(self, cells: tuple[str, ...], lines: list[str]) -> bool:
         """Tell whether a quoted cell holds a line end and the cells of a whole row.
 
-        Texts have commas, and hardly ever the other delimiters.
+        Texts have commas, and hardly ever the other delimiters. But no text has just so
+        many commas in each of its lines that each could be a row.
         """
-        if self._delimiter == "," or self._width < 2:
+        if self._delimiter == ",":
+            most = self._width - 1
+            return len(lines) > 1 < most and all(x.count(",") == most for x in lines)
+        if self._width < 2:
             return False
         return any(
             "\n" in cell and cell.count(self._delimiter) >= self._width - 1
@@ -170,7 +181,10 @@ _SWALLOWED = (
     "a quotation mark is opened in this row and closed in a later one, with whole rows "
     'between; if marks are plain text in these files, set quote = ""'
 )
-_STRAY_LINE_END = "a line end stands in the middle of the row"
+_STRAY_LINE_END = (
+    "a line end stands in the middle of the row; if all lines end so, as on old Macs, "
+    "save the file as CSV UTF-8"
+)
 
 
 def unreadable(text: str) -> str:
@@ -186,18 +200,22 @@ def unreadable(text: str) -> str:
             "the row contains control characters or letters that were lost, as with a "
             "wrong encoding; set encoding, or save the file as CSV UTF-8"
         )
-    if (found := _TWICE.search(text)) is not None and _was_encoded_twice(found[0]):
-        return (
-            f"the row contains {found[0]!r}, a letter that was stored as UTF-8 twice; "
-            "export the file again as CSV UTF-8"
-        )
+    for encoding, pattern in _TWICE.items():
+        found = pattern.search(text)
+        if found is not None and _was_encoded_twice(found[0], encoding):
+            return (
+                f"the row contains {found[0][:20]!r}, letters that were stored as "
+                "UTF-8 twice; export the file again as CSV UTF-8"
+            )
     return ""
 
 
-def _was_encoded_twice(letters: str) -> bool:
-    """Tell whether letters of Windows-1252 are the bytes of others in UTF-8."""
+def _was_encoded_twice(letters: str, encoding: str) -> bool:
+    """Tell whether letters of an encoding are the bytes of others in UTF-8."""
+    if encoding != "cp1252" and letters.isalpha():
+        return False  # a word of another alphabet, or of a language with many accents
     try:
-        letters.encode("cp1252").decode("utf-8")
+        letters.encode(encoding).decode("utf-8")
     except UnicodeError:
         return False
     return True

@@ -42,7 +42,7 @@ _BEFORE = frozenset("„‚¿¡")  # noqa: RUF001 - signs, not letters
 """Signs that follow no letter."""
 _APOSTROPHE = "\u2019"
 _DOUBLE = re.compile("[“”„]")
-_FOREIGN = re.compile(r"[þÞðÐšŠžŽ¤]|õ(?!e)|[Èìù](?=\w)")
+_FOREIGN = re.compile(r"[þÞðÐýÝšŠžŽ¤]|õ(?!e)|[Èìù](?=\w)")
 """Read as Windows-1252, texts in its neighbours' encodings have these letters."""
 _EAST = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"})
 _KOREAN = frozenset({"cp949", "euc_kr", "johab", "iso2022_kr"})
