@@ -327,3 +327,26 @@ async def test_other_rows_under_other_keys_are_shipped(
     await folder.drop(f"{KEYED}2001,DHL,JD1,A1,1,0004711,10\n")
     await folder.drop(f"{KEYED}{rows_}\n")
     assert (len(folder.left()), folder.reasons()) == (2, [])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        *("#2001,DHL,JD1,A1,1", "2001,dhl,JD1,A1,1", "2001,DHL,J D 1,A1,1"),
+        "2001,DHL,jd1,A1,1",
+    ],
+)
+async def test_a_row_that_is_only_spelled_in_another_way_is_no_question(
+    row: str, folder: Folder
+) -> None:
+    await folder.drop(f"{HEADER}2001,DHL,JD1,A1,1\n")
+    await folder.drop(f"{HEADER}{row}\n")
+    assert (len(folder.left()), folder.reasons()) == (1, [])
+
+
+async def test_an_article_in_another_spelling_may_be_another_one(
+    folder: Folder,
+) -> None:
+    await folder.drop(f"{HEADER}2001,DHL,JD1,A1,1\n")
+    await folder.drop(f"{HEADER}2001,DHL,JD1,a1,1\n")
+    assert (len(folder.left()), len(folder.reasons())) == (1, 1)

@@ -53,6 +53,28 @@ def content_of(payload: bytes) -> object:
     return document
 
 
+def is_spelled_otherwise(before: bytes, after: bytes) -> bool:
+    """Tell whether two shipments differ in how the same is written, and in no more.
+
+    `#1001` and `1001`, `JD 1` and `jd1`: a program writes its export in another way.
+    Articles must be the same: a store may have `a1` beside `A1`.
+    """
+    if document_of(after).get("kind") != "fulfill":
+        return False
+    return _unspelled(content_of(before)) == _unspelled(content_of(after))
+
+
+def _unspelled(content: object) -> object:
+    if isinstance(content, dict):
+        return {
+            name: value if name == "lines" else _unspelled(value)
+            for name, value in content.items()
+        }
+    if isinstance(content, str):
+        return "".join(content.casefold().split()).lstrip("#")
+    return content
+
+
 def digest_of(payload: bytes) -> str:
     """Return a short name of what a record asks for."""
     content = msgspec.json.encode(content_of(payload), order="sorted")

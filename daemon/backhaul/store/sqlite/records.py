@@ -30,6 +30,7 @@ from backhaul.store.sqlite.record_content import (
     content_of,
     difference,
     digest_of,
+    is_spelled_otherwise,
     note_question,
 )
 from backhaul.store.sqlite.shipment_parts import MERGED, remember, split
@@ -331,7 +332,7 @@ def _accept_again(
         held.state == "waiting" and not same
     ):
         return _take_anew(connection, record._replace(id=held.id), new, match_one)
-    if not same:
+    if not same and not is_spelled_otherwise(held.payload, record.payload):
         return _contradict(connection, record, new, held.state, held.payload)
     known = "given up by a person" if held.state == "dropped" else "known already"
     return RecordOutcome(record, "duplicate", known)
