@@ -180,8 +180,7 @@ class Daemon:
                 "store {}: {}", name, said
             )
         self._build_upkeep(store, drain)
-        for sink in self._sinks:
-            await sink.subscribe()
+        await instances.subscribe_all(self._sinks, store.deliveries)
         routes = self._receiver(store, drain).routes()
         routes += await instances.listen_all(self._hosts, instances.START_SECONDS)
         self._jobs = self._known_jobs(store)

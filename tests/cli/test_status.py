@@ -213,7 +213,7 @@ PARKED = {"id": "ab" * 16, "kind": "cancel", "about": None, "target": "o", "reas
                     {"store": "main", "status": "ODD", "orders": 3, "example": "#9"}
                 ]
             },
-            ["backhaul why order #9"],
+            ["backhaul why order 9"],
         ),
         ({"targets_stopped": {"b": "x"}}, ["backhaul targets resume b"]),
         (

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.connect.instances import subscribe_all
+from backhaul.store.deliveries import Subscriber
 from backhaul.store.sqlite.explaining import Explainer
 from support import payloads
 from support.databases import rows, take
@@ -120,7 +122,7 @@ async def test_every_status_releases_an_order_or_is_explained(
     is_released = status.strip().upper() in RELEASED
     assert await told(books, sink) == [PLACED] * is_released
     explainer = Explainer(store.path)
-    life = explainer.life("order", {"store": "main", "id": "ord_9"})
+    life = explainer.life("order", {"store": "main", "id": "ord_9", "name": "#9"})
     said = [row["detail"] for row in life if row["what"] == "payment"]
     assert bool(said) is not is_released
     assert all(f"financial status {status}".upper() in each.upper() for each in said)
@@ -141,10 +143,163 @@ async def test_the_case_of_a_part_that_is_given_back_is_handed_out(
     assert await told(books, sink) == [PLACED]
 
 
-async def test_an_unknown_status_is_over_with_its_orders(store: SqliteStore) -> None:
+async def test_an_unknown_status_is_over_with_its_orders(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await sink_of(Books(), store, clock, release_when="paid").subscribe()
     await take(store, news(300, financialStatus="ODD"))
     explainer = Explainer(store.path)
     (found,) = explainer.counts()["unknown_statuses"]
     assert (found["status"], found["orders"], found["example"]) == ("ODD", 1, "#9")
     await take(store, news(301, financialStatus="ODD", fulfillmentStatus="FULFILLED"))
     assert explainer.counts()["unknown_statuses"] == []
+
+
+def unreported(store: SqliteStore) -> list[tuple[str, str]]:
+    """Return why `books` is not notified of the order: what, and in words."""
+    life = Explainer(store.path).life(
+        "order", {"store": "main", "id": "ord_9", "name": "#9"}
+    )
+    words = ("connection", "payment", "confirmation")
+    return [(row["what"], row["detail"]) for row in life if row["what"] in words]
+
+
+@pytest.mark.parametrize("rule", ["placed", "confirmed"])
+async def test_an_unknown_status_keeps_no_order_where_nobody_waits_for_payment(
+    store: SqliteStore, clock: VirtualClock, rule: Any
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when=rule)
+    await sink.subscribe()
+    await take(store, news(300, financialStatus="ODD"))
+    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unreported(store) == []
+    assert await told(books, sink) == [PLACED]
+
+
+@pytest.mark.parametrize(
+    ("topics", "place"),
+    [({"stock.changed"}, "main"), ({"order.updated"}, "main"), ({PLACED}, "other")],
+)
+async def test_a_connection_that_takes_no_orders_of_the_store_waits_for_none(
+    store: SqliteStore, topics: set[str], place: str
+) -> None:
+    subscriber = Subscriber(
+        instance="books", store=place, topics=frozenset(topics), release_when="paid"
+    )
+    await store.deliveries.subscribe(subscriber)
+    await take(store, news(300, financialStatus="ODD"))
+    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unreported(store) == []
+
+
+async def test_a_connection_that_is_gone_waits_for_nothing(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    sink = sink_of(Books(), store, clock, release_when="paid")
+    other = sink_of(Books("other"), store, clock)
+    await subscribe_all([other, sink], store.deliveries)
+    await take(store, news(300, financialStatus="ODD"))
+    assert len(Explainer(store.path).counts()["unknown_statuses"]) == 1
+    await subscribe_all([other], store.deliveries)
+    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unreported(store) == []
+
+
+async def test_an_order_that_was_reported_before_waits_for_nothing(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when="paid")
+    await sink.subscribe()
+    await take(store, news(300, financialStatus="PAID"))
+    assert await told(books, sink) == [PLACED]
+    await take(store, news(301, financialStatus="ODD"))
+    assert Explainer(store.path).counts()["unknown_statuses"] == []
+    assert unreported(store) == []
+
+
+async def test_only_the_connection_that_waits_is_named(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    eager, late = Books("eager"), Books("late")
+    sinks = [
+        sink_of(eager, store, clock),
+        sink_of(late, store, clock, release_when="paid"),
+    ]
+    for sink in sinks:
+        await sink.subscribe()
+    await take(store, news(300, financialStatus="PENDING"))
+    assert await told(eager, sinks[0]) == [PLACED]
+    ((what, says),) = unreported(store)
+    assert what == "payment"
+    assert "connection late waits for payment" in says
+
+
+AWAITING = {"confirmation": {"required": True, "confirmedAt": None}}
+
+
+async def test_an_order_that_awaits_its_confirmation_is_explained(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when="confirmed")
+    await sink.subscribe()
+    await take(store, news(300, **AWAITING))
+    ((what, says),) = unreported(store)
+    assert what == "confirmation"
+    assert "connection books waits for that" in says
+    confirmed = {"confirmation": {"required": True, "confirmedAt": instant(301)}}
+    await take(store, news(301, **confirmed))
+    assert (await told(books, sink))[0] == PLACED
+    assert unreported(store) == []
+
+
+@pytest.mark.parametrize("rule", ["placed", "confirmed", "paid"])
+@pytest.mark.parametrize(
+    "members", [{}, {"financialStatus": "REFUNDED"}, {"financialStatus": "ODD"}]
+)
+async def test_an_order_from_before_the_connection_is_explained(
+    store: SqliteStore, clock: VirtualClock, rule: Any, members: dict[str, str]
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, release_when=rule)
+    await sink.subscribe()
+    old = payloads.order("ord_9", 300, number=9, placedAt="2026-02-01T00:00:00.000Z")
+    await take(store, envelope("orders/updated", old | members))
+    assert await told(books, sink) == []
+    says = "placed before connection books began; not reported to it"
+    assert unreported(store) == [("connection", says)]
+    assert Explainer(store.path).counts()["unknown_statuses"] == []
+
+
+async def test_a_connection_from_the_first_order_on_explains_nothing(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, begin="all")
+    await sink.subscribe()
+    old = payloads.order("ord_9", 300, number=9, placedAt="2026-02-01T00:00:00.000Z")
+    await take(store, envelope("orders/updated", old))
+    assert PLACED in await told(books, sink)
+    assert unreported(store) == []
+
+
+async def test_an_order_cancelled_before_it_was_reported_is_explained(
+    store: SqliteStore, books: tuple[Books, Sink]
+) -> None:
+    cancellation = {"cancelledAt": instant(301), "reason": "OTHER"}
+    await take(store, news(301, cancellation=cancellation))
+    assert await told(*books) == []
+    says = "cancelled before it was reported to connection books; not reported to it"
+    assert unreported(store) == [("connection", says)]
+
+
+async def test_a_changed_rule_counts_from_the_next_start(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await sink_of(Books(), store, clock, release_when="paid").subscribe()
+    await take(store, news(300, financialStatus="ODD"))
+    assert len(Explainer(store.path).counts()["unknown_statuses"]) == 1
+    await sink_of(Books(), store, clock).subscribe()
+    assert Explainer(store.path).counts()["unknown_statuses"] == []

@@ -109,6 +109,10 @@ async def test_when_news_of_another_store_came_last_is_found(
     assert strangers == {"main": f"{to_text(clock.now())} sto_3"}
 
 
+SUBSCRIBER = """
+    INSERT INTO subscribers (instance, store, since, begun, "cursor")
+    VALUES (?, 'main', '', 0, 0)
+"""
 NEWS = """
     INSERT INTO deliveries (id, instance, store, topic, object_id, change_id, state,
         reason, created_at, due_at)
@@ -120,7 +124,7 @@ async def test_news_are_found_that_are_parked_and_the_oldest_that_wait(
     store: SqliteStore,
 ) -> None:
     for name in ("erp", "shop", "idle"):
-        write(store.path, "INSERT INTO subscribers VALUES (?, 'main', '', 0, 0)", name)
+        write(store.path, SUBSCRIBER, name)
     for number, (name, object_id, state) in enumerate(
         [
             ("erp", "ord_1", "applied"),

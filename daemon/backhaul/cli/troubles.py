@@ -79,10 +79,10 @@ def _unknown_statuses(unknown: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         more = f" and {each['orders'] - 1:,} more" if each["orders"] > 1 else ""
         says = (
             f"financial status {each['status']!r} is not known: order"
-            f" {each['example']}{more} not released to connectors that wait for it;"
-            " ask the platform what it means"
+            f" {each['example']}{more} not released to connectors that wait for"
+            " payment; ask the platform what it means"
         )
-        why = f"backhaul why order {each['example']}"
+        why = f"backhaul why order {str(each['example']).removeprefix('#')}"
         yield Line(f"payment at {each['store']}", says, why, "warn")
 
 

@@ -65,6 +65,13 @@ def subscription(
     )
 
 
+async def subscribe_all(sinks: Sequence[Sink], deliveries: Deliveries) -> None:
+    """Subscribe each connection, and retire those that are not configured any more."""
+    await deliveries.retire([sink.instance for sink in sinks])
+    for sink in sinks:
+        await sink.subscribe()
+
+
 async def listen_all(hosts: Sequence[Host], seconds: float) -> list[web.RouteDef]:
     """Let each instance listen; return the routes for the public listener.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backhaul.core.lifecycle import Cause
 
 Release: TypeAlias = Literal["placed", "confirmed", "paid"]
@@ -63,6 +65,10 @@ class Deliveries(Protocol):
 
         What was `sending` when the program died may have arrived. May raise Busy.
         """
+        ...
+
+    async def retire(self, instances: Sequence[str]) -> None:
+        """Note that no connection but these waits for orders. May raise Busy."""
         ...
 
     async def follow(self, subscriber: Subscriber, slice_seconds: float) -> bool:

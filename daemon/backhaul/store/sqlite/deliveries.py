@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -118,6 +119,18 @@ class SqliteDeliveries:
                 "UPDATE deliveries SET due_at = min(due_at, ?)"
                 " WHERE instance = ? AND state IN ('planned', 'uncertain')",
                 (now, subscriber.instance),
+            )
+
+        await self._writer.urgent(unit)
+
+    async def retire(self, instances: Sequence[str]) -> None:
+        """Note that no connection but these waits for orders."""
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE subscribers SET release_when = NULL WHERE instance NOT IN"
+                " (SELECT value FROM json_each(?))",
+                (json.dumps([*instances]),),
             )
 
         await self._writer.urgent(unit)

@@ -73,3 +73,13 @@ def add_parcels(db: Database) -> None:
     db.execute(
         "CREATE INDEX variants_barcode ON variants(barcode) WHERE barcode IS NOT NULL"
     )
+
+
+def add_rules(db: Database) -> None:
+    """When each connection is notified of an order; NULL until its next start.
+
+    `release_when` stays NULL for a connection that takes no order.placed. Orders placed
+    earlier than `old_before` are not reported.
+    """
+    db.execute("ALTER TABLE subscribers ADD COLUMN release_when TEXT")
+    db.execute("ALTER TABLE subscribers ADD COLUMN old_before TEXT")

@@ -81,6 +81,23 @@ def subscribe(connection: sqlite3.Connection, subscriber: Subscriber, now: str) 
     )
     if added.rowcount and not is_all:
         _pass_over(connection, subscriber, newest, now)
+    _keep_rules(connection, subscriber)
+
+
+def _keep_rules(connection: sqlite3.Connection, subscriber: Subscriber) -> None:
+    """Keep beside an instance which orders it is told of, to explain the others."""
+    (since,) = connection.execute(
+        "SELECT since FROM subscribers WHERE instance = ?", (subscriber.instance,)
+    ).fetchone()
+    takes_orders = "order.placed" in subscriber.topics
+    connection.execute(
+        "UPDATE subscribers SET release_when = ?, old_before = ? WHERE instance = ?",
+        (
+            subscriber.release_when if takes_orders else None,
+            _floor(since) if subscriber.begin == "now" else None,
+            subscriber.instance,
+        ),
+    )
 
 
 def _pass_over(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.members import member
-from backhaul.store.sqlite.payment_states import NOT_RELEASED
+from backhaul.store.sqlite.payment_states import NOT_REPORTED
 from backhaul.store.sqlite.variants import NEWEST
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ _OBJECT = f"{_EVENTS} UNION ALL {_WORK} UNION ALL {_STOCK}"
 _ORDERS_OF = "FROM orders o WHERE o.customer_id = :id AND o.store = :store"
 LIFE: Mapping[str, str] = {
     "order": f"{_OBJECT} l.cause = :id UNION ALL {_HOLD} UNION ALL {_INCIDENTS}"
-    f" UNION ALL {NOT_RELEASED} ORDER BY at, turn",
+    f" UNION ALL {NOT_REPORTED} ORDER BY at, turn",
     "product": f"{_OBJECT} l.product_id = :id ORDER BY at, turn",
     "sku": f"{_OBJECT} l.variant_id = :id ORDER BY at, turn",
     "customer": f"""

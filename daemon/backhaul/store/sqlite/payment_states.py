@@ -40,30 +40,63 @@ _ORDER_LINES = f"""
            i.unit_price_minor, o.currency, i.product_id, i.variant_id
     FROM order_items i JOIN orders o ON o.store = i.store AND o.id = i.order_id
 """  # noqa: S608 - constants
+_IS_OLD = """
+    coalesce(nullif(o.placed_at, ''), o.updated_at) < coalesce(s.old_before, '')
+"""
+_NO_NEWS = """
+    NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.object_id = o.id
+                AND d.instance = s.instance AND d.store = o.store
+                AND d.topic = 'order.placed')
+"""
 _LISTED = f"""
     SELECT store, financial_status AS status, count(*) AS orders,
            min(coalesce(name, number, id)) AS example
-    FROM orders WHERE {_UNKNOWN} GROUP BY store, financial_status
-    ORDER BY store, financial_status
+    FROM orders o WHERE {_UNKNOWN} AND EXISTS (
+        SELECT 1 FROM subscribers s WHERE s.store = o.store
+        AND s.release_when = 'paid' AND NOT {_IS_OLD} AND {_NO_NEWS})
+    GROUP BY store, financial_status ORDER BY store, financial_status
 """  # noqa: S608 - constants
-NOT_RELEASED = f"""
-    SELECT o.updated_at, 'payment', coalesce(o.name, o.id), 'not released',
-           'financial status ' || o.financial_status || iif({_WORD} IN ({_KNOWN}), '',
-             ' is not known') || ': connectors that wait for payment (release_when ='
-           || ' "paid") are not notified of the order', NULL, 4
-    FROM orders o WHERE o.store = :store AND o.id = :id AND o.cancelled_at IS NULL
-      AND {_WORD} NOT IN ('PAID', 'PARTIALLY_REFUNDED')
-      AND EXISTS (SELECT 1 FROM subscribers s WHERE s.store = o.store)
-      AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.store = o.store
-        AND d.object_id = o.id AND d.topic = 'order.placed')
+_NOT_PAID = f"{_WORD} NOT IN ('PAID', 'PARTIALLY_REFUNDED')"
+_UNREPORTED = f"""
+    SELECT o.*, s.instance, s.since, s.release_when, {_IS_OLD} AS is_old
+    FROM orders o JOIN subscribers s ON s.store = o.store
+    WHERE o.store = :store AND o.id = :id AND s.release_when IS NOT NULL AND {_NO_NEWS}
 """  # noqa: S608 - constants
-"""A row of the life of an order that is not paid, or not known to be."""
+NOT_REPORTED = f"""
+    SELECT since, 'connection', instance, 'not reported', 'placed before connection '
+           || instance || ' began; not reported to it', NULL, 4
+    FROM ({_UNREPORTED}) WHERE is_old
+    UNION ALL
+    SELECT cancelled_at, 'connection', instance, 'not reported', 'cancelled before it'
+           || ' was reported to connection ' || instance || '; not reported to it',
+           NULL, 4
+    FROM ({_UNREPORTED}) WHERE NOT is_old AND cancelled_at IS NOT NULL
+    UNION ALL
+    SELECT updated_at, 'payment', coalesce(name, id), 'not released',
+           'financial status ' || financial_status || iif({_WORD} IN ({_KNOWN}), '',
+             ' is not known') || ': ' || iif({_WORD} = 'REFUNDED', 'connection '
+             || instance, 'connection ' || instance
+             || ' waits for payment (release_when = "paid") and')
+           || ' is not notified of the order', NULL, 4
+    FROM ({_UNREPORTED}) WHERE NOT is_old AND cancelled_at IS NULL
+      AND (release_when = 'paid' AND {_NOT_PAID}
+           OR {_WORD} = 'REFUNDED' AND fulfillment_status != 'FULFILLED')
+    UNION ALL
+    SELECT updated_at, 'confirmation', coalesce(name, id), 'not released',
+           'the store has not confirmed the order: connection ' || instance
+           || ' waits for that (release_when = "confirmed") and is not notified of it',
+           NULL, 4
+    FROM ({_UNREPORTED}) WHERE NOT is_old AND cancelled_at IS NULL
+      AND release_when = 'confirmed' AND awaiting_confirmation
+"""  # noqa: S608 - constants
+"""Rows of the life of an order: why a connection was not notified of it."""
 
 
 def unknown(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return each unknown financial status of open orders.
+    """Return each unknown financial status that keeps open orders from a connection.
 
-    Rows have `store`, `status`, `orders` (how many) and `example` (the name of one).
+    Those are orders of a store that releases orders when they are paid. Rows have
+    `store`, `status`, `orders` (how many) and `example` (the name of one).
     """
     return [dict(row) for row in connection.execute(_LISTED)]
 
