@@ -35,6 +35,9 @@ CERTAIN_ZEROS = 4
 EXACT_FLOAT = 2**53
 """From here on a floating-point number may have lost digits."""
 
+TAKEN_AS_ZERO = "is taken as 0"
+"""What the note of a stock level says whose number was below 0."""
+
 YES = frozenset({"yes", "y", "true", "t", "1"})
 NO = frozenset({"no", "n", "false", "f", "0"})
 
@@ -381,7 +384,7 @@ def stock_of(number: int, *, negative_is_zero: bool) -> tuple[int, str]:
             f"quantity is below 0: {number}; correct it, or set negative_is_zero ="
             " true to take it as 0"
         )
-    return 0, f"{number} is taken as 0"
+    return 0, f"{number} {TAKEN_AS_ZERO}"
 
 
 def label(value: object, name: str) -> str:

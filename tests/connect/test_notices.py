@@ -11,11 +11,14 @@ from backhaul.cli.troubles import troubles
 from backhaul.connect.guarding import ConnectorFailed
 from backhaul.connect.notices import LONGEST, MOST, Notices, read_notices
 from backhaul.errors import BackhaulError
+from backhaul_connectors.file_drop import FileDrop
+from backhaul_connectors.file_drop.settings import Settings
 from backhaul_sdk import Batch
 from support.back_office import Desk, host_of, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from backhaul.store.sqlite.database import SqliteStore
 
@@ -51,6 +54,26 @@ async def test_a_notice_is_logged_once_and_shown_while_it_holds(
     desk.said = [NOTICE]
     await host.once()
     assert len(logged(lines, "connector.notice ")) == 2
+
+
+async def test_articles_below_zero_are_counted_until_they_are_corrected(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    settings = Settings.model_validate({"path": tmp_path, "settle_seconds": 0})
+    host = host_of(FileDrop("drop", settings), store)
+    levels = tmp_path / "stock-levels.csv"
+    levels.write_text("sku,quantity\nA,-2\nB,-1\nC,4\nD,5\n")
+    await host.once()
+    assert host.state()["notices"] == [
+        "stock below 0 is taken as 0 for 2 articles, such as 'A'; correct them in the "
+        "back office"
+    ]
+    levels.write_text("sku,quantity\nA,0\nC,4\n")
+    await host.once()
+    assert "for 1 articles, such as 'B'" in str(host.state()["notices"])
+    levels.write_text("sku,quantity\nB,3\n")
+    await host.once()
+    assert host.state()["notices"] == []
 
 
 async def test_the_notes_of_a_batch_are_logged_after_it_is_stored(

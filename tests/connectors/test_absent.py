@@ -61,6 +61,27 @@ async def test_a_list_with_an_unusable_row_has_no_end(drop: Drop, bad: str) -> N
     assert ends(await drop.pull()) == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "end"),
+    [
+        ("A,1,MAIN\nB,2,SHOP\n", (1, 0, " without 1 articles that stock_level_rows")),
+        ("A,1,MAIN\nA,2,SHOP\n", (1, 0.25, "")),
+        ("A,1,MAIN\n,2,SHOP\n", (1, 0.25, "")),
+        ("A,1,SHOP\nB,2,SHOP\n", (0, 0, " without 2 articles")),
+        ("A,1,MAIN\nB,2,MAIN\n", (2, 0.25, "")),
+    ],
+)
+async def test_articles_that_a_filter_hides_are_not_zeroed_unasked(
+    drop: Drop, rows: str, end: tuple[int, float, str]
+) -> None:
+    drop.options["stock_level_rows"] = {"only": {"House": "MAIN"}}
+    drop.put("stock-levels.csv", f"sku,quantity,House\n{rows}")
+    host = await drop.pull()
+    (found,) = [each for each in host.records.values() if isinstance(each, FullList)]
+    assert (found.rows, found.absent_limit) == end[:2]
+    assert found.locator.startswith(f"stock-levels.csv{end[2]}")
+
+
 async def test_an_empty_list_has_an_end(drop: Drop) -> None:
     drop.options["incomplete_seconds"] = 0
     drop.put("stock-levels.csv", "sku,quantity\n")

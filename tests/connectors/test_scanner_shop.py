@@ -23,7 +23,7 @@ from support.mosquitto import mosquitto
 from support.payloads import envelope, item, variant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Record
@@ -108,6 +108,11 @@ async def test_every_line_of_the_case_is_answered_right(
     for answer, (begins, holds) in zip(answers, RIGHT, strict=True):
         assert answer.startswith(begins), answer
         assert holds in answer
+    recorded_right(store)
+
+
+def recorded_right(store: SqliteStore) -> None:
+    """Require the records that the lines of the case make, however they come."""
     received = [r for r in records(store) if isinstance(r, StockAdjustment)]
     assert [(r.sku, r.delta) for r in received] == [
         ("042100005264", 1),
@@ -122,6 +127,58 @@ async def test_every_line_of_the_case_is_answered_right(
         ("1002", "9400111899223818218407", ()),
         ("1003", "1Z999AA10123456784", (Line(sku="LS-XL", quantity=1),)),
     ]
+
+
+def messages() -> list[bytes]:
+    """Return the lines of the case as messages of a device."""
+    lines = CASE.read_text("utf-8").splitlines()
+    return [
+        (line if line.startswith("{") else json.dumps({"code": line})).encode()
+        for line in lines
+    ]
+
+
+def answered_right(answers: Sequence[tuple[int, str]]) -> None:
+    for (status, what), (begins, holds) in zip(answers, RIGHT, strict=True):
+        word, _, told = begins.partition(" ")
+        expected = {"OK": 200, "NO": 422}.get(word)
+        assert status == (expected or int(told)), what
+        assert (told if expected else "") in what
+        assert holds in what
+
+
+async def test_every_line_of_the_case_is_answered_right_over_http(
+    dock: Dock, store: SqliteStore
+) -> None:
+    posted = [await dock.post(message) for message in messages()]
+    answered_right([(each.status, str(each.body["what"])) for each in posted])
+    recorded_right(store)
+
+
+@pytest.mark.programs
+async def test_every_line_of_the_case_is_answered_right_over_mqtt(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    answers: list[tuple[int, str]] = []
+    async with (
+        mosquitto(tmp_path) as broker,
+        aiomqtt.Client("127.0.0.1", broker.port) as device,
+    ):
+        await device.subscribe("scanners/+/reply", qos=1)
+        options = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port}
+        options |= {"mqtt_tls": False, "mqtt_devices": ["dock"]}
+        dock = Dock({**options, "folder": tmp_path / "floor"})
+        await open_at(dock, store)
+        assert dock._scanner is not None
+        await dock._scanner.broker.connected.wait()
+        for message in messages():
+            await device.publish("scanners/dock/scan", message, qos=1)
+            reply = await anext(device.messages)
+            told = json.loads(bytes(reply.payload or b""))
+            answers.append((told["status"], told["what"]))
+        await dock.close()
+    answered_right(answers)
+    recorded_right(store)
 
 
 async def test_a_tracking_number_loses_the_symbology_on_every_way(

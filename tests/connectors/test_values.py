@@ -13,6 +13,7 @@ from backhaul_connectors.http_json.parsing import Reader, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_connectors.sql.parsing import Origin, Rules, record_of
 from backhaul_connectors.sql.settings import zone
+from backhaul_connectors.tryton.reading import _level
 from backhaul_sdk import Bad, Fulfillment, StockAdjustment, StockLevel
 from connectors.dropping import STOCK_DELTAS, Drop
 from connectors.spreadsheets import workbook
@@ -260,6 +261,14 @@ def test_stock_below_zero_of_a_table_or_document(value: Any) -> None:
     for each in refused:
         assert isinstance(each, Bad)
         assert "quantity is below 0: -4" in each.reason
+
+
+def test_stock_below_zero_of_tryton_is_noted() -> None:
+    found = _level(
+        {"id": 1, "code": "A", "quantity": -2.0}, datetime(2026, 4, 1, tzinfo=UTC)
+    )
+    assert isinstance(found, StockLevel)
+    assert (found.quantity, found.note) == (0, "-2 is taken as 0")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ class Articles:
         self.below_zero = 0
         self.counted_at = ""
         """The latest `as_of` of the rows, where a full list needs it."""
+        self.hidden = 0
+        self._hidden: set[int] = set()
         self._adds_up = adds_up
         self._articles = array("q")
         self._numbers = array("q")
@@ -59,8 +61,20 @@ class Articles:
         self._numbers.append(NO_NUMBER if number is None else number)
         self._lines.append(line)
 
+    def leave_out(self, article: int, line: int) -> None:
+        """Add a row that the settings leave out; `article` is 0 where it names none."""
+        if article:
+            self._hidden.add(article)
+        # Its places are those of the rows.
+        self.add(0, None, line)
+
     def finish(self) -> None:
-        """Gather the rows of each article that has several."""
+        """Gather the rows of each article that has several.
+
+        `hidden` is then how many articles only rows name that are left out.
+        """
+        self.hidden = len(self._hidden - self._seen)
+        self._hidden.clear()
         self._seen.clear()
         if not self._repeated:
             return

@@ -74,6 +74,10 @@ class Layout(Struct, frozen=True, kw_only=True):
     pads_rows: bool = False
     """Whether empty cells at the end of a row are left out, as in spreadsheets."""
 
+    def takes(self, cells: Sequence[str]) -> bool:
+        """Tell whether the settings' filters take a row."""
+        return all(each.takes(cells) for each in self.filters)
+
     def reader(self, stream: BinaryIO, position: Position) -> RowReader:
         if self.members is not None:
             return JsonRowReader(stream, self.members, position)

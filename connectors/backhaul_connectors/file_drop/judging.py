@@ -46,6 +46,8 @@ class Sound(Struct, frozen=True):
     cells: str = ""
     notes: tuple[str, ...] = ()
     bad: tuple[Bad, ...] = ()
+    left_out: int = 0
+    """Rows that the settings leave out."""
     is_whole: bool = False
     """Whether every row of the file can be used, and is handed over now."""
 
@@ -183,6 +185,7 @@ async def count(
         position.row,
         read.cells,
         notes=notes,
+        left_out=tally.left_out,
         is_whole=is_whole,
     )
 

@@ -231,8 +231,7 @@ class Table(Struct, frozen=True):
             return Verdict(self._bad(row, number, error))
         except LeftOut:
             if self.articles is not None:
-                # Its places are those of the rows.
-                self.articles.add(0, None, row.line)
+                self.articles.leave_out(self._article(row, is_filtered=False), row.line)
             return LEFT_OUT
         if self.articles is not None and isinstance(made, LevelRow):
             article = article_of(made.sku, made.counted_at)
@@ -245,13 +244,17 @@ class Table(Struct, frozen=True):
         return GOOD
 
     def _count_unusable(self, row: Row) -> None:
+        if self.articles is not None:
+            self.articles.add(self._article(row), None, row.line)
+
+    def _article(self, row: Row, *, is_filtered: bool = True) -> int:
+        """Return the article of a row of a stock list, 0 where it names none."""
         article = self.file.form.article
-        if self.articles is None or article is None:
-            return
         try:
-            self.articles.add(article(self._cells(row)), None, row.line)
+            cells = self._cells(row, is_filtered=is_filtered)
+            return 0 if article is None else article(cells)
         except Unusable:
-            self.articles.add(0, None, row.line)
+            return 0
 
     def _note_refused(self, row: Row) -> None:
         """Note the order of a row that names an article but cannot be used.
@@ -284,7 +287,7 @@ class Table(Struct, frozen=True):
             header=self.layout.header,
         )
 
-    def _cells(self, row: Row) -> dict[str, str]:
+    def _cells(self, row: Row, *, is_filtered: bool = True) -> dict[str, str]:
         width, cells = self.layout.width, row.cells
         if row.problem:
             raise Unusable(row.problem)
@@ -298,7 +301,7 @@ class Table(Struct, frozen=True):
                 f"the row has {len(cells)} cells where the header has {width}; "
                 f"a text that contains {self.layout.delimiter!r} needs quotation marks"
             )
-        if not all(each.takes(cells) for each in self.layout.filters):
+        if is_filtered and not self.layout.takes(cells):
             raise LeftOut
         places, values = self.layout.places.items(), self.file.form.values
         found = {meaning: clean(cells[place]) for meaning, place in places}

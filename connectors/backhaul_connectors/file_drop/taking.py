@@ -125,13 +125,16 @@ class Taking:
         if not is_full or not sound.is_whole:
             return []
         articles = sound.table.articles
+        hidden = 0 if articles is None else articles.hidden
+        left = f" without {hidden} articles that stock_level_rows leaves out"
         end = FullList(
             key=key_of("full list", [sound.table.sha256]),
             listed_at=sound.table.dated,
-            rows=sound.rows,
-            absent_limit=self._settings.absent_limit,
+            rows=sound.rows - sound.left_out,
+            # What a filter hides may be in stock: an operator decides.
+            absent_limit=0 if hidden else self._settings.absent_limit,
             counted_at=articles.counted_at if articles else "",
-            locator=file.name,
+            locator=f"{file.name}{left if hidden else ''}",
         )
         return [end]
 

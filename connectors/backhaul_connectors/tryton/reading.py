@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import Refused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
-from backhaul_sdk.fields import is_placeholder
+from backhaul_sdk.fields import is_placeholder, stock_of
 from backhaul_sdk.reading import UNREADABLE, rfc3339
 
 if TYPE_CHECKING:
@@ -294,11 +294,13 @@ def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
     if not _is_whole(quantity):
         reason = f"{quantity} of {row['code']} is no number of pieces"
         return Bad(key=key, raw=raw, reason=reason, locator=locator)
+    # Tryton may have shipped what it has not received yet.
+    units, note = stock_of(int(quantity), negative_is_zero=True)
     return StockLevel(
         key=key,
         sku=row["code"],
-        # Tryton may have shipped what it has not received yet.
-        quantity=max(int(quantity), 0),
+        quantity=units,
+        note=note,
         as_of=rfc3339(as_of),
         locator=locator,
         raw=raw,

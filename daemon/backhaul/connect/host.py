@@ -14,7 +14,7 @@ from backhaul.connect.gathering import Gathering
 from backhaul.connect.guarding import ConnectorFailed, bounded, guarded, words
 from backhaul.connect.health import Health
 from backhaul.connect.matching import encode
-from backhaul.connect.notices import Notices
+from backhaul.connect.notices import BelowZero, Notices
 from backhaul.connect.opening import OPEN_SECONDS, Opening
 from backhaul.connect.polling import Polls
 from backhaul.core.clock import to_text
@@ -86,6 +86,7 @@ class Host:
         self._deaf: str | None = None
         self._emitted = Gathering(self._accept)
         self._notices = Notices(connector)
+        self._below_zero = BelowZero()
         self._log = logger.bind(instance=connector.instance)
         connector.look_up = self._look_up
 
@@ -96,7 +97,7 @@ class Host:
             "up": health.up and self._deaf is None,
             "reason": health.reason or self._deaf,
             "worked_at": health.worked_at,
-            "notices": list(self._notices.current),
+            "notices": [*self._notices.current, *self._below_zero.notices()],
         }
 
     async def listen(self, seconds: float) -> Sequence[Route]:
@@ -227,6 +228,7 @@ class Host:
     async def _take(self, batch: Batch) -> None:
         await self._accept([_new(record) for record in batch.records], batch.cursor)
         self._notices.log_notes(batch.notes)
+        self._below_zero.add(batch.records)
         await batch.ack()
 
     async def _accept(

@@ -9,14 +9,18 @@ from loguru import logger
 
 from backhaul.connect.guarding import ConnectorFailed, words
 from backhaul.core.printable import storable
+from backhaul_sdk import StockLevel
+from backhaul_sdk.fields import TAKEN_AS_ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_sdk import Connector
+    from backhaul_sdk import Bad, Connector, Record
 
 MOST = 20
 """Notices of one connector that are shown, and notes of one batch that are logged."""
+MOST_COUNTED = 100_000
+"""Articles below 0 that are counted."""
 LONGEST = 600
 """Characters of one sentence; the rest is cut."""
 
@@ -44,6 +48,36 @@ class Notices:
             self._log.bind(action="connector.note").info(
                 "{}: {}", self._connector.instance, note
             )
+
+
+class BelowZero:
+    """The articles whose last level was below 0 and was taken as 0.
+
+    They are counted since the daemon was started.
+    """
+
+    def __init__(self) -> None:
+        self._skus: dict[str, None] = {}
+
+    def add(self, records: Iterable[Record | Bad]) -> None:
+        """Note the levels of a batch that is stored."""
+        for record in records:
+            if not isinstance(record, StockLevel):
+                continue
+            if TAKEN_AS_ZERO not in record.note:
+                self._skus.pop(record.sku, None)
+            elif len(self._skus) < MOST_COUNTED:
+                self._skus[record.sku] = None
+
+    def notices(self) -> list[str]:
+        """Return how many there are, and one of them; nothing for none."""
+        if not self._skus:
+            return []
+        first = storable(next(iter(self._skus)))[:LONGEST]
+        return [
+            f"stock below 0 is taken as 0 for {len(self._skus):,} articles, such as"
+            f" {first!r}; correct them in the back office"
+        ]
 
 
 def read_notices(connector: Connector[Any]) -> list[str]:
