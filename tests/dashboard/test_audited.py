@@ -50,6 +50,14 @@ async def row(office: Office) -> Asked:
     return "/quarantine/1/drop", {"reason": "because"}
 
 
+async def incident(office: Office) -> Asked:
+    await office.write(
+        "INSERT INTO incidents (store, kind, order_id, command_id, at, says)"
+        " VALUES ('main', 'restocked', 'ord_1', 'ab', '2026', 'put back')"
+    )
+    return "/incidents/1/resolve", {"reason": "because"}
+
+
 async def stop(office: Office) -> Asked:
     await office.store.targets.stop("main", "a step moved another variant")
     return "/targets/resume", {"store": "main"}
@@ -83,6 +91,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/commands/{}/{}": command,
     "/connectors/run": form("/connectors/run", name="courier"),
     "/events/{}/refold": event,
+    "/incidents/{}/resolve": incident,
     "/jobs/{}": form("/jobs/pause", job="prune", store=""),
     "/quarantine/{}/{}": row,
     "/secrets/accept": dropped,

@@ -60,6 +60,8 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /secrets/accept": (401, 403, 422, 422),
     "GET /charts": READ,
     "GET /audit": (OUT, 403, 200, 200),
+    "GET /incidents": READ,
+    "POST /incidents/1/resolve": (401, 403, 422, 422),
     "GET /quarantine": READ,
     "GET /quarantine/1": (OUT, 404, 404, 404),
     **dict.fromkeys(

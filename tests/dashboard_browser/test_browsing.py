@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 PAGES = [
-    *("/", "/events", "/events/1", "/commands", "/quarantine", "/mirror?q=blue"),
+    *(
+        "/",
+        "/events",
+        "/events/1",
+        "/commands",
+        "/quarantine",
+        "/mirror?q=blue",
+        "/incidents",
+    ),
     *("/mirror/order/main/ord_1", "/connectors", "/jobs", "/drift", "/stores"),
     "/targets",
     *("/charts", "/audit", "/users", "/account", "/commands/nothing-at-all"),

@@ -14,6 +14,7 @@ from backhaul.admin.headers import harden
 from backhaul.admin.pages import (
     commands,
     events,
+    incidents,
     mirror,
     overview,
     people,
@@ -34,6 +35,7 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *commands.ROUTES,
     *quarantine.ROUTES,
+    *incidents.ROUTES,
     *mirror.ROUTES,
     *work.ROUTES,
     *stores.ROUTES,

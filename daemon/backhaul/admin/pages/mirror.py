@@ -66,6 +66,7 @@ async def show(desk: Desk, visit: Visit) -> web.Response:
         return {
             "thing": thing,
             "life": life,
+            "incidents": _incidents(board, kind, store, id_),
             "parts_rows": board.parts(kind, store, id_),
         }
 
@@ -78,6 +79,14 @@ async def show(desk: Desk, visit: Visit) -> web.Response:
         if name not in HIDDEN and value not in {None, ""}
     ]
     return desk.page(visit, "thing", kind=kind, facts=facts, **found)
+
+
+def _incidents(board: Board, kind: str, store: str, id_: str) -> list[dict[str, Any]]:
+    """Return the open incidents of an order; of other objects there are none."""
+    if kind != "order":
+        return []
+    place = (store, id_)
+    return [x for x in board.incidents() if (x["store"], x["order_id"]) == place]
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:

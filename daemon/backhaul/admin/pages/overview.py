@@ -64,6 +64,7 @@ def _read(board: Board) -> dict[str, Any]:
         for row in board.open_commands(state, MOST_SHOWN)
     ]
     return {
+        "incidents": board.incidents(),
         "parked": parked,
         "under_way": under_way[:MOST_SHOWN],
         "events": board.events(None, None, MOST_SHOWN),
