@@ -37,8 +37,6 @@ def test_bare_resource_takes_its_topic_from_outside() -> None:
 
 
 BARE = {
-    "data-is-a-list": {"topic": "a/b", "data": []},
-    "data-is-null": {"topic": "a/b", "data": None},
     "no-data": {"topic": "a/b"},
     "data-of-an-object": {"id": "x", "updatedAt": "2026-01-02", "data": {"id": "y"}},
 }
@@ -48,6 +46,13 @@ BARE = {
 def test_what_is_no_envelope_is_a_bare_resource(name: str) -> None:
     found = opened(BARE[name])
     assert (found.topic, found.data) == ("from/outside", BARE[name])
+
+
+@pytest.mark.parametrize("data", [[], None, "x", 5, [ORDER]])
+def test_an_envelope_whose_data_is_no_object_holds_nothing(data: Any) -> None:
+    found = opened(WRAPPED | {"data": data})
+    assert (found.topic, found.event_id) == ("orders/create", "evt_1")
+    assert found.data == {}
 
 
 @pytest.mark.parametrize("topic", [{}, {"topic": 7}, {"topic": None}, {"topic": " "}])

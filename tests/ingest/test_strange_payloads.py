@@ -37,6 +37,16 @@ BAD: list[tuple[str, str, Any]] = [
     ("orders/create", "items", [payloads.item(quantity="two")]),
     ("orders/create", "items", [payloads.item(id=None)]),
     ("orders/create", "items", [payloads.item(fulfilledQuantity=1.5)]),
+    ("orders/create", "items", [payloads.item(quantity=-1)]),
+    ("orders/create", "items", [payloads.item(quantity="-2.0")]),
+    ("orders/create", "items", [payloads.item(fulfilledQuantity=-1)]),
+    ("orders/create", "items", [payloads.item(" ")]),
+    ("orders/create", "id", ""),
+    ("orders/create", "id", " \t"),
+    ("products/update", "id", ""),
+    ("products/update", "variants", [payloads.variant("")]),
+    ("inventory/level_update", "productId", " "),
+    ("customers/create", "id", ""),
     ("orders/create", "status", None),
     ("orders/create", "financialStatus", 5),
     ("orders/create", "updatedAt", "yesterday"),
@@ -68,6 +78,17 @@ async def test_a_used_member_of_another_type_sets_that_event_aside(
     assert (raw, locator) == (bad, "event 1")
     assert count(store.path, "orders") == count(store.path, "products") == 0
     assert count(store.path, "stock_ledger") == 0
+
+
+@pytest.mark.parametrize("topic", SAMPLES)
+@pytest.mark.parametrize("data", ["x", 5, [], [payloads.order()], None, "{}"], ids=repr)
+async def test_the_id_of_an_event_is_not_taken_for_that_of_an_object(
+    topic: str, data: Any, store: SqliteStore
+) -> None:
+    await take(store, envelope(topic, data))
+    found = rows(store.path, "SELECT state, object_id FROM events")
+    assert found == [("quarantined", None)]
+    assert count(store.path, "rereads") == 0
 
 
 ODD: list[tuple[str, str, Any]] = [

@@ -240,3 +240,19 @@ async def test_what_names_nothing_is_only_kept(data: Any, store: SqliteStore) ->
 async def test_a_test_delivery_is_no_problem(store: SqliteStore) -> None:
     assert await take(store, envelope("webhooks/test", {"id": "wh_1"})) == []
     assert states(store.path) == ["folded"]
+
+
+@pytest.mark.parametrize("cancellation", [None, {}, "yes", {"reason": "CUSTOMER"}])
+async def test_an_order_cancelled_by_its_status_alone_is_no_open_order(
+    cancellation: Any, store: SqliteStore
+) -> None:
+    members = {"status": "CANCELLED", "cancellation": cancellation}
+    await take(
+        store,
+        payloads.envelope("orders/create", payloads.order()),
+        payloads.envelope("orders/cancelled", payloads.order(at=9, **members)),
+    )
+    assert rows(store.path, "SELECT cancelled_at FROM orders") == [
+        (payloads.instant(9),)
+    ]
+    assert rows(store.path, "SELECT id FROM open_orders") == []

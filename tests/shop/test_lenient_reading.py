@@ -170,9 +170,29 @@ def test_a_status_that_is_null_follows_from_the_lines(
     assert order(fulfillmentStatus=None, items=lines).fulfillment_status == status
 
 
-def test_a_cancelled_order_may_tell_its_cancellation_in_any_form() -> None:
-    found = order(status="CANCELLED", cancellation="yes")
-    assert (found.status, found.cancelled_at) == ("CANCELLED", None)
+@pytest.mark.parametrize("status", ["CANCELLED", " cancelled", "Canceled"])
+@pytest.mark.parametrize(
+    "cancellation",
+    ["yes", None, {}, {"cancelledAt": None}, {"cancelledAt": "soon"}, {"reason": "x"}],
+    ids=str,
+)
+def test_an_order_whose_status_is_cancelled_is_cancelled(
+    status: str, cancellation: Any
+) -> None:
+    """Without a time of its own, at the time of its last change: it is not shipped."""
+    found = order(
+        status=status, cancellation=cancellation, updatedAt=payloads.instant(7)
+    )
+    assert (found.status, found.cancelled_at) == ("CANCELLED", payloads.instant(7))
+
+
+def test_the_time_of_a_cancellation_is_its_own_where_it_is_given() -> None:
+    given = {"cancelledAt": payloads.instant(3)}
+    found = order(status="CANCELLED", cancellation=given, updatedAt=payloads.instant(7))
+    assert found.cancelled_at == payloads.instant(3)
+
+
+def test_a_cancellation_that_cannot_be_read_does_not_leave_an_order_open() -> None:
     with pytest.raises(Unreadable, match="cancellation"):
         order(status="PENDING", cancellation="yes")
 

@@ -43,19 +43,20 @@ def open_envelope(body: bytes, outside_topic: str) -> Envelope:
     """Read a delivery's body. Raises Unusable when it is no JSON object.
 
     A document that holds `data` is an envelope, unless it is an object of its own: that
-    has a time of its own. Without a topic in it the one from outside counts.
+    has a time of its own. Without a topic in it the one from outside counts. An
+    envelope whose `data` is no object holds nothing: its own id names the event.
     """
     document = strict_json.decode_object(body)
-    data = document.get("data")
     topic = topic_of(document.get("topic"))
-    if isinstance(data, dict) and (topic or "updatedAt" not in document):
+    if "data" in document and (topic or "updatedAt" not in document):
+        data = document["data"]
         return Envelope(
             topic=topic or topic_of(outside_topic),
             event_id=_text(document.get("id")),
             store_id=_text(document.get("storeId")),
             sequence=_sequence(document.get("sequence")),
             created_at=_text(document.get("createdAt")),
-            data=data,
+            data=data if isinstance(data, dict) else {},
         )
     return Envelope(topic_of(outside_topic), None, None, 0, None, document)
 

@@ -48,9 +48,9 @@ def text(value: object) -> str:
 
 
 def identity(value: object) -> str:
-    """Read the id of an object; an empty one names nothing."""
+    """Read the id of an object; an empty or blank one names nothing."""
     found = text(value)
-    if not found:
+    if not found.strip():
         raise _unusable(value, "an id")
     return found
 
@@ -73,6 +73,14 @@ def whole(value: object) -> int:
     if not -LARGEST - 1 <= number <= LARGEST or number != int(number):
         raise _unusable(value, "a whole number that can be kept")
     return int(number)
+
+
+def units(value: object) -> int:
+    """Read how many units of an order's line; they are never below 0."""
+    found = whole(value)
+    if found < 0:
+        raise _unusable(value, "a number of units")
+    return found
 
 
 def flag(value: object) -> bool:

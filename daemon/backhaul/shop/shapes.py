@@ -21,12 +21,17 @@ from backhaul.shop.fields import (
     reference,
     text,
     time,
+    units,
     whole,
     word,
 )
 
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-LARGEST - 1, le=LARGEST)]
 """A whole number that the database can hold."""
+Units: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+"""Units of an order's line."""
+Identity: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\S")]
+"""The id of an object, which is not blank."""
 
 
 class Wire(msgspec.Struct, rename="camel", gc=False):
@@ -64,20 +69,20 @@ class Cancellation(Wire):
 class Item(Wire):
     """A line of an order."""
 
-    id: str
-    quantity: Integer
+    id: Identity
+    quantity: Units
     product_id: str | None = None
     variant_id: str | None = None
     sku: str | None = None
     title: str = ""
-    fulfilled_quantity: Integer | None = None
+    fulfilled_quantity: Units | None = None
     unit_price: Any = None
 
 
 class Shipment(Wire):
     """A parcel of an order."""
 
-    id: str
+    id: Identity
     tracking_company: str | None = None
     tracking_number: str | None = None
     shipped_at: str | None = None
@@ -86,7 +91,7 @@ class Shipment(Wire):
 class Order(Wire):
     """An order of the keyed API."""
 
-    id: str
+    id: Identity
     updated_at: str
     status: str
     financial_status: str
@@ -107,7 +112,7 @@ class Order(Wire):
 class Variant(Wire):
     """A buyable form of a product."""
 
-    id: str
+    id: Identity
     sku: str | None = None
     barcode: str | None = None
     title: str | None = None
@@ -118,7 +123,7 @@ class Variant(Wire):
 class Product(Wire):
     """A product of the keyed API."""
 
-    id: str
+    id: Identity
     updated_at: str
     title: str = ""
     handle: str | None = None
@@ -130,7 +135,7 @@ class Product(Wire):
 class Named(Wire):
     """Any object, by its id."""
 
-    id: str
+    id: Identity
 
 
 class Variants(Wire):
@@ -142,7 +147,7 @@ class Variants(Wire):
 class Deletion(Wire):
     """What products/delete carries."""
 
-    id: str
+    id: Identity
     deleted_at: str
     handle: str | None = None
     title: str | None = None
@@ -152,7 +157,7 @@ class Deletion(Wire):
 class Customer(Wire):
     """A customer of the keyed API."""
 
-    id: str
+    id: Identity
     updated_at: str
     name: str | None = None
     email: str | None = None
@@ -162,7 +167,7 @@ class Customer(Wire):
 class Move(Wire):
     """One variant's share of a change of stock."""
 
-    variant_id: str
+    variant_id: Identity
     stock: Integer
     adjustment: Integer = 0
 
@@ -170,7 +175,7 @@ class Move(Wire):
 class StockChange(Wire):
     """What inventory/level_update carries."""
 
-    product_id: str
+    product_id: Identity
     updated_at: str
     levels: list[Move]
     adjustment_id: str | None = None
@@ -181,8 +186,8 @@ class StockChange(Wire):
 class Level(Wire):
     """A row of the list of levels."""
 
-    product_id: str
-    variant_id: str
+    product_id: Identity
+    variant_id: Identity
     stock: Integer
     updated_at: str
 
@@ -196,7 +201,7 @@ class Source(Wire):
 class Moved(Wire):
     """What tells in a row of the stock's history whose it is; times in normal form."""
 
-    id: str
+    id: Identity
     created_at: str
     adjustment_id: str | None = None
     product_id: str | None = None
@@ -222,7 +227,7 @@ MovedT = TypeVar("MovedT", bound=Moved)
 class Hook(Wire):
     """A webhook subscription."""
 
-    id: str
+    id: Identity
     status: str | None = None
     topics: list[str] | None = None
     consecutive_failures: int | None = None
@@ -249,7 +254,7 @@ AttemptsT = TypeVar("AttemptsT", bound=Attempts)
 class Delivery(Attempts, kw_only=True):
     """What became of one webhook at the platform; its times are in normal form."""
 
-    id: str
+    id: Identity
     topic: str = ""
     status: str = ""
     created_at: str | None = None
@@ -262,11 +267,12 @@ _STATUS = Member(word, required=True)
 _NUMBER = Member(whole, required=True)
 _TEXT, _TIME, _MONEY, _WHOLE = Member(text), Member(time), Member(money), Member(whole)
 _SURE_TEXT, _SURE_WHOLE = Member(text, essential=True), Member(whole, essential=True)
+_UNITS = Member(units, required=True)
 
 _ITEM: Shape = {
     "id": _ID,
-    "quantity": _NUMBER,
-    "fulfilledQuantity": _SURE_WHOLE,
+    "quantity": _UNITS,
+    "fulfilledQuantity": Member(units, essential=True),
     "restockedQuantity": _WHOLE,
     "productId": _TEXT,
     "variantId": _TEXT,
@@ -274,7 +280,7 @@ _ITEM: Shape = {
     "title": _TEXT,
     "unitPrice": _MONEY,
 }
-_PARCEL_ITEM: Shape = {"lineItemId": _ID, "quantity": _NUMBER}
+_PARCEL_ITEM: Shape = {"lineItemId": _ID, "quantity": _UNITS}
 _SHIPMENT: Shape = {
     "id": _ID,
     # A parcel is known by its carrier and number: without them it would be sent again.

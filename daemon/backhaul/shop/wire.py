@@ -101,6 +101,18 @@ def _require_cancellation(data: Data, document: Data) -> None:
         raise Unusable(f"cancellation: {data['cancellation']!r:.60} is not readable")
 
 
+def _cancelled_at(wire: shapes.Order) -> str | None:
+    """Return when an order was cancelled; None for one that is not.
+
+    An order whose status is CANCELLED is cancelled, whether or not a time is given: it
+    must not be shipped. Then the time of its last change stands for the missing one.
+    """
+    given = wire.cancellation.cancelled_at if wire.cancellation else None
+    if given is None and word(wire.status) == "CANCELLED":
+        return _time(wire.updated_at)
+    return _time_or_none(given, "cancelledAt")
+
+
 def _fulfillment_of(items: list[dict[str, Any]]) -> str:
     """Return the fulfillment status that the lines of an order show."""
     lines = [(item.get("fulfilledQuantity"), item["quantity"]) for item in items]
@@ -115,7 +127,7 @@ def _fulfillment_of(items: list[dict[str, Any]]) -> str:
 def _order(
     wire: shapes.Order, document: Data, notes: list[str], currency: str
 ) -> Order:
-    cancellation, currency = wire.cancellation, wire.currency or currency
+    currency = wire.currency or currency
     total = wire.totals.total if wire.totals else 0
     found = Order(
         id=wire.id,
@@ -127,9 +139,7 @@ def _order(
         financial_status=word(wire.financial_status),
         fulfillment_status=word(wire.fulfillment_status),
         placed_at=_time_or_none(wire.placed_at, "placedAt"),
-        cancelled_at=_time_or_none(
-            cancellation.cancelled_at if cancellation else None, "cancelledAt"
-        ),
+        cancelled_at=_cancelled_at(wire),
         total_minor=_minor(total, currency, "totals.total", notes),
         currency=currency,
         customer_id=wire.customer.id if wire.customer else None,
