@@ -311,6 +311,27 @@ async def test_a_parcel_that_comes_again_under_other_keys_is_a_question(
     assert "under other key columns, and that row is not in this file" in reason
 
 
+def keyed(name: str) -> str:
+    """Return a case with a document and line in each row, by its place."""
+    header, *lines = case(name).splitlines()
+    rows_ = [f"{line},D{number},10" for number, line in enumerate(lines)]
+    return "\n".join((f"{header},document,line", *rows_, ""))
+
+
+async def test_a_corrected_file_with_key_columns_ships_nothing_again(
+    folder: Folder,
+) -> None:
+    folder.options["key_columns"] = ["document", "line"]
+    await folder.drop(keyed("02-corrected-first.csv"))
+    before = folder.left()
+    assert len(before) == 3
+    await folder.drop(keyed("02-corrected-second.csv"))
+    assert folder.left() == before
+    reasons = folder.reasons()
+    assert len(reasons) == 3
+    assert all("drop" in reason for reason in reasons), reasons
+
+
 FURTHER_KEYS = {
     "beside the first": "2001,DHL,JD1,A1,1,0004711,10\n2001,DHL,JD1,A1,1,0004711,20",
     "another number": "2001,DHL,JD2,A1,1,0004712,10",
