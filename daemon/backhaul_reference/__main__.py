@@ -12,12 +12,11 @@ import uvloop
 from aiohttp.typedefs import Middleware
 
 from backhaul_reference import arguments
-from backhaul_reference.access import FolderInUseError
 from backhaul_reference.arguments import Options
-from backhaul_reference.listening import PortInUseError
-from backhaul_reference.mail_login import MailLoginError
-from backhaul_reference.server import start
-from backhaul_reference.state.schema import NewerDatabaseError
+from backhaul_reference.data_folder import FolderInUseError
+from backhaul_reference.mail.transports import MailLoginError
+from backhaul_reference.platform.state.schema import NewerDatabaseError
+from backhaul_reference.server import PortInUseError, start
 
 EXIT_CORRUPT = 65
 EXIT_UNAVAILABLE = 69

@@ -1,4 +1,4 @@
-"""The command line."""
+"""Command-line options and their validation."""
 
 import argparse
 import ipaddress
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from backhaul_reference import limits, quirks
-from backhaul_reference.fixtures.loading import FIXTURES
-from backhaul_reference.mail_login import PASSWORD, USER, Tls
-from backhaul_reference.webhooks.schedule import Schedule, parse_schedule
+from backhaul_reference.fixtures.loader import FIXTURES
+from backhaul_reference.mail.transports import PASSWORD, USER, Tls
+from backhaul_reference.platform import quirks, rate_limits
+from backhaul_reference.platform.webhooks.retry_schedule import Schedule, parse_schedule
 
 MAIL_FROM = "shop@backhaul.example"
 MAX_QUOTA = 1_000_000
@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         type=_quota,
         default=[],
         metavar="NAME=N",
-        help=f"requests a minute, 0 means off; {', '.join(limits.NAMES)}",
+        help=f"requests a minute, 0 means off; {', '.join(rate_limits.NAMES)}",
     )
     add(
         "--retry-schedule",
@@ -184,8 +184,10 @@ def _address(text: str) -> tuple[str, int]:
 
 def _quota(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
-    if name not in limits.NAMES:
-        raise argparse.ArgumentTypeError(f"must be one of {', '.join(limits.NAMES)}")
+    if name not in rate_limits.NAMES:
+        raise argparse.ArgumentTypeError(
+            f"must be one of {', '.join(rate_limits.NAMES)}"
+        )
     if not number.isascii() or not number.isdigit() or int(number) > MAX_QUOTA:
         raise argparse.ArgumentTypeError(f"{name} takes 0 to {MAX_QUOTA}")
     return name, int(number)

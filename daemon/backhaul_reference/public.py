@@ -1,4 +1,4 @@
-"""The public listener: the storefront, v1, and what robots and monitors ask."""
+"""The public listener: storefront, v1, OpenAPI document, health, robots."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -6,18 +6,17 @@ from functools import cache
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from backhaul_reference.admin_v1 import routes as v1_routes
-from backhaul_reference.context import PLATFORM, Platform
-from backhaul_reference.documents import encode
 from backhaul_reference.openapi.document import document
-from backhaul_reference.shop_page import routes as shop_page_routes
-from backhaul_reference.storefront import quotes
+from backhaul_reference.platform.context import PLATFORM, Platform
+from backhaul_reference.platform.http.endpoint import MAX_BODY_BYTES
+from backhaul_reference.platform.http.fault_injection import fail_as_asked
+from backhaul_reference.platform.http.middleware import answer_problems
+from backhaul_reference.platform.http.quirk_adapter import LEVERS, answer_by_quirks
+from backhaul_reference.platform.http.responses import json_answer, raw_answer
+from backhaul_reference.platform.json_codec import encode
+from backhaul_reference.platform.v1 import routes as v1_routes
+from backhaul_reference.storefront import quotes, shop_page
 from backhaul_reference.storefront import routes as storefront_routes
-from backhaul_reference.web.answers import json_answer, raw_answer
-from backhaul_reference.web.endpoint import MAX_BODY_BYTES
-from backhaul_reference.web.faulty_answers import fail_as_asked
-from backhaul_reference.web.middleware import answer_problems
-from backhaul_reference.web.quirky_answers import LEVERS, answer_by_quirks
 
 ROBOTS = "User-agent: *\nDisallow: /storefront/orders/track/\n"
 OFFERED = (*storefront_routes.ENDPOINTS, quotes.QUOTE, *v1_routes.ENDPOINTS)
@@ -43,7 +42,7 @@ def public_app(
     app.router.add_get("/robots.txt", robots)
     storefront_routes.add_routes(app)
     v1_routes.add_routes(app)
-    shop_page_routes.add_routes(app)
+    shop_page.add_routes(app)
     return app
 
 

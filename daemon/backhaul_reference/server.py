@@ -1,45 +1,174 @@
-"""The server: builds each part once, owns the order of start and stop."""
+"""Builds the server: sockets, mail, dispatcher; start and stop order."""
 
 import asyncio
+import logging
+import os
 import random
 import secrets
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from backhaul_reference import listening, quirks, tasks
-from backhaul_reference.access import Access, Folder
-from backhaul_reference.arguments import Options
-from backhaul_reference.clock import Clock, SystemClock
-from backhaul_reference.context import PLATFORM, Platform, Reader, TrackingTokens
+from backhaul_reference.arguments import Options, is_loopback
 from backhaul_reference.control import routes as control_routes
-from backhaul_reference.control.admission import CONTROL_TOKEN
-from backhaul_reference.control.levers import CLOCK
+from backhaul_reference.control.auth import CONTROL_TOKEN
+from backhaul_reference.control.test_controls import CLOCK
 from backhaul_reference.dashboard import routes as dashboard_routes
-from backhaul_reference.faults import Faults
-from backhaul_reference.fixtures import loading
-from backhaul_reference.fixtures.loading import Identity
-from backhaul_reference.identifiers import IdSource, RandomBytes
-from backhaul_reference.key_uses import KeyUses
-from backhaul_reference.limits import Limits
-from backhaul_reference.mail import opening
-from backhaul_reference.mail.courier import Courier, Office
-from backhaul_reference.mail.letters import Desk
+from backhaul_reference.data_folder import (
+    STORE_REGISTRY,
+    Access,
+    Folder,
+    StoreRegistry,
+    load_registry,
+)
+from backhaul_reference.fixtures import loader
+from backhaul_reference.fixtures.loader import Identity
+from backhaul_reference.mail.outbox_worker import Courier, Office
+from backhaul_reference.mail.texts import Desk, Tokens
+from backhaul_reference.mail.transports import (
+    FolderSink,
+    Login,
+    MailLoginError,
+    NoTokens,
+    PrintingSink,
+    Sink,
+    SmtpSink,
+    Tls,
+    login_of,
+)
+from backhaul_reference.platform import quirks, tasks
+from backhaul_reference.platform.clock import Clock, SystemClock, VirtualClock
+from backhaul_reference.platform.context import (
+    PLATFORM,
+    Platform,
+    Reader,
+    TrackingTokens,
+)
+from backhaul_reference.platform.faults import Faults
+from backhaul_reference.platform.http.endpoint import MAX_BODY_BYTES
+from backhaul_reference.platform.http.middleware import (
+    DiscreetLogger,
+    TemplateAccessLogger,
+    answer_problems,
+)
+from backhaul_reference.platform.identifiers import IdSource, RandomBytes
+from backhaul_reference.platform.rate_limits import Limits
+from backhaul_reference.platform.state.api_keys import KeyUses
+from backhaul_reference.platform.state.database import open_reader, open_writer
+from backhaul_reference.platform.state.writer import Writer
+from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
+from backhaul_reference.platform.webhooks.dispatcher import Dispatcher
+from backhaul_reference.platform.webhooks.sender import Sender
+from backhaul_reference.platform.webhooks.ssrf_guard import PublicResolver
 from backhaul_reference.public import public_app
-from backhaul_reference.roll import ROLL, Roll, take_roll
-from backhaul_reference.state.database import open_reader, open_writer
-from backhaul_reference.state.writer import Writer
-from backhaul_reference.virtual_clock import VirtualClock
-from backhaul_reference.web.endpoint import MAX_BODY_BYTES
-from backhaul_reference.web.middleware import answer_problems
-from backhaul_reference.webhooks.dispatcher import Dispatcher
-from backhaul_reference.webhooks.mischief import Mischief
-from backhaul_reference.webhooks.sender import Sender
-from backhaul_reference.webhooks.targets import PublicResolver
+
+
+def sink_of(options: Options) -> Sink:
+    if options.mails == "stdout":
+        return PrintingSink()
+    if options.smtp is None:
+        return FolderSink(Path(options.data) / "mails")
+    host, port = options.smtp
+    login = login_of(options.smtp_login, os.environ)
+    return SmtpSink(host, port, _tls_for(host, options.smtp_tls, login), login)
+
+
+def tokens_of(options: Options, tokens: Tokens) -> Tokens:
+    """A buyer's link is for the buyer: it is in mails, and nowhere else."""
+    return NoTokens() if options.mails == "stdout" else tokens
+
+
+def _tls_for(host: str, wanted: Tls, login: Login | None) -> Tls:
+    """A password never leaves the machine in the clear."""
+    if login is None:
+        return wanted
+    if wanted == "off" and not is_loopback(host):
+        raise MailLoginError("--smtp-tls off: a login needs TLS to another machine")
+    return "starttls" if wanted == "auto" else wanted
+
+
+async def start_courier(office: Office, stack: AsyncExitStack) -> Courier:
+    """A running courier; the stack ends it, and what is unsent waits in the outbox."""
+    courier = Courier(office)
+    task = tasks.start(courier.run())
+    stack.push_async_callback(_end, task)
+    return courier
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+BACKLOG = 512
+KEEP_ALIVE_SECONDS = 75.0
+SHUTDOWN_SECONDS = 0.7
+
+
+class PortInUseError(Exception):
+    """The address cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A bound socket."""
+
+    socket: socket.socket
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def bind(host: str, port: int) -> Listener:
+    try:
+        return Listener(_bound(host, port))
+    except OSError as error:
+        reason = error.strerror or "not available"
+        raise PortInUseError(f"cannot listen on {host}:{port}: {reason}") from error
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        # Listening now makes a second server fail here and not later.
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def url_of(listener: Listener) -> str:
+    host, port = listener.socket.getsockname()[:2]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  - compared, not bound
+    shown = f"[{reachable}]" if ":" in reachable else reachable
+    return f"http://{shown}:{port}"
+
+
+def app_runner(app: web.Application) -> web.AppRunner:
+    return web.AppRunner(
+        app,
+        handle_signals=False,
+        access_log_class=TemplateAccessLogger,
+        access_log=logging.getLogger("backhaul_reference.access"),
+        logger=DiscreetLogger(logging.getLogger("backhaul_reference.http")),
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        auto_decompress=False,
+    )
+
+
+def close_descriptor(descriptor: int) -> None:
+    os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +217,10 @@ async def _start(
     world = replace(world, clock=clock)
     words, faults = quirks.parse(options.quirks), Faults()
     folder = Folder(options.data)
-    stack.callback(listening.close_descriptor, folder.lock())
-    public = listening.bind(options.host, options.port)
+    stack.callback(close_descriptor, folder.lock())
+    public = bind(options.host, options.port)
     stack.callback(public.close)
-    control = listening.bind(options.control_host, options.control_port)
+    control = bind(options.control_host, options.control_port)
     stack.callback(control.close)
     ids = IdSource(world.clock, world.random_bytes)
     writer = Writer(open_writer(folder.database), ids)
@@ -101,13 +230,13 @@ async def _start(
     dispatcher = await _dispatcher(options, world, writer, reader, faults, stack)
     tokens = TrackingTokens(folder.token_key())
     desk = Desk(
-        opening.tokens_of(options, tokens),
-        listening.url_of(public),
-        listening.url_of(control),
+        tokens_of(options, tokens),
+        url_of(public),
+        url_of(control),
     )
-    sink, sender = opening.sink_of(options), options.mail_from
+    sink, sender = sink_of(options), options.mail_from
     office = Office(writer, reader, world.clock, desk, sink, sender)
-    courier = await opening.start_courier(office, stack)
+    courier = await start_courier(office, stack)
     platform = Platform(
         clock=world.clock,
         ids=ids,
@@ -122,16 +251,16 @@ async def _start(
         key_uses=KeyUses(writer, world.clock),
         wake_dispatcher=lambda: _wake(dispatcher, courier),
     )
-    listed = await writer.run(lambda tx: take_roll(tx, options, platform, folder))
+    listed = await writer.run(lambda tx: load_registry(tx, options, platform, folder))
     token = folder.read_access().get("control_token") or secrets.token_urlsafe(32)
     await _serve(public_app(platform, around), public, stack)
     access = Access(
-        public_url=listening.url_of(public),
-        control_url=listening.url_of(control),
+        public_url=url_of(public),
+        control_url=url_of(control),
         control_token=token,
         stores=listed,
     )
-    control_app = _control_app(platform, Roll(folder, access), options.fixture)
+    control_app = _control_app(platform, StoreRegistry(folder, access), options.fixture)
     control_app[CLOCK] = clock
     folder.write_access(access)
     await _serve(control_app, control, stack)
@@ -158,7 +287,7 @@ async def _dispatcher(
         schedule=options.retry_schedule,
         chance=world.chance,
         allow_private=options.allow_private_webhook_targets,
-        mischief=Mischief(faults, world.clock),
+        mischief=DeliveryFaults(faults, world.clock),
     )
     dispatcher = Dispatcher(writer, reader, world.clock, sender)
     task = tasks.start(dispatcher.run())
@@ -184,13 +313,15 @@ async def _stop(task: asyncio.Task[None], dispatcher: Dispatcher) -> None:
     await dispatcher.stop()
 
 
-def _control_app(platform: Platform, roll: Roll, fixture: str) -> web.Application:
+def _control_app(
+    platform: Platform, roll: StoreRegistry, fixture: str
+) -> web.Application:
     identity = Identity(roll.access.store_id, roll.access.api_key)
 
     async def reset() -> None:
         words, tokens = platform.quirks, platform.tokens
         await platform.writer.run(
-            lambda tx: loading.reload(tx, fixture, identity, words, tokens)
+            lambda tx: loader.reload(tx, fixture, identity, words, tokens)
         )
         platform.faults.by_store.clear()
         platform.limits.forget()
@@ -200,7 +331,7 @@ def _control_app(platform: Platform, roll: Roll, fixture: str) -> web.Applicatio
     app = web.Application(middlewares=[answer_problems], client_max_size=MAX_BODY_BYTES)
     app[PLATFORM] = platform
     app[CONTROL_TOKEN] = roll.access.control_token
-    app[ROLL] = roll
+    app[STORE_REGISTRY] = roll
     app[control_routes.RESET] = reset
     control_routes.add_routes(app)
     dashboard_routes.add_routes(app)
@@ -208,9 +339,9 @@ def _control_app(platform: Platform, roll: Roll, fixture: str) -> web.Applicatio
 
 
 async def _serve(
-    app: web.Application, listener: listening.Listener, stack: AsyncExitStack
+    app: web.Application, listener: Listener, stack: AsyncExitStack
 ) -> None:
-    runner = listening.runner(app)
+    runner = app_runner(app)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     await web.SockSite(runner, listener.socket).start()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from backhaul_reference import faults, quirks
 from backhaul_reference.arguments import parser
 from backhaul_reference.control.routes import ENDPOINTS
+from backhaul_reference.platform import faults, quirks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference-server.md"
 TEXT = PAGE.read_text("utf-8")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from backhaul.store.contract import FoldOne, FoldReport, Inbox
-    from backhaul_reference.quirks import Quirks
+    from backhaul_reference.platform.quirks import Quirks
     from support.receiving import Served
     from support.reference_shop import Shop
 

@@ -20,7 +20,7 @@ from backhaul.push.keying import Keying
 from backhaul.push.settling import interrupted
 from backhaul.settings import Settings
 from backhaul.store.contract import Matched, NewCommand, NewRecord
-from backhaul_reference.quirks import NONE, parse
+from backhaul_reference.platform.quirks import NONE, parse
 from faults.capturing import become
 from support import payloads
 from support.clock import START, VirtualClock, settle_down

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.parts import build_client
-from backhaul_reference.quirks import parse
+from backhaul_reference.platform.quirks import parse
 from faults.capturing import become
 from faults.fates import KEYLESS
 from faults.sweeping import STORE, program, stage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock, to_text
-from backhaul_reference.quirks import NONE, parse
+from backhaul_reference.platform.quirks import NONE, parse
 from backhaul_sdk import StockLevel
 from faults.capturing import become
 from faults.counted import first_step, live, target_of

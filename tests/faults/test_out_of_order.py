@@ -18,7 +18,7 @@ import pytest
 
 from backhaul.cli import context
 from backhaul.store.sqlite.differences import MIRROR, dump
-from backhaul_reference import quirks as readings
+from backhaul_reference.platform import quirks as readings
 from faults.capturing import capture
 from faults.mirroring import mirroring
 from faults.trials import LONG
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from backhaul.settings import Settings
     from backhaul.store.contract import Arrival
-    from backhaul_reference.quirks import Quirks
+    from backhaul_reference.platform.quirks import Quirks
     from support.reconciling import Shown
 
 COMPARED = {table: MIRROR[table] for table in MIRROR if table != "stock_ledger"}

@@ -11,7 +11,7 @@ import pytest
 
 from backhaul.core.envelope import TOPICS as SUBSCRIBED
 from backhaul.ingest.folding import TOPICS
-from backhaul_reference.state.events import TOPICS as PROMISED
+from backhaul_reference.platform.state.events import TOPICS as PROMISED
 from support import payloads
 from support.databases import count, fold_all, rows, states, take
 from support.payloads import arrival, envelope, instant

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.state.keys import SCOPES
+from backhaul_reference.platform.state.api_keys import SCOPES
 from support.reference_shop import Shop, open_shop
 
 ROUTES = [

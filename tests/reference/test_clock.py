@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference.clock import SystemClock
-from backhaul_reference.virtual_clock import VirtualClock
+from backhaul_reference.platform.clock import SystemClock, VirtualClock
 from support.reference_shop import Receiver, Shop, open_shop, subscribe
 
 

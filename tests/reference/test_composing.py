@@ -5,8 +5,8 @@ from email.message import EmailMessage
 
 import pytest
 
-from backhaul_reference.mail.composing import compose
-from backhaul_reference.mail.letters import Letter
+from backhaul_reference.mail.mime import compose
+from backhaul_reference.mail.texts import Letter
 
 SENDER, MAIL_ID, AT_MS = "shop@x.example", "mail_1", 1_700_000_000_123
 TEXTS = (

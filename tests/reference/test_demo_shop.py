@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.fixtures import demo
+from backhaul_reference.fixtures import demo_shop
 from support.reference_shop import Shop, open_shop
 from support.shop_work import check, outbox
 
@@ -54,12 +54,12 @@ def test_the_past_is_behind_us_and_in_order(state: Any) -> None:
 
 
 async def test_the_shelves_are_as_on_the_first_day(shop: Shop, state: Any) -> None:
-    assert {level["stock"] for level in state["levels"]} == {demo.STOCK}
+    assert {level["stock"] for level in state["levels"]} == {demo_shop.STOCK}
     sums: Counter[str] = Counter()
     for row in state["history"]:
         assert row["stockAfter"] == row["stockBefore"] + row["adjustment"]
         sums[row["variantId"]] += row["adjustment"]
-    assert set(sums.values()) == {demo.STOCK}
+    assert set(sums.values()) == {demo_shop.STOCK}
     assert (await shop.order(state["products"][0]))["number"] == 1001
 
 
@@ -125,4 +125,4 @@ async def test_a_fresh_one_has_no_past(shop: Shop, state: Any) -> None:
     assert (fresh["orders"], fresh["customers"]) == ([], [])
     names = [one["title"] for one in fresh["products"]]
     assert names == [one["title"] for one in state["products"]]
-    assert {level["stock"] for level in fresh["levels"]} == {demo.STOCK}
+    assert {level["stock"] for level in fresh["levels"]} == {demo_shop.STOCK}

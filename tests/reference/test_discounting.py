@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_reference.discounting import Terms, freight_off, goods_off, split
+from backhaul_reference.platform.state.discounts import (
+    Terms,
+    freight_off,
+    goods_off,
+    split,
+)
 
 amounts = st.integers(0, 10**15)
 percents = st.integers(1, 100_00)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.problems import Problem
-from backhaul_reference.state import discounts
-from backhaul_reference.state.writer import Tx
+from backhaul_reference.platform.problems import Problem
+from backhaul_reference.platform.state import discounts
+from backhaul_reference.platform.state.writer import Tx
 from support.reference_shop import CUSTOMER, Shop, cart
 from support.shop_work import ONE, buy, check, discount, zones
 

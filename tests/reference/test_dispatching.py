@@ -8,17 +8,17 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from backhaul_reference import tasks
-from backhaul_reference.clock import SystemClock
-from backhaul_reference.context import Reader
-from backhaul_reference.faults import Faults
-from backhaul_reference.identifiers import IdSource
-from backhaul_reference.state.database import open_reader, open_writer
-from backhaul_reference.state.writer import Writer
-from backhaul_reference.webhooks.dispatcher import PER_SUBSCRIPTION, Dispatcher
-from backhaul_reference.webhooks.mischief import Mischief
-from backhaul_reference.webhooks.schedule import Schedule
-from backhaul_reference.webhooks.sender import Sender
+from backhaul_reference.platform import tasks
+from backhaul_reference.platform.clock import SystemClock
+from backhaul_reference.platform.context import Reader
+from backhaul_reference.platform.faults import Faults
+from backhaul_reference.platform.identifiers import IdSource
+from backhaul_reference.platform.state.database import open_reader, open_writer
+from backhaul_reference.platform.state.writer import Writer
+from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
+from backhaul_reference.platform.webhooks.dispatcher import PER_SUBSCRIPTION, Dispatcher
+from backhaul_reference.platform.webhooks.retry_schedule import Schedule
+from backhaul_reference.platform.webhooks.sender import Sender
 from support.locking import LockOfAnotherProcess
 from support.reference_shop import (
     Receiver,
@@ -93,7 +93,7 @@ async def test_a_stop_writes_down_what_ended(
 async def dispatching(database: Path, writer: Writer) -> AsyncIterator[None]:
     reader, clock = Reader(open_reader(database)), SystemClock()
     async with aiohttp.ClientSession() as session:
-        mischief = Mischief(Faults(), clock)
+        mischief = DeliveryFaults(Faults(), clock)
         sender = Sender(session, clock, Schedule(), lambda: 0.5, True, mischief)
         dispatcher = Dispatcher(writer, reader, clock, sender)
         task = tasks.start(dispatcher.run())

@@ -2,31 +2,31 @@
 
 from aiohttp import web
 
-from backhaul_reference.state import exchanges
+from backhaul_reference.platform.state import deliveries
 from support.reference_shop import Shop, open_receiver, subscribe
 from support.waiting import until
 
 
 def test_headers_are_kept_within_bounds() -> None:
-    assert exchanges.bounded([("X-A", "1"), ("X-A", "2")]) == [
+    assert deliveries.bounded([("X-A", "1"), ("X-A", "2")]) == [
         ["X-A", "1"],
         ["X-A", "2"],
     ]
-    [[name, value]] = exchanges.bounded([("X-Long", "v" * 900)])
-    assert (name, value) == ("X-Long", "v" * exchanges.VALUE_CHARACTERS + "…")
-    many = [(f"X-{n}", "v") for n in range(exchanges.MOST_HEADERS + 5)]
-    assert len(exchanges.bounded(many)) == exchanges.MOST_HEADERS
+    [[name, value]] = deliveries.bounded([("X-Long", "v" * 900)])
+    assert (name, value) == ("X-Long", "v" * deliveries.VALUE_CHARACTERS + "…")
+    many = [(f"X-{n}", "v") for n in range(deliveries.MOST_HEADERS + 5)]
+    assert len(deliveries.bounded(many)) == deliveries.MOST_HEADERS
 
 
 def test_credentials_are_not_kept() -> None:
     sent = [("Set-Cookie", "id=1"), ("AUTHORIZATION", "Bearer x"), ("Date", "now")]
-    kept = dict(exchanges.bounded(sent))
+    kept = dict(deliveries.bounded(sent))
     assert kept.pop("Date") == "now"
-    assert set(kept.values()) == {exchanges.REDACTED}
+    assert set(kept.values()) == {deliveries.REDACTED}
 
 
 def test_bytes_that_are_no_text_can_be_stored() -> None:
-    [[_, value]] = exchanges.bounded([("X-Odd", "a\udcff")])
+    [[_, value]] = deliveries.bounded([("X-Odd", "a\udcff")])
     assert value == "a?"
 
 
@@ -42,9 +42,9 @@ async def test_each_attempt_has_its_exchange(shop: Shop) -> None:
         listed = await shop.v1("GET", f"/webhooks/{hook['id']}/deliveries")
         delivery_id = listed.data[0]["id"]
 
-        def kept() -> dict[int, exchanges.Exchange]:
+        def kept() -> dict[int, deliveries.Exchange]:
             found = shop.running.platform.reader.read(
-                lambda rows: exchanges.of_delivery(rows, hook["id"], delivery_id)
+                lambda rows: deliveries.of_delivery(rows, hook["id"], delivery_id)
             )
             return found if len(found) == 2 else {}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backhaul_reference.fixtures import large
-from backhaul_reference.state.schema import TABLES
+from backhaul_reference.platform.state.schema import TABLES
 from support.reference_shop import Receiver, Shop, open_shop, subscribe
 
 LOAD_SECONDS = 60

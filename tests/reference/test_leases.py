@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from backhaul_reference.state.database import Row
-from backhaul_reference.state.deliveries import (
+from backhaul_reference.platform.state.database import Row
+from backhaul_reference.platform.state.deliveries import (
     Attempt,
     claim,
     clear_leases,
     due,
     record,
 )
-from backhaul_reference.state.writer import Tx
+from backhaul_reference.platform.state.writer import Tx
 from support.reference_shop import Receiver, Shop, open_shop, subscribe
 
 

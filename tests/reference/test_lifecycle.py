@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from backhaul_reference.lifecycle import (
+from backhaul_reference.platform.state.order_lifecycle import (
     FULFILLMENT_STATUSES,
     Move,
     Standing,
@@ -13,7 +13,7 @@ from backhaul_reference.lifecycle import (
     fulfillment_after,
     status_of,
 )
-from backhaul_reference.state.schema import migrate
+from backhaul_reference.platform.state.schema import migrate
 
 FINANCIAL = ("PENDING", "PAID", "REFUNDED", "VOIDED")
 

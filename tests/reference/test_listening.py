@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from backhaul_reference import listening
+from backhaul_reference import server
 
 
 @contextmanager
@@ -20,15 +20,15 @@ def no_more_files() -> Iterator[None]:
 
 
 def test_a_taken_port_is_named() -> None:
-    taken = listening.bind("127.0.0.1", 0)
+    taken = server.bind("127.0.0.1", 0)
     port = taken.socket.getsockname()[1]
     words = f"^cannot listen on 127.0.0.1:{port}: Address already in use$"
-    with pytest.raises(listening.PortInUseError, match=words):
-        listening.bind("127.0.0.1", port)
+    with pytest.raises(server.PortInUseError, match=words):
+        server.bind("127.0.0.1", port)
     taken.close()
 
 
 def test_where_no_socket_can_be_made_the_reason_is_said() -> None:
     words = "^cannot listen on 127.0.0.1:80: Too many open files$"
-    with no_more_files(), pytest.raises(listening.PortInUseError, match=words):
-        listening.bind("127.0.0.1", 80)
+    with no_more_files(), pytest.raises(server.PortInUseError, match=words):
+        server.bind("127.0.0.1", 80)

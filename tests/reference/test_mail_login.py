@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.mail_login import (
+from backhaul_reference.mail.transports import (
     PASSWORD,
     USER,
     Login,

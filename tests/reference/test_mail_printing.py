@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_reference.arguments import parse
-from backhaul_reference.mail.composing import compose
-from backhaul_reference.mail.letters import Letter
-from backhaul_reference.mail.printing import PrintingSink, shown
-from backhaul_reference.mail.sinks import Post
+from backhaul_reference.mail.mime import compose
+from backhaul_reference.mail.texts import Letter
+from backhaul_reference.mail.transports import Post, PrintingSink, shown
 from support.loop_guard import on_purpose
 from support.reference import ReferenceProcess, reference
 from support.reference_shop import CUSTOMER, cart

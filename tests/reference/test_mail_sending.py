@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backhaul_reference.arguments import parse
-from backhaul_reference.state.mails import RETRY_SECONDS
+from backhaul_reference.platform.state.mail_outbox import RETRY_SECONDS
 from support.reference_shop import CUSTOMER, Shop, open_shop
 from support.shop_work import advance, buy, outbox, settled
 from support.smtp_server import open_smtp_server

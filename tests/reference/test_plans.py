@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from backhaul_reference.state.writer import Tx
+from backhaul_reference.platform.state.writer import Tx
 from support.reference_shop import Shop
 
 

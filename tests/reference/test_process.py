@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.state.events import TOPICS
+from backhaul_reference.platform.state.events import TOPICS
 from support.reference import HttpAnswer, ReferenceProcess, ask, reference
 from support.reference_shop import Receiver, cart
 from support.waiting import HANG_SECONDS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference import quirks
-from backhaul_reference.quirks import UnknownQuirkError, parse
+from backhaul_reference.platform import quirks
+from backhaul_reference.platform.quirks import UnknownQuirkError, parse
 from support.reference import reference
 from support.reference_shop import Receiver, Shop, cart, subscribe
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.context import REVISION
-from backhaul_reference.state.database import Rows, open_writer
-from backhaul_reference.state.schema_catalogue import VARIANT_COLUMNS
-from backhaul_reference.state.writer import Tx
+from backhaul_reference.platform.context import REVISION
+from backhaul_reference.platform.state.database import Rows, open_writer
+from backhaul_reference.platform.state.schema import VARIANT_COLUMNS
+from backhaul_reference.platform.state.writer import Tx
 from support.reference_shop import Shop, cart, open_shop
 
 Change = Callable[[Shop, Any], Awaitable[Any]]

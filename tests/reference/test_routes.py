@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from backhaul_reference import public, server
-from backhaul_reference.access import Folder
-from backhaul_reference.roll import Roll
+from backhaul_reference.data_folder import Folder, StoreRegistry
 from reference import route_table
 from reference_dashboard.conftest import Browser
 from support.routes import without_row
@@ -42,7 +41,7 @@ PUBLIC, CONTROL = read(route_table.PUBLIC), read(route_table.CONTROL)
 def applications(shop: Shop, data: Path) -> tuple[web.Application, web.Application]:
     """Build what both listeners serve once more, for its routes."""
     running = shop.running
-    roll = Roll(Folder(data), running.access)
+    roll = StoreRegistry(Folder(data), running.access)
     return (
         public.public_app(running.platform),
         server._control_app(running.platform, roll, "empty"),

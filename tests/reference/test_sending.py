@@ -9,17 +9,17 @@ import aiohttp
 import pytest
 from aioresponses import aioresponses
 
-from backhaul_reference.clock import SystemClock
-from backhaul_reference.faults import Faults
-from backhaul_reference.webhooks.mischief import Mischief
-from backhaul_reference.webhooks.schedule import (
+from backhaul_reference.platform.clock import SystemClock
+from backhaul_reference.platform.faults import Faults
+from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
+from backhaul_reference.platform.webhooks.retry_schedule import (
     DEFAULT_DELAYS,
     Schedule,
     parse_schedule,
     retry_after_seconds,
 )
-from backhaul_reference.webhooks.sender import Sender
-from backhaul_reference.webhooks.signing import service_signature
+from backhaul_reference.platform.webhooks.sender import Sender
+from backhaul_reference.platform.webhooks.signing import service_signature
 
 URL = "https://erp.example/hook"
 
@@ -59,7 +59,7 @@ def claimed(**values: Any) -> Any:
 async def sender() -> AsyncIterator[Sender]:
     async with aiohttp.ClientSession() as session:
         clock = SystemClock()
-        mischief = Mischief(Faults(), clock)
+        mischief = DeliveryFaults(Faults(), clock)
         yield Sender(session, clock, Schedule(), lambda: 0.5, False, mischief)
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from backhaul_reference.documents import decode_stored, encode
-from backhaul_reference.state import snapshot
-from backhaul_reference.state.database import BATCH
-from backhaul_reference.web import streaming
-from backhaul_reference.web.middleware import EXTRA_HEADERS
+from backhaul_reference.control import store_actions
+from backhaul_reference.platform.http.middleware import EXTRA_HEADERS
+from backhaul_reference.platform.json_codec import decode_stored, encode
+from backhaul_reference.platform.state.database import BATCH
 from support.reference_shop import Shop, open_shop
 from support.waiting import until
 
@@ -61,7 +60,7 @@ async def test_more_than_a_batch_comes_whole_and_in_order(shop: Shop) -> None:
 async def test_no_part_grows_with_the_store(tmp_path: Path) -> None:
     async with open_shop(tmp_path, fixture="demo") as shop:
         with shop.running.platform.open_rows() as rows:
-            parts = list(snapshot.snapshot(rows, "demo"))
+            parts = list(store_actions.snapshot(rows, "demo"))
         state = decode_stored(b"".join(parts))
     longest = max(len(encode(one)) for one in state["orders"] + state["products"])
     assert len(parts) > len(state["orders"]) + len(state["products"])
@@ -82,7 +81,7 @@ async def asked_for(parts: Iterator[bytes]) -> AsyncIterator[asyncio.StreamReade
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request[EXTRA_HEADERS] = {}
-        return await streaming.stream_json(request, parts)
+        return await store_actions.stream_json(request, parts)
 
     app = web.Application()
     app.router.add_get("/", handle)
@@ -101,7 +100,7 @@ async def asked_for(parts: Iterator[bytes]) -> AsyncIterator[asyncio.StreamReade
 
 async def test_a_failure_halfway_ends_the_connection() -> None:
     def parts() -> Iterator[bytes]:
-        yield b"x" * streaming.CHUNK_BYTES
+        yield b"x" * store_actions.CHUNK_BYTES
         raise RuntimeError("the disk is gone")
 
     answer = b""
@@ -119,7 +118,7 @@ async def test_who_stops_reading_stops_the_making(shop: Shop) -> None:
     def parts() -> Iterator[bytes]:
         for number in range(MANY):
             made.append(number)
-            yield b"x" * streaming.CHUNK_BYTES
+            yield b"x" * store_actions.CHUNK_BYTES
 
     async with asked_for(parts()):
         await until(lambda: made, "the first part is made")

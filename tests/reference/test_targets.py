@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from backhaul_reference.webhooks.targets import (
+from backhaul_reference.platform.webhooks.ssrf_guard import (
     ADDRESS,
     PrivateTargetError,
     PublicResolver,

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from backhaul_reference import payment_code
+from backhaul_reference.platform.state import order_views
 from support.reference_shop import Reply, Shop, open_shop
 from support.shop_work import advance, buy, outbox, scan_and_pay
 
@@ -60,8 +60,8 @@ async def test_without_one_a_code_with_the_amount_is_made(shop: Shop) -> None:
     name = (await shop.shopper("GET", "/store")).data["storeName"]
     text = f"{name}\nOrder #{order['number']}\nINR 100.00"
     url = order["payment"]["qr"]
-    assert url == payment_code.data_url(text)
-    assert url != payment_code.data_url(text.replace("100", "101"))
+    assert url == order_views.data_url(text)
+    assert url != order_views.data_url(text.replace("100", "101"))
     kind, _, svg = url.partition(",")
     assert kind.startswith("data:image/svg+xml")
     assert unquote(svg).startswith("<svg")

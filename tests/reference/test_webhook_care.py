@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference.state.deliveries import DUE
+from backhaul_reference.platform.state.deliveries import DUE
 from support.reference_shop import Received, Receiver, Shop, open_shop, subscribe
 from support.requirements import require
 from support.waiting import until

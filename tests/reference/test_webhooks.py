@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference.state.events import TOPICS
+from backhaul_reference.platform.state.events import TOPICS
 from support.reference_shop import (
     Received,
     Receiver,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backhaul_reference.arguments import parse
-from backhaul_reference.limits import NAMES
+from backhaul_reference.platform.rate_limits import NAMES
 from reference_contract.moves import placed
 from support.reference_shop import Reply, Shop, cart, open_shop
 from support.shop_work import quote

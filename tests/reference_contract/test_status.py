@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from backhaul_reference.lifecycle import Standing, status_of
+from backhaul_reference.platform.state.order_lifecycle import Standing, status_of
 from reference_contract.moves import (
     cancel,
     fulfill,

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from backhaul_reference.clock import SystemClock
+from backhaul_reference.platform.clock import SystemClock
 from backhaul_reference.server import World
 from reference_contract import agreement
 from reference_contract.canonical import canonical

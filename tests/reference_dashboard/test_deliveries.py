@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backhaul_reference.state.exchanges import BODY_BYTES
+from backhaul_reference.platform.state.deliveries import BODY_BYTES
 from reference_dashboard.conftest import STORE, Browser
 from support.reference_shop import Receiver, open_receiver, subscribe
 from support.waiting import until

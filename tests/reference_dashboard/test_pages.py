@@ -2,8 +2,8 @@
 
 import pytest
 
+from backhaul_reference.dashboard.page_context import STORE as PREFIX
 from backhaul_reference.dashboard.routes import OPEN, ROUTES
-from backhaul_reference.dashboard.visit import STORE as PREFIX
 from reference_dashboard.conftest import Browser
 from reference_dashboard.pages import FORMS, PAGES, filled, scene
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from backhaul_reference.dashboard.refusals import field_of, flaws_of, sentence
-from backhaul_reference.problems import Flaw, Problem, invalid
+from backhaul_reference.dashboard.forms import field_of, flaws_of, sentence
+from backhaul_reference.platform.problems import Flaw, Problem, invalid
 from reference_dashboard.conftest import Browser
 
 

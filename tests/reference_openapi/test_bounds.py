@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_reference.admin_v1.inventory import Adjust
-from backhaul_reference.admin_v1.order_bodies import NewOrder
-from backhaul_reference.admin_v1.product_bodies import NewProduct
-from backhaul_reference.documents import decode_object, encode
 from backhaul_reference.openapi.document import document
-from backhaul_reference.problems import Problem
+from backhaul_reference.platform.http import request_bodies
+from backhaul_reference.platform.json_codec import decode_object, encode
+from backhaul_reference.platform.problems import Problem
+from backhaul_reference.platform.v1.inventory import Adjust
+from backhaul_reference.platform.v1.orders import NewOrder
+from backhaul_reference.platform.v1.products import NewProduct
 from backhaul_reference.public import OFFERED
-from backhaul_reference.web import bodies
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DOCUMENT: Any = json.loads(encode(document(OFFERED)))
 EXPONENT = 3
 """The most fraction digits that a currency has: the document speaks for all."""
-BODIES: dict[str, tuple[str, type[bodies.Body], dict[str, Any]]] = {
+BODIES: dict[str, tuple[str, type[request_bodies.Body], dict[str, Any]]] = {
     "product": ("/api/v1/products", NewProduct, {"title": "Lamp", "price": "1"}),
     "order": (
         "/api/v1/orders",
@@ -47,7 +47,7 @@ def documented(name: str, text: str) -> bool:
 def accepted(name: str, text: str) -> bool:
     _, model, _ = BODIES[name]
     try:
-        bodies.parse(model, decode_object(text.encode()), EXPONENT)
+        request_bodies.parse(model, decode_object(text.encode()), EXPONENT)
     except Problem:
         return False
     return True

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from iso4217 import Currency
 
-from backhaul_reference.money import DEFAULT_EXPONENT, MAX_EXPONENT, exponent_of
+from backhaul_reference.platform.money import (
+    DEFAULT_EXPONENT,
+    MAX_EXPONENT,
+    exponent_of,
+)
 
 FUNDS = {"CLF", "UYW"}
 """Four digits; units of account, which nobody pays a shop with."""

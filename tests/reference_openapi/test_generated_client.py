@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_reference.documents import encode
 from backhaul_reference.openapi.document import document
+from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.public import OFFERED
 from support.reference_shop import ADDRESS, CUSTOMER
 

@@ -15,10 +15,10 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from backhaul_reference.documents import encode
 from backhaul_reference.openapi import document
+from backhaul_reference.platform.json_codec import encode
+from backhaul_reference.platform.state import events
 from backhaul_reference.public import OFFERED
-from backhaul_reference.state import events
 from reference_openapi.conflicts import conflict
 from reference_openapi.conversation import Conversation, open_conversation
 from reference_openapi.recording import record, shape

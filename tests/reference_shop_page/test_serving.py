@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backhaul_reference.shop_page import assets
+from backhaul_reference.storefront import shop_page
 from support.reference_shop import Reply, Shop
 
 FORBIDDEN = ("unsafe-inline", "unsafe-eval", "http:", "https:", "*")
@@ -106,11 +106,11 @@ async def test_other_methods(shop: Shop) -> None:
 
 
 def scripts() -> list[Path]:
-    return sorted(assets.FOLDER.glob("*.js"))
+    return sorted(shop_page.FOLDER.glob("*.js"))
 
 
 def test_every_import_is_a_file() -> None:
-    known = set(assets.load().files)
+    known = set(shop_page.load_assets().files)
     for script in scripts():
         imported = re.findall(r'from "\./([^"]+)"', script.read_text())
         assert set(imported) <= known, script.name
@@ -125,5 +125,5 @@ def test_scripts_never_parse_text_as_markup(script: Path) -> None:
 
 
 def test_the_digest_follows_the_files() -> None:
-    assert assets.load().digest == assets.load().digest
-    assert re.fullmatch(r"[0-9a-f]{16}", assets.load().digest)
+    assert shop_page.load_assets().digest == shop_page.load_assets().digest
+    assert re.fullmatch(r"[0-9a-f]{16}", shop_page.load_assets().digest)

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from backhaul_reference import quirks
-from backhaul_reference.context import Platform, Reader, TrackingTokens
-from backhaul_reference.faults import Faults
-from backhaul_reference.fixtures import loading
-from backhaul_reference.fixtures.loading import Identity
-from backhaul_reference.identifiers import IdSource
-from backhaul_reference.key_uses import KeyUses
-from backhaul_reference.limits import Limits
+from backhaul_reference.control.store_actions import snapshot
+from backhaul_reference.fixtures import loader
+from backhaul_reference.fixtures.loader import Identity
+from backhaul_reference.platform import quirks
+from backhaul_reference.platform.context import Platform, Reader, TrackingTokens
+from backhaul_reference.platform.faults import Faults
+from backhaul_reference.platform.identifiers import IdSource
+from backhaul_reference.platform.rate_limits import Limits
+from backhaul_reference.platform.state import stores, subscriptions
+from backhaul_reference.platform.state.api_keys import KeyUses
+from backhaul_reference.platform.state.database import Row, open_reader, open_writer
+from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.writer import Job, Tx, Writer, _tell
 from backhaul_reference.public import public_app
-from backhaul_reference.state import stores, subscriptions
-from backhaul_reference.state.database import Row, open_reader, open_writer
-from backhaul_reference.state.events import TOPICS
-from backhaul_reference.state.snapshot import snapshot
-from backhaul_reference.state.writer import Job, Tx, Writer, _tell
 from simulation.loop import Served
 from simulation.wire import Answer, request_bytes, talk
 
@@ -176,7 +176,7 @@ async def prepare(folder: Path, clock: SimulatedClock, chance: random.Random) ->
     tokens = TrackingTokens(b"k" * 32)
 
     def fill(tx: Tx) -> None:
-        loading.load(tx, "empty", IDENTITY, quirks.NONE, tokens)
+        loader.load(tx, "empty", IDENTITY, quirks.NONE, tokens)
         subscriptions.add(tx, IDENTITY.store_id, "http://daemon/", TOPICS, None)
 
     await writer.run(fill)

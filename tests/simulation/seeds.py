@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from loguru import logger
 
 from backhaul.store.opening import open_store
-from backhaul_reference.webhooks.signing import Envelope
-from backhaul_reference.webhooks.signing import headers as signed
+from backhaul_reference.platform.webhooks.signing import Envelope
+from backhaul_reference.platform.webhooks.signing import headers as signed
 from simulation import platform
 from simulation.clock import SimulatedClock, scheduling_by
 from simulation.loop import VirtualLoop
@@ -28,7 +28,7 @@ from simulation.world import PATIENCE_SECONDS, Report, World
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from backhaul_reference.state.database import Row
+    from backhaul_reference.platform.state.database import Row
 
 MEMORY = Path("/dev/shm")
 QUIRKS = ("", "no-idempotency", "no-idempotency")

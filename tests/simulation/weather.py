@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
 
-    from backhaul_reference.state.database import Row
+    from backhaul_reference.platform.state.database import Row
     from simulation.loop import Served
     from simulation.platform import Shop
 

@@ -18,7 +18,7 @@ from backhaul.demo.books import damage, read_books
 from backhaul.demo.causes import Cause
 from backhaul.demo.counts import COUNT
 from backhaul.demo.ledger import draw_up
-from backhaul_reference.state import settling
+from backhaul_reference.platform.state import order_payments
 from simulation.program import INSTANCE, STORE, Program
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class World:
             order = self.chance.choice(self.orders)
             state = {o["id"]: o for o in self.shop.state()["orders"]}[order["id"]]
             if state["financialStatus"] == "PENDING" and not state["cancellation"]:
-                await self.shop.work(settling.mark_paid, order["id"])
+                await self.shop.work(order_payments.mark_paid, order["id"])
             return
         product = self.chance.choice(self.articles)
         title = {"title": f"Thing {self.chance.randrange(1000)}"}

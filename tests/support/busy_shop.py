@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backhaul_reference.quirks import NONE
+from backhaul_reference.platform.quirks import NONE
 from support.reference_shop import CUSTOMER, Reply, Shop, cart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from random import Random
 
-    from backhaul_reference.quirks import Quirks
+    from backhaul_reference.platform.quirks import Quirks
 
 Document = dict[str, Any]
 PLENTY = 100_000

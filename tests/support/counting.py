@@ -23,8 +23,8 @@ from backhaul.parts import (
 from backhaul.settings import Settings
 from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.deciding import Decision
-from backhaul_reference.quirks import NONE, parse
-from backhaul_reference.state.events import TOPICS
+from backhaul_reference.platform.quirks import NONE, parse
+from backhaul_reference.platform.state.events import TOPICS
 from backhaul_sdk import StockAdjustment, StockLevel
 from faults.capturing import become
 from support.databases import rows, started_store

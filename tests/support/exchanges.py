@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from backhaul_reference.context import PLATFORM
-from backhaul_reference.web.access_log import template_of
-from backhaul_reference.web.faulty_answers import PROXY_PAGE
-from backhaul_reference.web.quirky_answers import ADMITTED
+from backhaul_reference.platform.context import PLATFORM
+from backhaul_reference.platform.http.fault_injection import PROXY_PAGE
+from backhaul_reference.platform.http.middleware import template_of
+from backhaul_reference.platform.http.quirk_adapter import ADMITTED
 from support import session
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from backhaul_reference.access import Folder
 from backhaul_reference.arguments import Options
-from backhaul_reference.mail_login import Tls
+from backhaul_reference.data_folder import Folder
+from backhaul_reference.mail.transports import Tls
+from backhaul_reference.platform.state.database import open_writer
+from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.webhooks.retry_schedule import Schedule
 from backhaul_reference.server import Running, World, start
-from backhaul_reference.state.database import open_writer
-from backhaul_reference.state.events import TOPICS
-from backhaul_reference.webhooks.schedule import Schedule
 from support import session as test_session
 from support import tracking
 from support.exchanges import HERE, Recorder, recording

@@ -1,1 +1,1 @@
-"""The control API: the merchant's dashboard, as JSON."""
+"""The control API: what the dashboard does, as JSON, and test controls."""

@@ -1,20 +1,18 @@
-"""Every operation of the control API."""
+"""The table of control API operations."""
 
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from backhaul_reference.control import (
-    levers,
-    outbox,
-    retirement,
-    shop,
-    store_work,
+    shop_resources,
+    store_actions,
     stores,
+    test_controls,
 )
-from backhaul_reference.control.admission import admit, check_token
-from backhaul_reference.web.answers import data_answer, json_answer
-from backhaul_reference.web.endpoint import mount
+from backhaul_reference.control.auth import admit, check_token
+from backhaul_reference.platform.http.endpoint import mount
+from backhaul_reference.platform.http.responses import data_answer, json_answer
 
 Reset = Callable[[], Awaitable[None]]
 RESET: web.AppKey[Reset] = web.AppKey("reset")
@@ -22,9 +20,9 @@ RESET: web.AppKey[Reset] = web.AppKey("reset")
 
 ENDPOINTS = (
     *stores.ENDPOINTS,
-    *store_work.ENDPOINTS,
-    *shop.ENDPOINTS,
-    *levers.ENDPOINTS,
+    *store_actions.ENDPOINTS,
+    *shop_resources.ENDPOINTS,
+    *test_controls.ENDPOINTS,
 )
 
 
@@ -42,12 +40,14 @@ async def reset(request: web.Request) -> web.Response:
 def add_routes(app: web.Application) -> None:
     app.router.add_get("/_control/healthz", health)
     app.router.add_post("/_control/reset", reset)
-    app.router.add_get("/_control/clock", levers.get_clock)
-    app.router.add_post("/_control/clock", levers.move_clock)
-    app.router.add_get(retirement.PATH, retirement.get)
-    app.router.add_put(retirement.PATH, retirement.put)
-    app.router.add_delete(retirement.PATH, retirement.delete)
-    app.router.add_get("/_control/outbox", outbox.list_mails)
+    app.router.add_get("/_control/clock", test_controls.get_clock)
+    app.router.add_post("/_control/clock", test_controls.move_clock)
+    app.router.add_get(test_controls.RETIREMENT_PATH, test_controls.get_retirement)
+    app.router.add_put(test_controls.RETIREMENT_PATH, test_controls.put_retirement)
+    app.router.add_delete(
+        test_controls.RETIREMENT_PATH, test_controls.delete_retirement
+    )
+    app.router.add_get("/_control/outbox", store_actions.list_mails)
     app.router.add_get("/_control/stores", stores.list_stores)
     app.router.add_post("/_control/stores", stores.create_store)
     mount(app, ENDPOINTS, admit)

@@ -1,23 +1,127 @@
-"""Stores, their settings and their keys."""
+"""Stores, their settings and their API keys: operations and bodies."""
 
 import sqlite3
+from typing import Annotated, Any, Literal
 
 from aiohttp import web
+from pydantic import Field, StringConstraints
 
-from backhaul_reference import documents, money
-from backhaul_reference.access import StoreKey
-from backhaul_reference.context import Platform, TrackingTokens
-from backhaul_reference.control.admission import check_token
-from backhaul_reference.control.bodies import NewKey, NewStore, StoreSettings
-from backhaul_reference.fixtures import loading
-from backhaul_reference.problems import Problem
-from backhaul_reference.roll import ROLL, Roll
-from backhaul_reference.state import keys, stores
-from backhaul_reference.state.stores import Store
-from backhaul_reference.state.writer import Tx
-from backhaul_reference.web import bodies
-from backhaul_reference.web.answers import data_answer
-from backhaul_reference.web.endpoint import Answer, Call, Endpoint, read_raw
+from backhaul_reference.control.auth import check_token
+from backhaul_reference.data_folder import STORE_REGISTRY, StoreKey, StoreRegistry
+from backhaul_reference.fixtures import loader
+from backhaul_reference.platform import json_codec, money
+from backhaul_reference.platform.context import Platform, TrackingTokens
+from backhaul_reference.platform.http import request_bodies
+from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint, read_raw
+from backhaul_reference.platform.http.request_bodies import (
+    Body,
+    Country,
+    Email,
+    Instant,
+    LongText,
+    Money,
+    OptionalText,
+    Printable,
+    Text,
+    Upper,
+)
+from backhaul_reference.platform.http.responses import data_answer
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.problems import Flaw, Problem, invalid
+from backhaul_reference.platform.state import api_keys, stores
+from backhaul_reference.platform.state.api_keys import Scope
+from backhaul_reference.platform.state.stores import PAYMENT_OFF, PICTURE, Store
+from backhaul_reference.platform.state.writer import Tx
+
+Subdomain = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
+]
+Picture = Annotated[
+    str,
+    StringConstraints(max_length=200_000, pattern=PICTURE.pattern),
+    Printable,
+]
+TrackingPage = Annotated[
+    str, StringConstraints(max_length=2048, pattern=r"^https?://\S*\{token\}\S*$")
+]
+Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+
+
+class Payment(Body):
+    enabled: bool = False
+    fee: Money = 0
+    instructions: LongText | None = None
+
+    def stored(self) -> Document:
+        return {**PAYMENT_OFF, **self.model_dump()}
+
+
+class QrPayment(Payment):
+    qr: Picture | None = None
+
+
+class PaymentSettings(Body):
+    cod: Payment | None = None
+    custom_qr: QrPayment | None = None
+
+
+class CustomerAccounts(Body):
+    mode: Annotated[Literal["OPTIONAL", "REQUIRED", "GUEST_ONLY"], Upper]
+
+
+CLEARABLE = {"logo", "seo_title", "seo_description", "merchant_email", "tracking_page"}
+
+
+class StoreSettings(Body):
+    store_name: Text | None = None
+    active: bool | None = None
+    cod_confirmation: bool | None = None
+    payment_settings: PaymentSettings | None = None
+    customer_accounts: CustomerAccounts | None = None
+    timezone: Text | None = None
+    locale: Text | None = None
+    country: Country | None = None
+    logo: Picture | None = None
+    seo_title: OptionalText | None = None
+    seo_description: LongText | None = None
+    merchant_email: Email | None = None
+    tracking_page: TrackingPage | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """The members sent, as the store's columns; null clears what may be empty."""
+        sent = self.model_dump(
+            exclude_unset=True, exclude={"payment_settings", "customer_accounts"}
+        )
+        columns: dict[str, Any] = {
+            "name" if name == "store_name" else name: value
+            for name, value in sent.items()
+            if value is not None or name in CLEARABLE
+        }
+        if self.customer_accounts is not None:
+            columns["account_mode"] = self.customer_accounts.mode
+        payment = self.payment_settings or PaymentSettings()
+        if payment.cod is not None:
+            columns["cod"] = payment.cod.stored()
+        if payment.custom_qr is not None:
+            columns["custom_qr"] = payment.custom_qr.stored()
+        return columns
+
+
+class NewStore(StoreSettings):
+    subdomain: Subdomain
+    currency: Currency = "INR"
+    fixture: Literal["demo", "fresh", "empty", "large"] = "empty"
+
+
+class NewKey(Body):
+    name: Text = "key"
+    scopes: Annotated[list[Scope], Field(max_length=9)] | None = None
+    expires_at: Instant | None = None
+
+    def require_future(self, now_ms: int) -> None:
+        if self.expires_at is not None and self.expires_at <= now_ms:
+            raise invalid([Flaw("/expiresAt", "OUT_OF_RANGE", "is over already")])
+
 
 ONE = "/_control/stores/{subdomain}"
 
@@ -30,15 +134,15 @@ async def list_stores(request: web.Request) -> web.Response:
 
 async def create_store(request: web.Request) -> web.Response:
     platform = check_token(request)
-    document = documents.decode_object(await read_raw(request))
+    document = json_codec.decode_object(await read_raw(request))
     exponent = money.exponent_of(str(document.get("currency", "INR")))
-    body = bodies.parse(NewStore, document, exponent)
-    created, secret = await add_store(platform, request.app[ROLL], body)
+    body = request_bodies.parse(NewStore, document, exponent)
+    created, secret = await add_store(platform, request.app[STORE_REGISTRY], body)
     return data_answer({**stores.control_view(created), "apiKey": secret}, 201)
 
 
 async def add_store(
-    platform: Platform, roll: Roll, body: NewStore
+    platform: Platform, roll: StoreRegistry, body: NewStore
 ) -> tuple[Store, str]:
     """The new store and its first key, which is shown this once."""
     quirks, secret = list(platform.quirks.texts), platform.ids.api_key()
@@ -59,8 +163,8 @@ def _create(
         store = stores.create(tx, values)
     except sqlite3.IntegrityError as error:
         raise Problem(409, "SUBDOMAIN_TAKEN", "another store has it") from error
-    keys.add(tx, store.id, secret, name="first")
-    loading.fill(tx, store, tokens)
+    api_keys.add(tx, store.id, secret, name="first")
+    loader.fill(tx, store, tokens)
     stores.change(tx, store.id, body.columns())
     return stores.by_id(tx, store.id) or store
 
@@ -84,11 +188,11 @@ async def create_key(call: Call) -> web.Response:
     secret = call.platform.ids.api_key()
     body: NewKey = call.body
     body.require_future(call.platform.clock.now_ms())
-    scopes = keys.SCOPES if body.scopes is None else body.scopes
+    scopes = api_keys.SCOPES if body.scopes is None else body.scopes
     ends = body.expires_at
     # Not by mutate: an answer kept for an Idempotency-Key would keep the key's text.
     made = await call.platform.writer.run(
-        lambda tx: keys.add(
+        lambda tx: api_keys.add(
             tx, call.store.id, secret, name=body.name, scopes=scopes, expires_ms=ends
         )
     )
@@ -99,7 +203,7 @@ async def revoke_key(call: Call) -> web.Response:
     key_id = call.path("key_id")
 
     def revoke(tx: Tx) -> Answer:
-        keys.revoke(tx, call.store.id, key_id)
+        api_keys.revoke(tx, call.store.id, key_id)
         return Answer({"id": key_id, "revoked": True})
 
     return await call.mutate(revoke)

@@ -1,1 +1,1 @@
-"""The dashboard: what the merchant sees of a store, as pages."""
+"""The merchant's dashboard, as HTML pages."""

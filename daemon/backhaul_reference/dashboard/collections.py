@@ -1,13 +1,16 @@
-"""Collections: products put together by hand, or by the tags they carry."""
+"""Collections: products grouped by hand or by tag."""
 
 from aiohttp import web
 
-from backhaul_reference.control.shop_bodies import ChangedCollection, NewCollection
-from backhaul_reference.dashboard import forms, offering
-from backhaul_reference.dashboard.visit import STORE, Route, Visit
-from backhaul_reference.documents import Document
-from backhaul_reference.problems import Problem
-from backhaul_reference.state import collections
+from backhaul_reference.control.shop_resource_bodies import (
+    ChangedCollection,
+    NewCollection,
+)
+from backhaul_reference.dashboard import forms, page_context
+from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.problems import Problem
+from backhaul_reference.platform.state import collections
 
 WORDS = ("title", "handle", "description", "imageUrl")
 RELATIONS = ("EQUALS", "NOT_EQUALS")
@@ -16,43 +19,43 @@ SPARE = 3
 """Empty rows under the rules, and how many products can be added at once."""
 
 
-async def show_collections(visit: Visit) -> web.Response:
+async def show_collections(visit: PageContext) -> web.Response:
     window = visit.window()
     listing = visit.read(lambda rows: collections.page(rows, visit.store, window))
     return visit.render("collections.html", listing=listing, window=window)
 
 
-async def new_collection(visit: Visit) -> web.Response:
+async def new_collection(visit: PageContext) -> web.Response:
     return _page(visit, None)
 
 
-async def show_collection(visit: Visit) -> web.Response:
+async def show_collection(visit: PageContext) -> web.Response:
     return _page(visit, _found(visit))
 
 
-def _found(visit: Visit) -> Document:
+def _found(visit: PageContext) -> Document:
     return visit.read(
         lambda rows: collections.view(rows, visit.store, visit.path("id"))
     )
 
 
-def _page(visit: Visit, collection: Document | None) -> web.Response:
+def _page(visit: PageContext, collection: Document | None) -> web.Response:
     held = _held(collection)
     return visit.render(
         "collections_one.html",
         collection=collection,
         relations=RELATIONS,
         held=visit.read(
-            lambda rows: offering.titled(rows, visit.store.id, held[:SHOWN])
+            lambda rows: page_context.titled(rows, visit.store.id, held[:SHOWN])
         ),
         unseen=len(held[SHOWN:]),
         offered={
             one: title
-            for one, title in offering.goods(visit, _added(visit)).items()
+            for one, title in page_context.goods(visit, _added(visit)).items()
             if one not in held
         },
         spare=SPARE,
-        most=offering.OFFERED.limit,
+        most=page_context.OFFERED.limit,
     )
 
 
@@ -61,7 +64,7 @@ def _held(collection: Document | None) -> list[str]:
     return held
 
 
-async def add_collection(visit: Visit) -> web.Response:
+async def add_collection(visit: PageContext) -> web.Response:
     kept = _kept_rules(visit)
     document = _document(visit, kept, clearing=False)
     if forms.text(visit.form, "type") == "AUTOMATIC":
@@ -77,7 +80,7 @@ async def add_collection(visit: Visit) -> web.Response:
     return visit.go("collections", made["id"], notice="The collection is created.")
 
 
-async def save_collection(visit: Visit) -> web.Response:
+async def save_collection(visit: PageContext) -> web.Response:
     before, kept, store = _found(visit), _kept_rules(visit), visit.store
     forms.require(visit.form, "handle")
     document = _document(visit, kept, clearing=True)
@@ -96,7 +99,7 @@ async def save_collection(visit: Visit) -> web.Response:
     return visit.go("collections", before["id"], notice="The collection is saved.")
 
 
-def _document(visit: Visit, kept: list[int], *, clearing: bool) -> Document:
+def _document(visit: PageContext, kept: list[int], *, clearing: bool) -> Document:
     form = visit.form
     forms.require(form, "title")
     document = forms.document(
@@ -107,20 +110,20 @@ def _document(visit: Visit, kept: list[int], *, clearing: bool) -> Document:
     return document
 
 
-def _kept_rules(visit: Visit) -> list[int]:
+def _kept_rules(visit: PageContext) -> list[int]:
     return forms.rows(visit.form, "condition")
 
 
-def _rules(visit: Visit, kept: list[int]) -> list[Document]:
+def _rules(visit: PageContext, kept: list[int]) -> list[Document]:
     return [forms.row(visit.form, n, "relation", "condition") for n in kept]
 
 
-def _added(visit: Visit) -> list[str]:
+def _added(visit: PageContext) -> list[str]:
     chosen = (forms.text(visit.form, f"add{n}") for n in range(SPARE))
     return list(dict.fromkeys(one for one in chosen if one))
 
 
-async def delete_collection(visit: Visit) -> web.Response:
+async def delete_collection(visit: PageContext) -> web.Response:
     collection_id = visit.path("id")
     await visit.change(lambda tx: collections.delete(tx, visit.store, collection_id))
     return visit.go("collections", notice="The collection is deleted.")

@@ -1,28 +1,31 @@
-"""Orders: the list, one order, and what the merchant does with it."""
+"""Orders: list, one order with its actions, and orders placed by staff."""
 
 from typing import get_args
 
 from aiohttp import web
 
-from backhaul_reference.admin_v1.order_bodies import CancelOrder, Fulfill
-from backhaul_reference.control.store_work import Step
-from backhaul_reference.dashboard import forms
-from backhaul_reference.dashboard.visit import STORE, Handler, Route, Visit
-from backhaul_reference.documents import Document
-from backhaul_reference.lifecycle import (
+from backhaul_reference.control.store_actions import Step
+from backhaul_reference.dashboard import forms, page_context
+from backhaul_reference.dashboard.page_context import STORE, Handler, PageContext, Route
+from backhaul_reference.platform.http import query_params
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.problems import Flaw, Problem, invalid
+from backhaul_reference.platform.state import (
+    order_cancellation,
+    order_fulfillment,
+    order_payments,
+    order_views,
+    products,
+    recorded_orders,
+    stock_ledger,
+)
+from backhaul_reference.platform.state.database import Rows
+from backhaul_reference.platform.state.order_lifecycle import (
     FINANCIAL_STATUSES,
     FULFILLMENT_STATUSES,
     STATUSES,
 )
-from backhaul_reference.problems import Problem
-from backhaul_reference.state import (
-    cancellation,
-    fulfillment,
-    order_views,
-    settling,
-    stock,
-)
-from backhaul_reference.web import queries
+from backhaul_reference.platform.v1.orders import CancelOrder, Fulfill, NewOrder
 
 CHOICES = {
     "status": ("Status", STATUSES),
@@ -32,9 +35,9 @@ CHOICES = {
 Moment = tuple[str, str, str | None]
 
 
-async def show_orders(visit: Visit) -> web.Response:
+async def show_orders(visit: PageContext) -> web.Response:
     filters: dict[str, str | None] = {
-        name: queries.choice(visit.query, name, allowed)
+        name: query_params.choice(visit.query, name, allowed)
         for name, (_, allowed) in CHOICES.items()
     }
     number = visit.query.get("number", "").strip().removeprefix("#")
@@ -47,7 +50,7 @@ async def show_orders(visit: Visit) -> web.Response:
     return visit.render("orders.html", listing=listing, window=window, choices=CHOICES)
 
 
-async def show_order(visit: Visit) -> web.Response:
+async def show_order(visit: PageContext) -> web.Response:
     order = visit.read(
         lambda rows: order_views.view(rows, visit.store, visit.path("id"))
     )
@@ -55,7 +58,7 @@ async def show_order(visit: Visit) -> web.Response:
         "orders_one.html",
         order=order,
         moments=moments(order),
-        reasons=get_args(cancellation.Reason),
+        reasons=get_args(order_cancellation.Reason),
     )
 
 
@@ -79,7 +82,7 @@ def moments(order: Document) -> list[Moment]:
 
 
 def settle(step: Step, notice: str) -> Handler:
-    async def handle(visit: Visit) -> web.Response:
+    async def handle(visit: PageContext) -> web.Response:
         order_id = visit.path("id")
         await visit.change(lambda tx: step(tx, visit.store, order_id))
         return visit.go("orders", order_id, notice=notice)
@@ -87,7 +90,7 @@ def settle(step: Step, notice: str) -> Handler:
     return handle
 
 
-async def fulfill(visit: Visit) -> web.Response:
+async def fulfill(visit: PageContext) -> web.Response:
     """Ship what is chosen; with nothing left out it is simply the rest."""
     order_id, store, form = visit.path("id"), visit.store, visit.form
     order = visit.read(lambda rows: order_views.view(rows, store, order_id))
@@ -103,7 +106,9 @@ async def fulfill(visit: Visit) -> web.Response:
         document["items"] = some
     try:
         wanted = visit.body(Fulfill, document).dispatch()
-        await visit.change(lambda tx: fulfillment.fulfill(tx, store, order_id, wanted))
+        await visit.change(
+            lambda tx: order_fulfillment.fulfill(tx, store, order_id, wanted)
+        )
     except Problem as problem:
         places = {
             f"items/{n}/quantity": f"q-{one['lineItemId']}"
@@ -113,21 +118,23 @@ async def fulfill(visit: Visit) -> web.Response:
     return visit.go("orders", order_id, notice="The shipment is recorded.")
 
 
-async def cancel(visit: Visit) -> web.Response:
+async def cancel(visit: PageContext) -> web.Response:
     order_id, store = visit.path("id"), visit.store
     flags = ("restock", "refund", "notifyCustomer")
     document = forms.document(visit.form, words=("reason", "note"), flags=flags)
     wanted = visit.body(CancelOrder, document).cancel()
     await visit.change(
-        lambda tx: cancellation.cancel(tx, store, stock.DASHBOARD, order_id, wanted)
+        lambda tx: order_cancellation.cancel(
+            tx, store, stock_ledger.DASHBOARD, order_id, wanted
+        )
     )
     return visit.go("orders", order_id, notice="The order is cancelled.")
 
 
 ONE = STORE + "/orders/{id}"
-confirm = settle(settling.confirm, "The order is confirmed.")
-mark_paid = settle(settling.mark_paid, "The order is marked as paid.")
-refund = settle(settling.refund, "The order is refunded.")
+confirm = settle(order_payments.confirm, "The order is confirmed.")
+mark_paid = settle(order_payments.mark_paid, "The order is marked as paid.")
+refund = settle(order_payments.refund, "The order is refunded.")
 ROUTES = (
     Route("GET", STORE + "/orders", show_orders),
     Route("GET", ONE, show_order),
@@ -136,4 +143,86 @@ ROUTES = (
     Route("POST", ONE + "/refund", refund, show_order),
     Route("POST", ONE + "/fulfill", fulfill, show_order),
     Route("POST", ONE + "/cancel", cancel, show_order),
+)
+
+
+LINES = 4
+PRODUCT_OF = "SELECT product_id FROM variant WHERE store_id = ? AND id = ?"
+CUSTOMER = ("name", "email", "phone")
+ADDRESS = ("address1", "address2", "city", "province", "country", "zip")
+
+
+def _offered(visit: PageContext) -> dict[str, Document]:
+    """The variants on sale that were searched for, and those chosen already."""
+    filters = {"status": "active", "search": query_params.search(visit.query)}
+    listing = visit.read(
+        lambda rows: products.page(rows, visit.store, filters, page_context.OFFERED)
+    )
+    return {
+        variant["id"]: {**variant, "product": product["title"]}
+        for product in [*listing.rows, *_chosen_products(visit)]
+        for variant in product["variants"]
+    }
+
+
+def _chosen_products(visit: PageContext) -> list[Document]:
+    store, form = visit.store, visit.form
+    ids = [forms.text(form, f"variant{n}") for n in forms.rows(form, "variant")]
+
+    def find(rows: Rows) -> list[Document]:
+        found = [rows.value(PRODUCT_OF, (store.id, one)) for one in ids]
+        return [products.view(rows, store, one) for one in found if one is not None]
+
+    return visit.read(find)
+
+
+async def show_form(visit: PageContext) -> web.Response:
+    searched = query_params.search(visit.query) is not None
+    return visit.render(
+        "orders_new.html",
+        offered=_offered(visit),
+        searched=searched,
+        lines=range(LINES),
+        most=page_context.OFFERED.limit,
+    )
+
+
+async def place(visit: PageContext) -> web.Response:
+    form, store = visit.form, visit.store
+    offered, chosen = _offered(visit), forms.rows(visit.form, "variant")
+    if not chosen:
+        raise invalid([Flaw("/variant0", "REQUIRED", "choose at least one product")])
+    forms.require(form, "name", *(f"quantity{n}" for n in chosen))
+    words = ("paymentMethod", "financialStatus", "note")
+    document = forms.document(form, words=words, flags=("sendReceipt",))
+    document["items"] = [_item(visit, offered, n) for n in chosen]
+    document["totals"] = forms.document(form, words=("shipping", "discount"))
+    document["customer"] = forms.document(form, words=CUSTOMER)
+    address = forms.document(form, words=ADDRESS)
+    if address.keys() - {"country"}:
+        names = {name: document["customer"].get(name) for name in ("name", "phone")}
+        document["shippingAddress"] = {**names, **address}
+    try:
+        sent = visit.body(NewOrder, document).order()
+        order = await visit.change(
+            lambda tx: recorded_orders.record(tx, store, stock_ledger.DASHBOARD, sent)
+        )
+    except Problem as problem:
+        raise forms.renumbered(problem, "items", chosen) from None
+    return visit.go("orders", order["id"], notice=f"Order {order['name']} is placed.")
+
+
+def _item(visit: PageContext, offered: dict[str, Document], n: int) -> Document:
+    form = visit.form
+    variant_id = forms.text(form, f"variant{n}") or ""
+    price = forms.text(form, f"price{n}")
+    if price is None and variant_id in offered:
+        price = offered[variant_id]["price"]
+    quantity = forms.number(form, f"quantity{n}")
+    return {"variantId": variant_id, "quantity": quantity, "price": price or "0"}
+
+
+NEW_ORDER_ROUTES = (
+    Route("GET", STORE + "/new-order", show_form),
+    Route("POST", STORE + "/new-order", place, show_form),
 )

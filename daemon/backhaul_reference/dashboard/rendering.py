@@ -1,4 +1,4 @@
-"""Rendering: the templates, and how values read on a page."""
+"""Templates, and how values are formatted on a page."""
 
 import json
 import re
@@ -12,8 +12,8 @@ import msgspec
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from backhaul_reference import documents, instants
-from backhaul_reference.problems import Problem
+from backhaul_reference.platform import json_codec, timestamps
+from backhaul_reference.platform.problems import Problem
 
 SYMBOLS = {"INR": "₹", "USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
 ACRONYMS = {
@@ -69,7 +69,7 @@ def when(instant: str | None, timezone: str = "UTC") -> str:
     """An instant as a person of the store reads it."""
     if instant is None:
         return "—"
-    moment = datetime.fromtimestamp(instants.from_text(instant) / 1000, UTC)
+    moment = datetime.fromtimestamp(timestamps.from_text(instant) / 1000, UTC)
     local = moment.astimezone(zone_of(timezone))
     return f"{local.day} {local:%b %Y, %H:%M}"
 
@@ -78,7 +78,7 @@ def local_input(instant: str | None, timezone: str) -> str:
     """An instant as a `datetime-local` input holds it."""
     if instant is None:
         return ""
-    moment = datetime.fromtimestamp(instants.from_text(instant) / 1000, UTC)
+    moment = datetime.fromtimestamp(timestamps.from_text(instant) / 1000, UTC)
     return f"{moment.astimezone(zone_of(timezone)):%Y-%m-%dT%H:%M:%S}"
 
 
@@ -119,6 +119,6 @@ def label(field: str) -> str:
 def pretty(body: bytes) -> str:
     """JSON laid out for reading; anything else as the text that it is."""
     try:
-        return json.dumps(documents.decode_stored(body), indent=2, ensure_ascii=False)
+        return json.dumps(json_codec.decode_stored(body), indent=2, ensure_ascii=False)
     except msgspec.MsgspecError:
         return body.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Every page and every form of the dashboard."""
+"""The table of dashboard pages and forms."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -6,56 +6,53 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from backhaul_reference.dashboard import (
-    api,
+    api_settings,
     collections,
+    customers,
     discounts,
-    entrance,
-    guards,
-    levers,
+    login,
     mails,
-    navigation,
-    opening,
+    menus,
     orders,
-    people,
-    product_editing,
     products,
     rendering,
+    sessions,
     settings,
-    staff_orders,
+    shipping_zones,
+    test_controls,
     webhooks,
-    zones,
 )
+from backhaul_reference.dashboard.page_context import LOGIN, SESSIONS, serving
 from backhaul_reference.dashboard.sessions import PATH, Sessions
-from backhaul_reference.dashboard.visit import LOGIN, SESSIONS, serving
-from backhaul_reference.problems import Problem
-from backhaul_reference.web.access_log import template_of
+from backhaul_reference.platform.http.middleware import template_of
+from backhaul_reference.platform.problems import Problem
 
 ROUTES = (
     *orders.ROUTES,
-    *staff_orders.ROUTES,
-    *people.ROUTES,
+    *orders.NEW_ORDER_ROUTES,
+    *customers.ROUTES,
     *discounts.ROUTES,
     *products.ROUTES,
-    *product_editing.ROUTES,
+    *products.EDIT_ROUTES,
     *collections.ROUTES,
-    *navigation.ROUTES,
+    *menus.ROUTES,
     *settings.ROUTES,
-    *opening.ROUTES,
-    *zones.ROUTES,
-    *api.ROUTES,
+    *settings.NEW_STORE_ROUTES,
+    *shipping_zones.ROUTES,
+    *api_settings.ROUTES,
     *webhooks.ROUTES,
     *mails.ROUTES,
-    *levers.ROUTES,
+    *test_controls.ROUTES,
 )
 OPEN = (
-    ("GET", "/", entrance.show_home),
-    ("GET", PATH, entrance.show_home),
-    ("GET", LOGIN, entrance.show_login),
-    ("POST", LOGIN, entrance.log_in),
-    ("POST", PATH + "/logout", entrance.log_out),
-    ("GET", PATH + "/assets/{name}", entrance.show_asset),
+    ("GET", "/", login.show_home),
+    ("GET", PATH, login.show_home),
+    ("GET", LOGIN, login.show_login),
+    ("POST", LOGIN, login.log_in),
+    ("POST", PATH + "/logout", login.log_out),
+    ("GET", PATH + "/assets/{name}", login.show_asset),
 )
-ANYTHING_ELSE = ("GET", PATH + "/{rest:.*}", entrance.show_absent)
+ANYTHING_ELSE = ("GET", PATH + "/{rest:.*}", login.show_absent)
 log = logging.getLogger(__name__)
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -63,7 +60,7 @@ Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def add_routes(app: web.Application) -> None:
     app[rendering.TEMPLATES] = rendering.environment()
     app[SESSIONS] = Sessions()
-    app[entrance.THROTTLE] = entrance.throttle()
+    app[login.THROTTLE] = login.throttle()
     for method, path, serve in OPEN:
         app.router.add_route(method, path, _guarded(serve))
     for route in ROUTES:
@@ -82,7 +79,7 @@ def _guarded(serve: Serve) -> Serve:
             log.exception("dashboard failed route=%s", template_of(request))
             problem = Problem(500, "INTERNAL_ERROR", "the failure was logged")
             response = rendering.error_page(request, problem)
-        response.headers.update(guards.HEADERS)
+        response.headers.update(sessions.HEADERS)
         return response
 
     return guarded

@@ -1,4 +1,4 @@
-"""Settings of the store: its name, its accounts, and how buyers pay."""
+"""Store settings, payment methods, and opening a new store."""
 
 import base64
 from zoneinfo import available_timezones
@@ -6,12 +6,16 @@ from zoneinfo import available_timezones
 from aiohttp import web
 from aiohttp.web_request import FileField
 
-from backhaul_reference.control.bodies import StoreSettings
+from backhaul_reference.control.stores import NewStore, StoreSettings, add_store
 from backhaul_reference.dashboard import forms
-from backhaul_reference.dashboard.visit import STORE, Route, Visit
-from backhaul_reference.documents import Document
-from backhaul_reference.problems import Flaw, invalid
-from backhaul_reference.state import stores
+from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
+from backhaul_reference.dashboard.test_controls import CONTENTS
+from backhaul_reference.data_folder import STORE_REGISTRY
+from backhaul_reference.platform import money
+from backhaul_reference.platform.http import request_bodies
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.problems import Flaw, invalid
+from backhaul_reference.platform.state import stores
 
 MAX_PICTURE_BYTES = 140_000
 PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif")
@@ -22,7 +26,7 @@ WORDS = (
 )
 
 
-async def show_settings(visit: Visit) -> web.Response:
+async def show_settings(visit: PageContext) -> web.Response:
     return visit.render(
         "settings.html",
         shown=stores.control_view(visit.store),
@@ -31,7 +35,7 @@ async def show_settings(visit: Visit) -> web.Response:
     )
 
 
-async def save_settings(visit: Visit) -> web.Response:
+async def save_settings(visit: PageContext) -> web.Response:
     flags = ("active", "codConfirmation")
     forms.require(visit.form, "storeName", "country", "locale", "timezone")
     document = forms.document(visit.form, words=WORDS, flags=flags, clearing=True)
@@ -49,17 +53,17 @@ def _check_zone(name: str) -> None:
         raise invalid([Flaw("/timezone", "NOT_ALLOWED", detail)])
 
 
-async def show_payments(visit: Visit) -> web.Response:
+async def show_payments(visit: PageContext) -> web.Response:
     return visit.render("payments.html", shown=stores.control_view(visit.store))
 
 
-async def save_payments(visit: Visit) -> web.Response:
+async def save_payments(visit: PageContext) -> web.Response:
     methods = {"cod": _method(visit, "cod"), "customQr": _method(visit, "qr")}
     methods["customQr"]["qr"] = _picture(visit)
     return await _save(visit, {"paymentSettings": methods}, "payments")
 
 
-def _method(visit: Visit, name: str) -> Document:
+def _method(visit: PageContext, name: str) -> Document:
     form = visit.form
     return {
         "enabled": f"{name}Enabled" in form,
@@ -68,7 +72,7 @@ def _method(visit: Visit, name: str) -> Document:
     }
 
 
-def _picture(visit: Visit) -> str | None:
+def _picture(visit: PageContext) -> str | None:
     """The uploaded picture as a data URL, else the one the store has."""
     kept: str | None = visit.store.custom_qr.get("qr")
     file = visit.form.get("qrFile")
@@ -83,7 +87,7 @@ def _picture(visit: Visit) -> str | None:
     return f"data:{file.content_type};base64,{base64.b64encode(content).decode()}"
 
 
-async def _save(visit: Visit, document: Document, page: str) -> web.Response:
+async def _save(visit: PageContext, document: Document, page: str) -> web.Response:
     columns = visit.body(StoreSettings, document).columns()
     await visit.change(lambda tx: stores.change(tx, visit.store.id, columns))
     return visit.go(page, notice="The settings are saved.")
@@ -94,4 +98,37 @@ ROUTES = (
     Route("POST", STORE + "/settings", save_settings, show_settings),
     Route("GET", STORE + "/payments", show_payments),
     Route("POST", STORE + "/payments", save_payments, show_payments),
+)
+
+
+NEW_STORE_FIELDS = (
+    "subdomain",
+    "storeName",
+    "currency",
+    "country",
+    "timezone",
+    "fixture",
+)
+
+
+async def show_form(visit: PageContext) -> web.Response:
+    return visit.render("stores_new.html", contents=CONTENTS)
+
+
+async def open_store(visit: PageContext) -> web.Response:
+    """The store's first key is shown in this one answer."""
+    forms.require(visit.form, "subdomain", "storeName", "currency")
+    document = forms.document(visit.form, words=NEW_STORE_FIELDS)
+    exponent = money.exponent_of(document["currency"])
+    body = request_bodies.parse(NewStore, document, exponent)
+    roll = visit.request.app[STORE_REGISTRY]
+    opened, key = await add_store(visit.platform, roll, body)
+    shown = {"kind": "API key", "name": opened.name, "text": key}
+    return visit.render("stores_opened.html", opened=opened, shown_once=shown)
+
+
+NEW = STORE + "/new-store"
+NEW_STORE_ROUTES = (
+    Route("GET", NEW, show_form),
+    Route("POST", NEW, open_store, show_form),
 )

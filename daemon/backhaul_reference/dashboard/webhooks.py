@@ -1,31 +1,31 @@
-"""One webhook: its state, and every delivery with what was sent and answered."""
+"""One webhook: settings, deliveries, requests and responses."""
 
 from aiohttp import web
 
-from backhaul_reference.admin_v1.webhooks import ChangedWebhook, check
 from backhaul_reference.dashboard import forms
-from backhaul_reference.dashboard.visit import STORE, Route, Visit
-from backhaul_reference.documents import Document
-from backhaul_reference.state import deliveries, exchanges, replays, subscriptions
-from backhaul_reference.state.database import Rows
-from backhaul_reference.state.events import TOPICS
-from backhaul_reference.state.writer import Tx
+from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.state import deliveries, subscriptions
+from backhaul_reference.platform.state.database import Rows
+from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.state.writer import Tx
+from backhaul_reference.platform.v1.webhooks import ChangedWebhook, check
 
 ONE = STORE + "/api/webhooks/{id}"
 BODY = """SELECT e.body FROM delivery d JOIN event e ON e.seq = d.event_seq
 WHERE d.id = ? AND d.subscription_id = ?"""
 
 
-def _webhook(visit: Visit) -> Document:
+def _webhook(visit: PageContext) -> Document:
     store_id, webhook_id = visit.store.id, visit.path("id")
     return visit.read(lambda rows: subscriptions.view(rows, store_id, webhook_id))
 
 
-async def show_webhook(visit: Visit) -> web.Response:
+async def show_webhook(visit: PageContext) -> web.Response:
     return _page(visit)
 
 
-def _page(visit: Visit, secret: str | None = None) -> web.Response:
+def _page(visit: PageContext, secret: str | None = None) -> web.Response:
     webhook, window = _webhook(visit), visit.window()
     listing = visit.read(lambda rows: deliveries.page(rows, webhook["id"], window))
     return visit.render(
@@ -38,7 +38,7 @@ def _page(visit: Visit, secret: str | None = None) -> web.Response:
     )
 
 
-async def save(visit: Visit) -> web.Response:
+async def save(visit: PageContext) -> web.Response:
     """Another address, other topics, another description."""
     store_id, webhook_id = visit.store.id, _webhook(visit)["id"]
     document = forms.document(
@@ -54,7 +54,7 @@ async def save(visit: Visit) -> web.Response:
     return visit.go("api", "webhooks", webhook_id, notice="The webhook is saved.")
 
 
-async def set_status(visit: Visit) -> web.Response:
+async def set_status(visit: PageContext) -> web.Response:
     webhook_id, store_id = _webhook(visit)["id"], visit.store.id
     document = forms.document(visit.form, words=("status",))
     values = visit.body(ChangedWebhook, document).model_dump(exclude_unset=True)
@@ -64,43 +64,45 @@ async def set_status(visit: Visit) -> web.Response:
     return visit.go("api", "webhooks", webhook_id, notice="The webhook is changed.")
 
 
-async def send_test(visit: Visit) -> web.Response:
+async def send_test(visit: PageContext) -> web.Response:
     webhook_id, store_id = visit.path("id"), visit.store.id
     await visit.change(
-        lambda tx: replays.send_test(tx, subscriptions.find(tx, store_id, webhook_id))
+        lambda tx: subscriptions.send_test(
+            tx, subscriptions.find(tx, store_id, webhook_id)
+        )
     )
     return visit.go("api", "webhooks", webhook_id, notice="A test event is queued.")
 
 
-async def rotate_secret(visit: Visit) -> web.Response:
+async def rotate_secret(visit: PageContext) -> web.Response:
     webhook_id, store_id = visit.path("id"), visit.store.id
     made = await visit.change(
-        lambda tx: replays.rotate_secret(
+        lambda tx: subscriptions.rotate_secret(
             tx, subscriptions.find(tx, store_id, webhook_id)
         )
     )
     return _page(visit, made["secret"])
 
 
-async def delete(visit: Visit) -> web.Response:
+async def delete(visit: PageContext) -> web.Response:
     webhook_id, store_id = visit.path("id"), visit.store.id
     await visit.change(lambda tx: subscriptions.remove(tx, store_id, webhook_id))
     return visit.go("api", notice="The webhook is deleted.")
 
 
-async def show_delivery(visit: Visit) -> web.Response:
+async def show_delivery(visit: PageContext) -> web.Response:
     webhook, delivery_id = _webhook(visit), visit.path("delivery")
 
     def find(rows: Rows) -> Document:
         delivery = deliveries.view(rows, webhook["id"], delivery_id)
-        kept = exchanges.of_delivery(rows, webhook["id"], delivery_id)
+        kept = deliveries.of_delivery(rows, webhook["id"], delivery_id)
         body = rows.value(BODY, (delivery_id, webhook["id"]))
         return {"delivery": delivery, "exchanges": kept, "body": body}
 
     return visit.render("api_delivery.html", webhook=webhook, **visit.read(find))
 
 
-async def redeliver(visit: Visit) -> web.Response:
+async def redeliver(visit: PageContext) -> web.Response:
     webhook_id, store_id = visit.path("id"), visit.store.id
     delivery_id = visit.path("delivery")
 

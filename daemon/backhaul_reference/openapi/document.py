@@ -1,27 +1,118 @@
-"""The OpenAPI document, written from the same rows that are served."""
+"""Builds the OpenAPI document from the endpoints that are served."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from importlib import resources
+from typing import Any
 
-from backhaul_reference.documents import Document, decode_stored
 from backhaul_reference.openapi import (
-    answers,
-    catalogue_answers,
-    events,
-    headers,
-    office_answers,
-    order_answers,
+    order_schemas,
+    parameters_and_headers,
+    resource_schemas,
+    responses,
+    webhooks,
 )
-from backhaul_reference.openapi.answers import Success
-from backhaul_reference.openapi.parameters import QUERIES, parameters, places
-from backhaul_reference.openapi.preflight import preflight
-from backhaul_reference.openapi.refusals import PROBLEM, V1, refusals
-from backhaul_reference.openapi.requests import request_schema
-from backhaul_reference.openapi.service import SERVICE
-from backhaul_reference.storefront.routes import OPEN_PREFIXES
-from backhaul_reference.web.bodies import Body
-from backhaul_reference.web.endpoint import Endpoint
+from backhaul_reference.openapi.parameters_and_headers import (
+    QUERIES,
+    REQUEST_ID,
+    parameters,
+    places,
+)
+from backhaul_reference.openapi.responses import (
+    NOT_OFFERED,
+    PROBLEM,
+    V1_PREFIX,
+    Success,
+    refusal,
+    refusals,
+)
+from backhaul_reference.openapi.schema_helpers import TEXT, ref
+from backhaul_reference.platform.http.endpoint import Endpoint
+from backhaul_reference.platform.http.request_bodies import Body
+from backhaul_reference.platform.json_codec import Document, decode_stored
+from backhaul_reference.storefront.routes import OPEN_PREFIXES, PREFLIGHT
+
+
+def request_schema(
+    body: type[Body], prefix: str, schemas: Document, *, keep_defaults: bool
+) -> Document:
+    """The body's schema; what it refers to goes to the components, prefixed."""
+    template = f"#/components/schemas/{prefix}.{{model}}"
+    schema: Document = body.model_json_schema(ref_template=template)
+    _drop_defaults(schema, keep=keep_defaults)
+    _drop_titles(schema)
+    for name, part in schema.pop("$defs", {}).items():
+        schemas[f"{prefix}.{name}"] = part
+    return schema
+
+
+def _drop_defaults(node: Any, *, keep: bool) -> None:
+    """What stands for "not sent" inside is no default to publish."""
+    if isinstance(node, dict):
+        if "default" in node and not (keep and node["default"] is not None):
+            del node["default"]
+        node = list(node.values())
+    for child in node if isinstance(node, list) else ():
+        _drop_defaults(child, keep=keep)
+
+
+def _drop_titles(node: Any) -> None:
+    """Generators name classes by titles, and models of several bodies share one."""
+    if isinstance(node, dict):
+        if isinstance(node.get("title"), str):
+            del node["title"]
+        node = list(node.values())
+    for child in node if isinstance(node, list) else ():
+        _drop_titles(child)
+
+
+ASKED = ("Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers")
+
+
+def preflight(path: str, methods: Iterable[str], places: list[Document]) -> Document:
+    """The answer says what the path offers, whichever store is meant."""
+    granted = {**PREFLIGHT, "Access-Control-Allow-Methods": ", ".join(sorted(methods))}
+    headers = {
+        name: {"required": True, "schema": {"type": "string", "const": value}}
+        for name, value in granted.items()
+    }
+    done = {"description": "What a page may send", "headers": headers | REQUEST_ID}
+    asked = [{"name": name, "in": "header", "schema": TEXT} for name in ASKED]
+    return {
+        "operationId": f"preflight.{path}",
+        "tags": ["preflight"],
+        "summary": "What a browser asks before it sends x-subdomain",
+        "parameters": [*places, *asked],
+        "responses": {"204": done, "405": refusal(405, *NOT_OFFERED)},
+        "security": [],
+    }
+
+
+def _get(name: str, summary: str, media: str, schema: Document) -> Document:
+    done = {
+        "description": summary,
+        "headers": REQUEST_ID,
+        "content": {media: {"schema": schema}},
+    }
+    return {
+        "get": {
+            "operationId": f"service.{name}",
+            "tags": ["service"],
+            "summary": summary,
+            "responses": {"200": done, "405": refusal(405, *NOT_OFFERED)},
+            "security": [],
+        }
+    }
+
+
+SERVICE: Document = {
+    "/healthz": _get("health", "It is up", "application/json", ref("Health")),
+    "/robots.txt": _get("robots", "No robots", "text/plain", {"type": "string"}),
+    "/openapi.json": _get(
+        "describe", "This document", "application/json", {"type": "object"}
+    ),
+}
+
 
 SECURITY: Document = {
     "bearer": {
@@ -49,9 +140,9 @@ TAGS = {
 }
 SCHEMAS: Document = {
     "Problem": PROBLEM,
-    **catalogue_answers.SCHEMAS,
-    **order_answers.SCHEMAS,
-    **office_answers.SCHEMAS,
+    **resource_schemas.CATALOGUE_SCHEMAS,
+    **order_schemas.SCHEMAS,
+    **resource_schemas.BACKOFFICE_SCHEMAS,
 }
 
 
@@ -81,30 +172,34 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
         "info": {"title": "Store platform", "version": "v1"},
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
-        "webhooks": events.webhooks(examples),
+        "webhooks": webhooks.webhooks(examples),
         "components": {"schemas": schemas, "securitySchemes": SECURITY},
     }
 
 
 def operation_id(endpoint: Endpoint) -> str:
-    surface = "v1" if endpoint.path.startswith(V1) else "storefront"
+    surface = "v1" if endpoint.path.startswith(V1_PREFIX) else "storefront"
     return f"{surface}.{endpoint.handle.__name__}"
 
 
 def tag_of(path: str) -> str:
     """Return the group of an operation: the resource, or the open surface."""
-    return path.removeprefix(V1).split("/")[0] if path.startswith(V1) else "storefront"
+    return (
+        path.removeprefix(V1_PREFIX).split("/")[0]
+        if path.startswith(V1_PREFIX)
+        else "storefront"
+    )
 
 
 def success_of(endpoint: Endpoint) -> Success:
-    keyed = endpoint.path.startswith(V1)
-    table = answers.V1 if keyed else answers.STOREFRONT
+    keyed = endpoint.path.startswith(V1_PREFIX)
+    table = responses.V1 if keyed else responses.STOREFRONT
     return table[endpoint.handle.__name__]
 
 
 def _operation(endpoint: Endpoint, schemas: Document, examples: Document) -> Document:
     name, success = operation_id(endpoint), success_of(endpoint)
-    keyed = endpoint.path.startswith(V1)
+    keyed = endpoint.path.startswith(V1_PREFIX)
     example = examples.get(name, {})
     operation: Document = {
         "operationId": name,
@@ -148,13 +243,13 @@ def _done(endpoint: Endpoint, success: Success, example: Document) -> Document:
     content: Document = {"schema": success.schema}
     if "answer" in example:
         content["example"] = example["answer"]
-    sent = {**headers.REQUEST_ID, **headers.RATE}
+    sent = {**parameters_and_headers.REQUEST_ID, **parameters_and_headers.RATE}
     if success.located:
-        sent |= headers.LOCATION
+        sent |= parameters_and_headers.LOCATION
     if "Meta" in str(success.schema):
-        sent |= headers.LINK
+        sent |= parameters_and_headers.LINK
     if endpoint.method == "POST":
-        sent |= headers.REPLAYED
+        sent |= parameters_and_headers.REPLAYED
     return {
         "description": success.summary,
         "headers": sent,

@@ -1,1 +1,1 @@
-"""The storefront API: what shoppers see."""
+"""The storefront API for shoppers, and the shop page that uses it."""

@@ -1,4 +1,4 @@
-"""/storefront/store, products, collections and navigation."""
+"""/storefront: store, products, collections and navigation."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -6,24 +6,24 @@ from typing import Any, TypeVar
 from aiohttp import web
 from yarl import URL
 
-from backhaul_reference.state import (
-    collections,
-    membership,
-    menus,
-    products,
-    stores,
-)
-from backhaul_reference.state.database import Rows
-from backhaul_reference.state.paging import Listing
-from backhaul_reference.web import queries
-from backhaul_reference.web.answers import (
+from backhaul_reference.platform.http import query_params
+from backhaul_reference.platform.http.endpoint import Call, Endpoint
+from backhaul_reference.platform.http.responses import (
     Page,
     data_answer,
     data_body,
     page_of,
     raw_answer,
 )
-from backhaul_reference.web.endpoint import Call, Endpoint
+from backhaul_reference.platform.state import (
+    collection_members,
+    collections,
+    menus,
+    products,
+    stores,
+)
+from backhaul_reference.platform.state.database import Rows
+from backhaul_reference.platform.state.pagination import Listing
 
 T = TypeVar("T")
 
@@ -43,15 +43,15 @@ async def list_products(call: Call) -> web.Response:
 
 def _products(rows: Rows, call: Call, url: URL) -> Page:
     query = call.query
-    window = queries.window(query)
-    filters: dict[str, Any] = {"search": queries.search(query)}
-    collection_id = queries.text(query, "collectionId")
+    window = query_params.window(query)
+    filters: dict[str, Any] = {"search": query_params.search(query)}
+    collection_id = query_params.text(query, "collectionId")
     within = None
     if collection_id is not None:
         collection = collections.visible(rows, call.store, collection_id)
         if collection is None:
             return page_of(url, Listing([], 0), window)
-        within = membership.clause(collection)
+        within = collection_members.clause(collection)
     found = products.visible_page(rows, call.store, filters, window, within)
     return page_of(url, found, window)
 
@@ -66,7 +66,7 @@ async def get_product(call: Call) -> web.Response:
 
 
 async def list_collections(call: Call) -> web.Response:
-    url, window = call.request.rel_url, queries.window(call.query)
+    url, window = call.request.rel_url, query_params.window(call.query)
 
     def find(rows: Rows) -> Page:
         found = collections.visible_page(rows, call.store, window)

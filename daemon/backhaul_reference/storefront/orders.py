@@ -1,15 +1,85 @@
-"""/storefront/orders: placing an order and following it."""
+"""/storefront/orders: placing, tracking, reporting a payment."""
+
+from typing import Annotated, Literal
 
 from aiohttp import web
+from pydantic import Field, StringConstraints
 
-from backhaul_reference.documents import Document
-from backhaul_reference.state import checkout, order_views
-from backhaul_reference.state.database import Rows
-from backhaul_reference.state.writer import Tx
-from backhaul_reference.storefront.admission import PRIVATE, guests_may_order
-from backhaul_reference.storefront.order_bodies import PlaceOrder
-from backhaul_reference.web.answers import data_answer
-from backhaul_reference.web.endpoint import Answer, Call, Endpoint
+from backhaul_reference.platform.http.endpoint import Answer, Call, Endpoint
+from backhaul_reference.platform.http.request_bodies import (
+    WHOLE,
+    Body,
+    Country,
+    Email,
+    Identifier,
+    LongText,
+    OptionalText,
+    Phone,
+    Printable,
+    Text,
+    Upper,
+)
+from backhaul_reference.platform.http.responses import data_answer
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.state import checkout, order_payments, order_views
+from backhaul_reference.platform.state.checkout import Cart, Wish
+from backhaul_reference.platform.state.customers import Contact
+from backhaul_reference.platform.state.database import Rows
+from backhaul_reference.platform.state.order_payments import Report
+from backhaul_reference.platform.state.writer import Tx
+from backhaul_reference.storefront.store_access import PRIVATE, guests_may_order
+
+
+class Item(Body):
+    product_id: Identifier
+    variant_id: Identifier | None = None
+    quantity: Annotated[int, Field(ge=1, le=999), WHOLE]
+
+
+class Customer(Body):
+    name: Text
+    email: Email
+    phone: Phone | None = None
+
+
+class Address(Body):
+    name: OptionalText | None = None
+    phone: Phone | None = None
+    address1: Text
+    address2: OptionalText | None = None
+    city: Text
+    province: OptionalText | None = None
+    country: Country
+    zip: OptionalText | None = None
+
+
+class PlaceOrder(Body):
+    payment_method: Annotated[Literal["COD", "CUSTOM_QR"], Upper]
+    items: Annotated[list[Item], Field(min_length=1, max_length=100)]
+    customer: Customer
+    shipping_address: Address
+    discount_code: OptionalText | None = None
+    note: LongText | None = None
+    accepts_marketing: bool = False
+
+    def cart(self) -> Cart:
+        wishes = [
+            Wish(item.product_id, item.variant_id, item.quantity) for item in self.items
+        ]
+        contact = Contact(
+            name=self.customer.name,
+            email=self.customer.email,
+            phone=self.customer.phone,
+            accepts_marketing=self.accepts_marketing,
+        )
+        return Cart(
+            payment_method=self.payment_method,
+            wishes=wishes,
+            contact=contact,
+            address=self.shipping_address.model_dump(),
+            discount_code=self.discount_code or None,
+            note=self.note,
+        )
 
 
 async def place_order(call: Call) -> web.Response:
@@ -50,4 +120,42 @@ ENDPOINTS = (
         gate=guests_may_order,
     ),
     Endpoint("GET", "/storefront/orders/track/{token}", track_order),
+)
+
+
+Transaction = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=100, strip_whitespace=True),
+    Printable,
+]
+PayerName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=200, strip_whitespace=True),
+    Printable,
+]
+
+
+class ReportPayment(Body):
+    transaction_id: Transaction
+    payer_name: PayerName | None = None
+
+
+async def report_payment(call: Call) -> web.Response:
+    token_hash = call.platform.tokens.hash_of(call.path("token"))
+    sent = Report(call.body.transaction_id, call.body.payer_name)
+
+    def report(tx: Tx) -> Answer:
+        row = order_views.find_by_token(tx, call.store, token_hash)
+        return Answer(order_payments.report(tx, call.store, row, sent))
+
+    return await call.mutate(report)
+
+
+PAYMENT_ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/storefront/orders/track/{token}/payment",
+        report_payment,
+        body=ReportPayment,
+    ),
 )

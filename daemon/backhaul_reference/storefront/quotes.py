@@ -1,24 +1,74 @@
-"""/api/shipping/calculate and /storefront/discounts/validate, both unwrapped."""
+"""Shipping quotes and discount checks for a cart, both unwrapped."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from aiohttp import web
+from pydantic import Field
 
-from backhaul_reference import discounting, documents, money
-from backhaul_reference.context import PLATFORM
-from backhaul_reference.documents import Document
-from backhaul_reference.limits import STOREFRONT_QUOTES
-from backhaul_reference.problems import Problem, not_found
-from backhaul_reference.state import discounts, shipping, stores
-from backhaul_reference.state.database import Rows
-from backhaul_reference.state.discounts import Occasion
-from backhaul_reference.state.stores import Store
-from backhaul_reference.storefront.admission import shopper, store_of_header
-from backhaul_reference.storefront.quote_bodies import CheckDiscount, QuoteShipping
-from backhaul_reference.web import bodies, faulty_answers
-from backhaul_reference.web.endpoint import Call, Endpoint, read_raw
-from backhaul_reference.web.middleware import EXTRA_HEADERS
-from backhaul_reference.web.quirky_answers import ADMITTED
+from backhaul_reference.platform import json_codec, money
+from backhaul_reference.platform.context import PLATFORM
+from backhaul_reference.platform.http import fault_injection, request_bodies
+from backhaul_reference.platform.http.endpoint import Call, Endpoint, read_raw
+from backhaul_reference.platform.http.middleware import EXTRA_HEADERS
+from backhaul_reference.platform.http.quirk_adapter import ADMITTED
+from backhaul_reference.platform.http.request_bodies import (
+    WHOLE,
+    Body,
+    Country,
+    Identifier,
+    Money,
+    OptionalText,
+    Text,
+)
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.problems import Problem, not_found
+from backhaul_reference.platform.rate_limits import STOREFRONT_QUOTES
+from backhaul_reference.platform.state import discounts, shipping_rates, stores
+from backhaul_reference.platform.state.database import Rows
+from backhaul_reference.platform.state.discounts import Occasion
+from backhaul_reference.platform.state.shipping_rates import Destination
+from backhaul_reference.platform.state.stores import Store
+from backhaul_reference.storefront.store_access import shopper, store_of_header
+
+
+class PricedItem(Body):
+    product_id: Identifier
+    variant_id: Identifier | None = None
+    quantity: Annotated[int, Field(ge=1, le=999), WHOLE]
+    price: Money
+
+
+class QuoteAddress(Body):
+    province: OptionalText | None = None
+    city: OptionalText | None = None
+    country: Country
+    zip: OptionalText | None = None
+
+    def destination(self) -> Destination:
+        return Destination(self.country, self.province, self.city, self.zip)
+
+
+class QuoteShipping(Body):
+    store_id: Identifier
+    items: Annotated[list[PricedItem], Field(min_length=1, max_length=100)]
+    address: QuoteAddress
+
+    def subtotal(self) -> int:
+        return sum(item.price * item.quantity for item in self.items)
+
+
+class CheckedCart(Body):
+    subtotal: Money
+    items: Annotated[list[PricedItem], Field(max_length=100)] = Field(
+        default_factory=list
+    )
+    shipping: Money = 0
+
+
+class CheckDiscount(Body):
+    code: Text
+    cart: CheckedCart
+
 
 QUOTE_PATH = "/api/shipping/calculate"
 
@@ -32,14 +82,14 @@ async def quote_shipping(request: web.Request) -> web.StreamResponse:
     raw = await read_raw(request)
     if request.content_type != "application/json":
         raise Problem(415, "UNSUPPORTED_MEDIA_TYPE", "the body must be JSON")
-    document = documents.decode_object(raw)
+    document = json_codec.decode_object(raw)
     store = _store_of_body(request, document)
     if named is None and (failed := await _strike(request, store)) is not None:
         return failed
     who = f"{store.id if store else ''} {request.remote}"
     request[EXTRA_HEADERS] |= platform.limits.spend(STOREFRONT_QUOTES, who)
     exponent = store.exponent if store else money.MAX_EXPONENT
-    body = bodies.parse(QuoteShipping, document, exponent)
+    body = request_bodies.parse(QuoteShipping, document, exponent)
     if store is None or (named is not None and named.id != store.id):
         raise not_found("STORE")
     call = Call(request, platform, shopper(store), raw, body)
@@ -51,7 +101,7 @@ async def _strike(request: web.Request, store: Store | None) -> web.Response | N
     if store is None:
         return None
     request[ADMITTED] = store
-    return await faulty_answers.before(request)
+    return await fault_injection.before(request)
 
 
 async def quote(call: Call) -> web.Response:
@@ -68,7 +118,9 @@ def _store_of_body(request: web.Request, document: Document) -> Store | None:
 
 
 def _quote(rows: Rows, store: Store, body: QuoteShipping) -> Document:
-    total = shipping.quote(rows, store.id, body.address.destination(), body.subtotal())
+    total = shipping_rates.quote(
+        rows, store.id, body.address.destination(), body.subtotal()
+    )
     if total is None:
         return {"unavailable": True}
     return {"total": store.money(total), "currency": store.currency}
@@ -81,8 +133,8 @@ async def check_discount(call: Call) -> web.Response:
     def check(rows: Rows) -> Document:
         row = discounts.check(rows, call.store, body.code, occasion)
         terms = discounts.terms(row)
-        amount = discounting.goods_off(terms, body.cart.subtotal)
-        amount += discounting.freight_off(terms, body.cart.shipping)
+        amount = discounts.goods_off(terms, body.cart.subtotal)
+        amount += discounts.freight_off(terms, body.cart.shipping)
         shown = discounts.shown(call.store, row)
         return {"valid": True, "discount": shown, "amount": call.store.money(amount)}
 

@@ -1,18 +1,18 @@
-"""Every operation of the storefront, and what browsers need to reach it."""
+"""The table of storefront operations, and CORS."""
 
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from backhaul_reference.storefront import catalogue, orders, payments, quotes
-from backhaul_reference.storefront.admission import PRIVATE, admit
-from backhaul_reference.web.endpoint import mount
+from backhaul_reference.platform.http.endpoint import mount
+from backhaul_reference.storefront import catalogue, orders, quotes
+from backhaul_reference.storefront.store_access import PRIVATE, admit
 
 ENDPOINTS = (
     *catalogue.ENDPOINTS,
     *quotes.ENDPOINTS,
     *orders.ENDPOINTS,
-    *payments.ENDPOINTS,
+    *orders.PAYMENT_ENDPOINTS,
 )
 TRACKED = "/storefront/orders/track/"
 OPEN_PREFIXES = ("/storefront/", "/api/shipping/")

@@ -1,1 +1,0 @@
-"""The keyed API, version 1: what back offices use."""

@@ -1,0 +1,104 @@
+"""Settings > API & Webhooks: API keys and the list of webhooks."""
+
+from aiohttp import web
+
+from backhaul_reference.control.stores import NewKey
+from backhaul_reference.dashboard import forms
+from backhaul_reference.dashboard.page_context import STORE, PageContext, Route
+from backhaul_reference.platform import timestamps
+from backhaul_reference.platform.json_codec import Document, decode_stored
+from backhaul_reference.platform.problems import Flaw, invalid
+from backhaul_reference.platform.state import api_keys, subscriptions
+from backhaul_reference.platform.state.database import Rows
+from backhaul_reference.platform.state.events import TOPICS
+from backhaul_reference.platform.v1.webhooks import NewWebhook, check
+
+KEYS = "SELECT * FROM api_key WHERE store_id = ? ORDER BY created_ms DESC, id"
+
+
+def _keys(rows: Rows, store_id: str, now_ms: int) -> list[Document]:
+    return [
+        {
+            "id": row["id"],
+            "name": row["name"],
+            "last4": row["last4"],
+            "scopes": decode_stored(row["scopes"]),
+            "createdAt": timestamps.to_text(row["created_ms"]),
+            "usedAt": timestamps.to_text_or_none(row["used_ms"]),
+            "expiresAt": timestamps.to_text_or_none(row["expires_ms"]),
+            "revokedAt": timestamps.to_text_or_none(row["revoked_ms"]),
+            "ended": row["expires_ms"] is not None and row["expires_ms"] <= now_ms,
+        }
+        for row in rows.all(KEYS, (store_id,))
+    ]
+
+
+async def show_api(visit: PageContext) -> web.Response:
+    return _page(visit)
+
+
+def _page(visit: PageContext, shown_once: Document | None = None) -> web.Response:
+    store_id, now_ms = visit.store.id, visit.platform.clock.now_ms()
+    return visit.render(
+        "api.html",
+        keys=visit.read(lambda rows: _keys(rows, store_id, now_ms)),
+        subscriptions=visit.read(lambda rows: subscriptions.every(rows, store_id)),
+        scopes=api_keys.SCOPES,
+        topics=TOPICS,
+        shown_once=shown_once,
+    )
+
+
+async def create_key(visit: PageContext) -> web.Response:
+    """The key's text is in this one answer and nowhere else."""
+    forms.require(visit.form, "name")
+    document = forms.document(visit.form, words=("name", "expiresAt"))
+    ends = forms.instant(document.get("expiresAt"), visit.store.timezone)
+    document["expiresAt"] = ends
+    document["scopes"] = forms.texts(visit.form, "scopes")
+    if not document["scopes"]:
+        raise invalid([Flaw("/scopes", "REQUIRED", "choose at least one scope")])
+    body = visit.body(NewKey, document)
+    body.require_future(visit.platform.clock.now_ms())
+    secret, store_id = visit.platform.ids.api_key(), visit.store.id
+    made = await visit.change(
+        lambda tx: api_keys.add(
+            tx,
+            store_id,
+            secret,
+            name=body.name,
+            scopes=body.scopes or (),
+            expires_ms=body.expires_at,
+        )
+    )
+    return _page(visit, {"kind": "API key", "name": made["name"], "text": made["key"]})
+
+
+async def revoke_key(visit: PageContext) -> web.Response:
+    key_id = visit.path("id")
+    await visit.change(lambda tx: api_keys.revoke(tx, visit.store.id, key_id))
+    return visit.go("api", notice="The key is revoked.")
+
+
+async def create_webhook(visit: PageContext) -> web.Response:
+    """The signing secret, too, is shown this once."""
+    forms.require(visit.form, "address")
+    document = forms.document(visit.form, words=("address", "description"))
+    document["topics"] = forms.texts(visit.form, "topics")
+    body = visit.body(NewWebhook, document)
+    values = check(body, allow_private=visit.platform.allow_private_targets)
+    made = await visit.change(
+        lambda tx: subscriptions.add(
+            tx, visit.store.id, body.address, body.topics, values.get("description")
+        )
+    )
+    shown = {"kind": "signing secret", "name": made["address"], "text": made["secret"]}
+    return _page(visit, shown)
+
+
+ROUTES = (
+    Route("GET", STORE + "/api", show_api),
+    Route("POST", STORE + "/api/keys", create_key, show_api),
+    Route("POST", STORE + "/api/keys/{id}/revoke", revoke_key, show_api),
+    Route("POST", STORE + "/api/webhooks", create_webhook, show_api),
+)

@@ -1,0 +1,225 @@
+"""The context of one dashboard request, and the lists for pickers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_request import FileField
+from multidict import MultiDict, MultiMapping
+
+from backhaul_reference.dashboard import forms, rendering, sessions
+from backhaul_reference.dashboard.forms import Filling, Form
+from backhaul_reference.dashboard.sessions import PATH, Session, Sessions
+from backhaul_reference.platform.context import PLATFORM, Platform
+from backhaul_reference.platform.http import query_params, request_bodies
+from backhaul_reference.platform.http.endpoint import (
+    BODY_DEADLINE_SECONDS,
+    MAX_BODY_BYTES,
+)
+from backhaul_reference.platform.problems import Problem, not_found
+from backhaul_reference.platform.state import products, stores
+from backhaul_reference.platform.state.database import Rows
+from backhaul_reference.platform.state.pagination import Window
+from backhaul_reference.platform.state.stores import Store
+from backhaul_reference.platform.state.writer import Tx
+
+T = TypeVar("T")
+B = TypeVar("B", bound=request_bodies.Body)
+STORE = PATH + "/stores/{store}"
+LOGIN = PATH + "/login"
+UNSHOWN = {403, 408}
+"""A form that came so is not shown again: it is not ours, or nobody waits."""
+FORM_BYTES = 16 * MAX_BODY_BYTES
+"""More than is taken of any field: what is too large is told beside it."""
+UNREADABLE = (ValueError, LookupError, RuntimeError, HttpProcessingError)
+"""What aiohttp raises for letters, charsets, parts and their headers that are none."""
+URLENCODED = "application/x-www-form-urlencoded"
+MOST_FIELDS = 5_000
+SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """What a page's handler needs; `problem` is why its form was refused."""
+
+    request: web.Request
+    platform: Platform
+    session: Session
+    store: Store
+    form: Form
+    problem: Problem | None = None
+
+    @property
+    def query(self) -> MultiMapping[str]:
+        """The filters that were chosen; an empty one is none."""
+        return MultiDict((k, v) for k, v in self.request.query.items() if v)
+
+    def window(self) -> Window:
+        return query_params.window(self.query)
+
+    def path(self, name: str) -> str:
+        return self.request.match_info[name]
+
+    def url(self, *parts: str) -> str:
+        return "/".join((f"{PATH}/stores/{self.store.subdomain}", *map(_quoted, parts)))
+
+    def read(self, question: Callable[[Rows], T]) -> T:
+        return self.platform.reader.read(question)
+
+    def body(self, model: type[B], document: dict[str, Any]) -> B:
+        return request_bodies.parse(model, document, self.store.exponent)
+
+    async def change(self, operation: Callable[[Tx], T]) -> T:
+        done = await self.platform.writer.run(operation)
+        self.platform.wake_dispatcher()
+        return done
+
+    def go(self, *parts: str, notice: str) -> web.Response:
+        """Lead to another page, which tells that the work is done."""
+        self.session.notice = notice
+        return web.Response(status=303, headers={"Location": self.url(*parts)})
+
+    def render(self, template: str, **values: Any) -> web.Response:
+        shared = {
+            "visit": self,
+            "store": self.store,
+            "stores": self.read(stores.every),
+            "currency": self.store.currency,
+            "timezone": self.store.timezone,
+            "csrf": self.session.csrf,
+            "notice": None if self.problem else self.session.take_notice(),
+            "problem": self.problem,
+            "filling": Filling(self.request.path, self.form, self.problem),
+            "url": self.url,
+            "query": self.query,
+            "here": self.request.path,
+            "section": template.partition(".")[0].partition("_")[0],
+        }
+        status = self.problem.status if self.problem else 200
+        return rendering.page(self.request, template, shared | values, status)
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
+
+
+Handler = Callable[[PageContext], Awaitable[web.Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One page, or one form; a form that is refused shows its page again."""
+
+    method: str
+    path: str
+    handle: Handler
+    page: Handler | None = None
+
+
+def serving(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        session = request.app[SESSIONS].find(request)
+        if session is None:
+            return web.Response(status=303, headers={"Location": LOGIN})
+        try:
+            return await _answer(request, session, route)
+        except Problem as problem:
+            return rendering.error_page(request, problem)
+
+    return serve
+
+
+async def _answer(
+    request: web.Request, session: Session, route: Route
+) -> web.StreamResponse:
+    platform = request.app[PLATFORM]
+    subdomain = request.match_info["store"]
+    store = platform.reader.read(lambda rows: stores.by_subdomain(rows, subdomain))
+    if store is None:
+        raise not_found("STORE")
+    visit = PageContext(request, platform, session, store, MultiDict())
+    try:
+        visit = replace(visit, form=await checked_form(request, session.csrf))
+        forms.require_letters(visit.form)
+        return await route.handle(visit)
+    except Problem as problem:
+        if route.page is None or problem.status in UNSHOWN:
+            raise
+        return await route.page(replace(visit, problem=problem))
+    finally:
+        for sent in visit.form.values():
+            if isinstance(sent, FileField):
+                sent.file.close()
+
+
+async def checked_form(request: web.Request, token: str) -> Form:
+    """The form, once it is known to come from a page of ours."""
+    if request.method != "POST":
+        return MultiDict()
+    sessions.check_origin(request)
+    try:
+        async with asyncio.timeout(BODY_DEADLINE_SECONDS):
+            form = await _form_of(request.clone(client_max_size=FORM_BYTES))
+    except web.HTTPRequestEntityTooLarge:
+        size = f"larger than {FORM_BYTES >> 20} MiB"
+        detail = f"what was sent is {size}, or has too many fields: go back to what you"
+        detail += " typed, and send less"
+        raise Problem(413, "BODY_TOO_LARGE", detail) from None
+    except TimeoutError:
+        raise Problem(408, "BODY_TIMEOUT", "the form came too slowly") from None
+    except UNREADABLE:
+        raise Problem(400, "INVALID_FORM", "the form cannot be read") from None
+    sessions.check_token(form.get("csrf"), token)
+    return form
+
+
+async def _form_of(request: web.Request) -> Form:
+    """The form; letters of it that cannot be read have a mark in their place."""
+    try:
+        return await request.post()
+    except UNREADABLE:
+        if request.content_type != URLENCODED:
+            raise
+    text = (await request.read()).decode("utf-8", "replace")
+    return MultiDict(
+        parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    )
+
+
+OFFERED = Window(1, 100)
+TITLE = "SELECT id, title FROM product WHERE store_id = ? AND id = ?"
+SHELVES = """SELECT id, title FROM collection WHERE store_id = ?
+AND (? IS NULL OR type = ?) ORDER BY created_ms DESC, id DESC"""
+
+
+def goods(visit: PageContext, also: Sequence[str] = ()) -> dict[str, str]:
+    """Titles of products by id; those in `also` whatever was searched for."""
+    store, filters = visit.store, {"search": query_params.search(visit.query)}
+
+    def find(rows: Rows) -> dict[str, str]:
+        listed = products.page(rows, store, filters, OFFERED).rows
+        found = {one["id"]: one["title"] for one in listed}
+        return found | titled(rows, store.id, also)
+
+    return visit.read(find)
+
+
+def titled(rows: Rows, store_id: str, product_ids: Sequence[str]) -> dict[str, str]:
+    """What these products are called; one that is gone is left out."""
+    found = (rows.one(TITLE, (store_id, product_id)) for product_id in product_ids)
+    return {row["id"]: row["title"] for row in found if row is not None}
+
+
+def shelves(
+    visit: PageContext, also: Collection[str] = (), kind: str | None = None
+) -> dict[str, str]:
+    """The same of collections, all or those of one type."""
+    wanted = query_params.search(visit.query) or ""
+    every = visit.read(lambda rows: rows.all(SHELVES, (visit.store.id, kind, kind)))
+    fit = [row["id"] for row in every if wanted in row["title"].casefold()]
+    shown = {*fit[: OFFERED.limit], *also}
+    return {row["id"]: row["title"] for row in every if row["id"] in shown}

@@ -1,0 +1,120 @@
+"""Sends due mails from the outbox and records the results."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backhaul_reference.mail.mime import UnsendableError, compose
+from backhaul_reference.mail.texts import Desk
+from backhaul_reference.mail.transports import Outcome, Post, Sink
+from backhaul_reference.platform import tasks
+from backhaul_reference.platform.clock import Clock
+from backhaul_reference.platform.context import Reader
+from backhaul_reference.platform.problems import Problem
+from backhaul_reference.platform.state import mail_outbox
+from backhaul_reference.platform.state.database import Row, Rows
+from backhaul_reference.platform.state.mail_outbox import Sending
+from backhaul_reference.platform.state.writer import Writer
+
+# Few at a time: between two batches requests have their turn.
+BATCH = 8
+# Mails are also owed by work that wakes nobody, such as a webhook given up.
+IDLE_SECONDS = 5.0
+PAUSE_SECONDS = 1.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What the courier works with."""
+
+    writer: Writer
+    reader: Reader
+    clock: Clock
+    desk: Desk
+    sink: Sink
+    sender: str
+
+
+class Courier:
+    """Runs until stopped; a wake makes it look for what is due now."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        # An SMTP conversation may swallow the cancellation that came during it.
+        this = asyncio.current_task()
+        while this is None or not this.cancelling():
+            self._wake.clear()
+            try:
+                wait = await self._send_due()
+            except Problem as problem:
+                log.warning("mails paused code=%s", problem.code)
+                wait = PAUSE_SECONDS
+            except Exception:
+                log.exception("mails failed")
+                wait = PAUSE_SECONDS
+            if wait > 0:
+                await tasks.either(self._wake.wait(), self._office.clock.sleep(wait))
+
+    async def _send_due(self) -> float:
+        """Send one batch; answers how long until the next one is due."""
+        office = self._office
+        now_ms = office.clock.now_ms()
+        due = office.reader.read(lambda rows: mail_outbox.due(rows, now_ms, BATCH))
+        if not due:
+            return self._until_next(now_ms)
+        ended = await self._send(due, now_ms)
+        await office.writer.run(lambda tx: mail_outbox.record(tx, ended))
+        for row, one in zip(due, ended, strict=True):
+            log.info(
+                "mail id=%s template=%s error=%s", row["id"], row["template"], one.error
+            )
+        return 0
+
+    def _until_next(self, now_ms: int) -> float:
+        next_ms = self._office.reader.read(mail_outbox.next_due_ms)
+        if next_ms is None:
+            return IDLE_SECONDS
+        return max(0.001, min(IDLE_SECONDS, (next_ms - now_ms) / 1000))
+
+    async def _send(self, due: Sequence[Row], now_ms: int) -> list[Sending]:
+        written = self._office.reader.read(lambda rows: self._write(rows, due, now_ms))
+        posts = [one for one in written.values() if isinstance(one, Post)]
+        sent = await self._office.sink.send(posts) if posts else []
+        outcomes = {
+            mail_id: one for mail_id, one in written.items() if isinstance(one, Outcome)
+        }
+        for post, outcome in zip(posts, sent, strict=True):
+            outcomes[post.mail_id] = outcome
+        return [_ending(row, outcomes[row["id"]], now_ms) for row in due]
+
+    def _write(
+        self, rows: Rows, due: Sequence[Row], now_ms: int
+    ) -> dict[str, Post | Outcome]:
+        return {row["id"]: self._write_one(rows, row, now_ms) for row in due}
+
+    def _write_one(self, rows: Rows, row: Row, now_ms: int) -> Post | Outcome:
+        try:
+            letter = self._office.desk.write(rows, row)
+            if letter is None:
+                return Outcome("what it tells of is gone", hopeless=True)
+            sender = self._office.sender
+            message = compose(letter, sender, row["id"], now_ms)
+        except UnsendableError as error:
+            return Outcome(str(error), hopeless=True)
+        except Exception:
+            # One mail that cannot be written must not hold up the others.
+            log.exception("mail not written id=%s", row["id"])
+            return Outcome("it could not be written")
+        return Post(row["id"], sender, letter.to, message)
+
+
+def _ending(row: Row, outcome: Outcome, at_ms: int) -> Sending:
+    return Sending(row["seq"], row["attempts"], at_ms, outcome.error, outcome.hopeless)

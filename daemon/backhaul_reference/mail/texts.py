@@ -1,0 +1,260 @@
+"""The text of each mail, by template."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.problems import Problem
+from backhaul_reference.platform.state import order_views, stores
+from backhaul_reference.platform.state.database import Row, Rows
+from backhaul_reference.platform.state.stores import Store
+
+REASONS = {
+    "GONE": "It answered 410 Gone.",
+    "FAILING": "Every delivery has failed for five days.",
+}
+METHODS = {"COD": "Cash on delivery", "CUSTOM_QR": "Scan & Pay"}
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One mail's recipient, subject and content; `rows` is a small table."""
+
+    to: str
+    subject: str
+    opening: Sequence[str]
+    rows: Sequence[tuple[str, str]] = ()
+    closing: Sequence[str] = ()
+    link: tuple[str, str] | None = None
+    sender: str = ""
+
+
+class Tokens(Protocol):
+    """Where the buyer's part of a link comes from."""
+
+    def token(self, order_id: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where letters are written: it can make the buyer's link again.
+
+    Without `dashboard_url` merchants' letters have no link.
+    """
+
+    tokens: Tokens
+    public_url: str
+    dashboard_url: str
+
+    def tracking_link(self, store: Store, order: Row) -> tuple[str, str] | None:
+        """The buyer's page; orders that merchants record have none."""
+        if order["token_hash"] is None:
+            return None
+        # After the sign: browsers keep a fragment to themselves.
+        page = f"{self.public_url}/shop/{store.subdomain}#/orders/{{token}}"
+        token = self.tokens.token(order["id"])
+        url = (store.tracking_page or page).replace("{token}", token)
+        return ("Follow your order", url)
+
+    def office_link(
+        self, words: str, store: Store, *path: str
+    ) -> tuple[str, str] | None:
+        """A page of the merchant's dashboard."""
+        if not self.dashboard_url:
+            return None
+        page = "/".join((store.subdomain, *path))
+        return (words, f"{self.dashboard_url}/dashboard/stores/{page}")
+
+    def write(self, rows: Rows, mail: Row) -> Letter | None:
+        """The letter that is owed; None when what it tells of is gone."""
+        store = stores.by_id(rows, mail["store_id"])
+        if store is None:
+            return None
+        try:
+            letter = WRITERS[mail["template"]](self, rows, store, mail)
+        except Problem:
+            return None
+        return letter and replace(letter, sender=store.name)
+
+
+def merchant_of(store: Store) -> str:
+    return store.merchant_email or f"owner@{store.subdomain}.example"
+
+
+def _order_placed(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+    row = order_views.find(rows, store, mail["order_id"])
+    order = order_views.views(rows, store, [row])[0]
+    return Letter(
+        to=row["customer_email"],
+        subject=f"Your order {order['name']} at {store.name}",
+        opening=[*_greeting(row), f"thank you for your order {order['name']}."],
+        rows=[*_items(order), *_totals(order)],
+        closing=_next_steps(order),
+        link=desk.tracking_link(store, row),
+    )
+
+
+def _order_received(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+    order = order_views.view(rows, store, mail["order_id"])
+    names = ("name", "email", "phone")
+    who = ", ".join(order["customer"][one] for one in names if order["customer"][one])
+    total = _amount(order, order["totals"]["total"])
+    return Letter(
+        to=merchant_of(store),
+        subject=f"New order {order['name']}: {total}",
+        opening=[f"{store.name} has a new order, {order['name']}."],
+        rows=[*_items(order), *_totals(order)],
+        closing=[
+            f"Customer: {who}",
+            f"Ship to: {_address(order)}",
+            f"Payment: {METHODS.get(order['paymentMethod'], order['paymentMethod'])}",
+            *(["It waits for your confirmation."] if _is_waiting(order) else []),
+        ],
+        link=desk.office_link("Open the order", store, "orders", order["id"]),
+    )
+
+
+def _order_shipped(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+    row = order_views.find(rows, store, mail["order_id"])
+    order = order_views.views(rows, store, [row])[0]
+    shipment = next(one for one in order["shipments"] if one["id"] == mail["part"])
+    labels = ("trackingCompany", "trackingNumber", "trackingUrl")
+    words = ("Carrier", "Tracking number", "Tracking page")
+    titles = {item["id"]: _title(item) for item in order["items"]}
+    return Letter(
+        to=row["customer_email"],
+        subject=f"Your order {order['name']} is on its way",
+        opening=[*_greeting(row), f"these things of your order at {store.name} left:"],
+        rows=[
+            *(
+                (titles[item["lineItemId"]], f"{item['quantity']}")
+                for item in shipment["items"]
+            ),
+            *(
+                (word, shipment[name])
+                for word, name in zip(words, labels, strict=True)
+                if shipment[name]
+            ),
+        ],
+        link=desk.tracking_link(store, row),
+    )
+
+
+def _order_cancelled(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+    row = order_views.find(rows, store, mail["order_id"])
+    order = order_views.views(rows, store, [row])[0]
+    refunded = order["financialStatus"] == "REFUNDED"
+    total = _amount(order, order["totals"]["total"])
+    return Letter(
+        to=row["customer_email"],
+        subject=f"Your order {order['name']} is cancelled",
+        opening=[*_greeting(row), f"your order at {store.name} was cancelled."],
+        rows=_items(order),
+        closing=[f"You get {total} back."] if refunded else [],
+        link=desk.tracking_link(store, row),
+    )
+
+
+def _payment_reported(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter:
+    order = order_views.view(rows, store, mail["order_id"])
+    report = rows.one("SELECT * FROM payment_report WHERE seq = ?", (mail["part"],))
+    assert report is not None  # noqa: S101  - reports are never deleted alone
+    other = rows.value(
+        "SELECT number FROM orders WHERE id = ?", (report["duplicate_of"],)
+    )
+    same = f"The same transaction was reported for order #{other} before."
+    due = order["payment"]["amountDue"]
+    return Letter(
+        to=merchant_of(store),
+        subject=f"Payment reported for order {order['name']}",
+        opening=[f"The buyer of order {order['name']} says that they paid."],
+        rows=[
+            ("Transaction", report["transaction_id"]),
+            ("Payer", report["payer_name"] or "not said"),
+            ("Due", _amount(order, due)),
+        ],
+        closing=[
+            *([same] if other is not None else []),
+            "Look for it in your account, then mark the order paid.",
+        ],
+        link=desk.office_link("Open the order", store, "orders", order["id"]),
+    )
+
+
+def _webhook_disabled(desk: Desk, rows: Rows, store: Store, mail: Row) -> Letter | None:
+    row = rows.one("SELECT * FROM subscription WHERE id = ?", (mail["part"],))
+    if row is None:
+        return None
+    reason = REASONS.get(row["disabled_reason"] or "", "Its deliveries failed.")
+    return Letter(
+        to=merchant_of(store),
+        subject=f"A webhook of {store.name} was disabled",
+        opening=[f"Nothing is sent to {row['address']} any more. {reason}"],
+        closing=[
+            "New events are kept. Set the webhook ACTIVE again and replay them.",
+        ],
+        link=desk.office_link("Open the webhook", store, "api", "webhooks", row["id"]),
+    )
+
+
+Writing = Callable[[Desk, Rows, Store, Row], Letter | None]
+WRITERS: dict[str, Writing] = {
+    "order_placed": _order_placed,
+    "order_received": _order_received,
+    "order_shipped": _order_shipped,
+    "order_cancelled": _order_cancelled,
+    "payment_reported": _payment_reported,
+    "webhook_disabled": _webhook_disabled,
+}
+
+
+def _greeting(row: Row) -> list[str]:
+    return [f"Dear {row['customer_name']},"] if row["customer_name"] else []
+
+
+def _title(item: Document) -> str:
+    variant = f" ({item['variantTitle']})" if item["variantTitle"] else ""
+    return f"{item['title']}{variant}"
+
+
+def _items(order: Document) -> list[tuple[str, str]]:
+    return [
+        (f"{item['quantity']} x {_title(item)}", _amount(order, item["total"]))
+        for item in order["items"]
+    ]
+
+
+def _totals(order: Document) -> list[tuple[str, str]]:
+    names = {"shipping": "Shipping", "paymentFee": "Payment fee", "tax": "Tax"}
+    totals = order["totals"]
+    rows = [
+        (word, _amount(order, totals[name]))
+        for name, word in names.items()
+        if totals[name].strip("0.")
+    ]
+    return [*rows, ("Total", _amount(order, totals["total"]))]
+
+
+def _amount(order: Document, text: str) -> str:
+    return f"{order['currency']} {text}"
+
+
+def _is_waiting(order: Document) -> bool:
+    confirmation = order["confirmation"]
+    return confirmation["required"] and confirmation["confirmedAt"] is None
+
+
+def _next_steps(order: Document) -> list[str]:
+    due = _amount(order, order["payment"]["amountDue"])
+    if order["paymentMethod"] == "CUSTOM_QR":
+        return [f"Please pay {due}: your order's page shows the code to scan."]
+    if _is_waiting(order):
+        return ["The shop will confirm your order before it is sent."]
+    return []
+
+
+def _address(order: Document) -> str:
+    address = order["shippingAddress"] or {}
+    names = ("name", "address1", "address2", "city", "province", "zip", "country")
+    return ", ".join(address[name] for name in names if address.get(name))

@@ -1,0 +1,218 @@
+"""Mail transports (folder, SMTP, stdout) and the SMTP login."""
+
+import asyncio
+import email.policy
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Literal, Protocol
+
+import aiosmtplib
+
+Tls = Literal["auto", "starttls", "tls", "off"]
+USER = "BACKHAUL_REFERENCE_SMTP_USER"
+PASSWORD = "BACKHAUL_REFERENCE_SMTP_PASSWORD"  # noqa: S105  - a name, no password
+OTHERS_MAY_READ = 0o077
+
+
+class MailLoginError(Exception):
+    """The login cannot be used; the message says why and never quotes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user of the SMTP server."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+def login_of(file: Path | None, environment: Mapping[str, str]) -> Login | None:
+    """The file's two lines, else the two variables, else nobody."""
+    if file is not None:
+        return _of_file(file)
+    found = [environment.get(name, "") for name in (USER, PASSWORD)]
+    if not any(found):
+        return None
+    if not all(found):
+        raise MailLoginError(f"{USER} and {PASSWORD} are set together or not at all")
+    return Login(*found)
+
+
+def _of_file(file: Path) -> Login:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            lines = opened.read().splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise MailLoginError(f"--smtp-login {file}: {reason}") from None
+    if mode & OTHERS_MAY_READ:
+        raise MailLoginError(
+            f"--smtp-login {file}: others may read it; chmod 600 {file}"
+        )
+    if len(lines) != 2 or not all(lines):
+        raise MailLoginError(
+            f"--smtp-login {file}: must be two lines, the user and the password"
+        )
+    return Login(*lines)
+
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+SMTP_SECONDS = 20
+PERMANENT = range(500, 600)
+STARTTLS: dict[Tls, bool | None] = {
+    "auto": None,  # where the server offers it
+    "starttls": True,
+    "tls": False,  # from the first byte
+    "off": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A composed mail."""
+
+    mail_id: str
+    sender: str
+    recipient: str
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Sent where `error` is None; `hopeless` where another try changes nothing."""
+
+    error: str | None = None
+    hopeless: bool = False
+
+
+class Sink(Protocol):
+    """Takes mails; answers one outcome for each and does not raise."""
+
+    async def send(self, posts: Sequence[Post]) -> list[Outcome]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSink:
+    """Writes `.eml` files, which only their owner may read."""
+
+    folder: Path
+
+    async def send(self, posts: Sequence[Post]) -> list[Outcome]:
+        return await asyncio.to_thread(self._write_all, posts)
+
+    def _write_all(self, posts: Sequence[Post]) -> list[Outcome]:
+        return [self._write(post) for post in posts]
+
+    def _write(self, post: Post) -> Outcome:
+        path = self.folder / f"{post.mail_id}.eml"
+        scratch = path.with_suffix(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        try:
+            self.folder.mkdir(exist_ok=True, mode=PRIVATE_FOLDER)
+            with os.fdopen(os.open(scratch, flags, PRIVATE_FILE), "wb") as file:
+                file.write(post.message)
+            scratch.replace(path)
+        except OSError as error:
+            return Outcome(type(error).__name__)
+        return Outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpSink:
+    """Hands mails to an SMTP server, one connection for each batch."""
+
+    host: str
+    port: int
+    tls: Tls = "auto"
+    login: Login | None = None
+
+    def _client(self) -> aiosmtplib.SMTP:
+        login = self.login
+        return aiosmtplib.SMTP(
+            hostname=self.host,
+            port=self.port,
+            timeout=SMTP_SECONDS,
+            use_tls=self.tls == "tls",
+            start_tls=STARTTLS[self.tls],
+            username=login.user if login else None,
+            password=login.password if login else None,
+        )
+
+    async def send(self, posts: Sequence[Post]) -> list[Outcome]:
+        client = self._client()
+        try:
+            async with client:
+                return [await _hand_over(client, post) for post in posts]
+        except (aiosmtplib.SMTPException, OSError) as error:
+            # What was taken before the connection broke is sent once more.
+            return [Outcome(type(error).__name__)] * len(posts)
+
+
+async def _hand_over(client: aiosmtplib.SMTP, post: Post) -> Outcome:
+    try:
+        await client.sendmail(post.sender, post.recipient, post.message)
+    except aiosmtplib.SMTPRecipientsRefused as refused:
+        codes = {one.code for one in refused.recipients}
+        return Outcome(_words(refused, codes), all(one in PERMANENT for one in codes))
+    except aiosmtplib.SMTPResponseException as refused:
+        return Outcome(_words(refused, {refused.code}), refused.code in PERMANENT)
+    return Outcome()
+
+
+def _words(error: Exception, codes: set[int]) -> str:
+    """The kind of failure; a server's own words may quote addresses or links."""
+    return f"{type(error).__name__} {' '.join(str(code) for code in sorted(codes))}"
+
+
+STANDARD_OUTPUT = 1
+REDACTED = "(redacted)"
+
+
+@dataclass(frozen=True, slots=True)
+class NoTokens:
+    """Stands in for the tokens of orders: what is printed may end up in a log."""
+
+    def token(self, order_id: str) -> str:
+        return REDACTED
+
+
+@dataclass(frozen=True, slots=True)
+class PrintingSink:
+    """Prints mails; the lines of each stand under one that says whose it is."""
+
+    descriptor: int = STANDARD_OUTPUT
+
+    async def send(self, posts: Sequence[Post]) -> list[Outcome]:
+        return await asyncio.to_thread(self._print_all, posts)
+
+    def _print_all(self, posts: Sequence[Post]) -> list[Outcome]:
+        return [self._print(post) for post in posts]
+
+    def _print(self, post: Post) -> Outcome:
+        try:
+            with open(self.descriptor, "wb", closefd=False) as output:
+                output.write(shown(post).encode())
+        except OSError as error:
+            return Outcome(type(error).__name__)
+        return Outcome()
+
+
+def shown(post: Post) -> str:
+    message = message_from_bytes(post.message, policy=email.policy.default)
+    assert isinstance(message, EmailMessage)  # noqa: S101  - that policy makes no other
+    body = message.get_body(("plain",))
+    lines = [f"Subject: {message['Subject']}", ""]
+    lines += body.get_content().splitlines() if body is not None else []
+    told = "".join(f"  {_harmless(line)}".rstrip() + "\n" for line in lines)
+    return f"mail {post.mail_id} to {post.recipient}\n{told}"
+
+
+def _harmless(line: str) -> str:
+    # Buyers name themselves, and terminals obey control characters.
+    return line if line.isprintable() else line.encode("unicode_escape").decode()

@@ -1,0 +1,1 @@
+"""The parts every surface shares: state, HTTP, webhooks, the v1 API."""

@@ -1,0 +1,90 @@
+"""The server's clock: real time, or a virtual clock that tests can move."""
+
+import asyncio
+import time
+from typing import Protocol
+
+from backhaul_reference.platform import tasks
+
+
+class Clock(Protocol):
+    """Wall time for records, monotonic time for limits, and sleep."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class VirtualClock:
+    """Another clock's time and an offset; every sleeper notices a move at once."""
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self._ahead_seconds = 0.0
+        self._held: tuple[int, float] | None = None
+        self._moved = asyncio.Event()
+
+    @property
+    def frozen(self) -> bool:
+        return self._held is not None
+
+    @property
+    def ahead_seconds(self) -> float:
+        return self._ahead_seconds
+
+    def now_ms(self) -> int:
+        held = self._held
+        base_ms = self._inner.now_ms() if held is None else held[0]
+        return base_ms + round(self._ahead_seconds * 1000)
+
+    def monotonic(self) -> float:
+        held = self._held
+        base = self._inner.monotonic() if held is None else held[1]
+        return base + self._ahead_seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep by this clock: a move ahead shortens it, a freeze holds it."""
+        due = self.monotonic() + seconds
+        await asyncio.sleep(0)
+        while (left := due - self.monotonic()) > 0:
+            moved = self._moved
+            if self.frozen:
+                await moved.wait()
+            else:
+                await tasks.either(moved.wait(), self._inner.sleep(left))
+
+    def advance(self, seconds: float) -> None:
+        self._ahead_seconds += seconds
+        self._tell()
+
+    def freeze(self) -> None:
+        if self._held is None:
+            self._held = (self._inner.now_ms(), self._inner.monotonic())
+            self._tell()
+
+    def unfreeze(self) -> None:
+        """Go on from the moment shown; time held still is not made up for."""
+        if self._held is None:
+            return
+        self._ahead_seconds -= self._inner.monotonic() - self._held[1]
+        self._held = None
+        self._tell()
+
+    def _tell(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()

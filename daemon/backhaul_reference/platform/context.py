@@ -1,0 +1,116 @@
+"""The context object with the shared parts every surface works with."""
+
+import base64
+import hashlib
+import hmac
+import sqlite3
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from backhaul_reference.platform.clock import Clock
+from backhaul_reference.platform.faults import Faults
+from backhaul_reference.platform.identifiers import IdSource, sha256_hex
+from backhaul_reference.platform.quirks import Quirks
+from backhaul_reference.platform.rate_limits import Limits
+from backhaul_reference.platform.retirement import Retirement
+from backhaul_reference.platform.state.api_keys import KeyUses
+from backhaul_reference.platform.state.database import Rows, open_reader
+from backhaul_reference.platform.state.writer import Writer
+
+T = TypeVar("T")
+MAX_KNOWN = 64
+REVISION = "SELECT revision FROM catalogue"
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingTokens:
+    """Makes the buyer's token of an order; the key alone can make it again."""
+
+    key: bytes
+
+    def token(self, order_id: str) -> str:
+        digest = hmac.digest(self.key, order_id.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    def hash_of(self, token: str) -> str:
+        return sha256_hex(token)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads committed state, each time at one moment."""
+
+    connection: sqlite3.Connection
+    _version: int = -1
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+    _revision: int = -1
+    _pages: dict[Hashable, Any] = field(default_factory=dict)
+
+    def recall(self, key: Hashable, question: Callable[[Rows], T]) -> T:
+        """As `read`, but asks only if anything was committed since it last did.
+
+        What is answered must follow from the state and the key alone, and stay as
+        it is.
+        """
+        # SQLite changes this number with each commit of another connection.
+        version = self.connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version or len(self._known) >= MAX_KNOWN:
+            self._version, self._known = version, {}
+        if key not in self._known:
+            self._known[key] = self.read(question)
+        known: T = self._known[key]
+        return known
+
+    def recall_page(self, key: Hashable, question: Callable[[Rows], T]) -> T:
+        """As `recall`, of what follows from the catalogue and the key alone.
+
+        Orders leave it as it is, as long as nothing sells out.
+        """
+        # Asked first: a page may be newer than its revision, and never older.
+        revision = self.recall(REVISION, lambda rows: rows.value(REVISION))
+        if revision != self._revision or len(self._pages) >= MAX_KNOWN:
+            self._revision, self._pages = revision, {}
+        if key not in self._pages:
+            self._pages[key] = self.read(question)
+        known: T = self._pages[key]
+        return known
+
+    def read(self, question: Callable[[Rows], T]) -> T:
+        self.connection.execute("BEGIN")
+        try:
+            return question(Rows(self.connection))
+        finally:
+            self.connection.execute("ROLLBACK")
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What the handlers need; built once, by the server."""
+
+    clock: Clock
+    ids: IdSource
+    database: Path
+    writer: Writer
+    reader: Reader
+    tokens: TrackingTokens
+    limits: Limits
+    allow_private_targets: bool
+    quirks: Quirks
+    faults: Faults
+    key_uses: KeyUses
+    wake_dispatcher: Callable[[], None]
+    retirement: Retirement = field(default_factory=Retirement)
+
+    @contextmanager
+    def open_rows(self) -> Iterator[Rows]:
+        """A reader of one's own, for use in another thread."""
+        with closing(open_reader(self.database)) as connection:
+            yield Rows(connection)
+
+
+PLATFORM = web.AppKey("platform", Platform)

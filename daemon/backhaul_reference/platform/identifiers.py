@@ -1,0 +1,50 @@
+"""Creates ids (prefixed ULIDs), API keys and signing secrets."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backhaul_reference.platform.clock import Clock
+
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+PAIRS = tuple(high + low for high in CROCKFORD for low in CROCKFORD)
+
+RandomBytes = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class IdSource:
+    """Makes ids that sort by time of creation, and unguessable secrets."""
+
+    clock: Clock
+    random_bytes: RandomBytes = os.urandom
+
+    def new(self, prefix: str) -> str:
+        moment = self.clock.now_ms().to_bytes(6, "big")
+        value = int.from_bytes(moment + self.random_bytes(10), "big")
+        text = [PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)]
+        return f"{prefix}_{''.join(text)}"
+
+    def api_key(self) -> str:
+        return "svc_live_" + "".join(self._base62() for _ in range(40))
+
+    def signing_secret(self) -> str:
+        return "whsec_" + base64.b64encode(self.random_bytes(32)).decode()
+
+    def _base62(self) -> str:
+        # Bytes of 248 and more are thrown away: 256 is no multiple of 62.
+        while (byte := self.random_bytes(1)[0]) >= 248:
+            pass
+        return BASE62[byte % 62]
+
+
+def bytes_sent(text: str) -> bytes:
+    """What stood in a header; a header may hold bytes that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def sha256_hex(text: str) -> str:
+    return hashlib.sha256(bytes_sent(text)).hexdigest()

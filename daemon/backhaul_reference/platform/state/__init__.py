@@ -1,0 +1,1 @@
+"""All state kept in SQLite: reads, views and transactions."""

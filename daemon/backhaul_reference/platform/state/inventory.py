@@ -1,0 +1,205 @@
+"""Inventory levels, history and client adjustments."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from backhaul_reference.platform import timestamps
+from backhaul_reference.platform.json_codec import Document
+from backhaul_reference.platform.problems import Problem, not_found
+from backhaul_reference.platform.state import stock_ledger
+from backhaul_reference.platform.state.database import Row, Rows
+from backhaul_reference.platform.state.pagination import Listing, Window, listing
+from backhaul_reference.platform.state.stock_ledger import Cause, Moved, Source
+from backhaul_reference.platform.state.stores import Store
+from backhaul_reference.platform.state.writer import Tx
+
+ClientReason = Literal[
+    "MANUAL_ADJUSTMENT",
+    "CORRECTION",
+    "STOCK_COUNT",
+    "RECEIVED",
+    "RESTOCK",
+    "RETURN",
+    "DAMAGED",
+    "SHRINKAGE",
+    "PROMOTION",
+    "OTHER",
+]
+CLIENT_REASONS: tuple[str, ...] = get_args(ClientReason)
+REASONS = (*CLIENT_REASONS, "ORDER_PLACED", "ORDER_CANCELLED", "INITIAL_STOCK")
+
+LEVELS = """SELECT v.*, p.title AS product_title FROM variant v
+JOIN product p ON p.id = v.product_id WHERE v.store_id = ?"""
+NEWEST_LEVELS = " ORDER BY p.created_ms DESC, p.id DESC, v.position"
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A change asked for: a signed amount, or the stock to end with."""
+
+    product_id: str
+    variant_id: str | None
+    amount: int
+    absolute: bool
+    reason: str
+    note: str | None
+    expected: int | None
+
+
+def adjust(tx: Tx, store: Store, source: Source, wanted: Adjustment) -> Document:
+    """Apply an adjustment to every addressed variant, or to none."""
+    store_id, quirks = store.id, store.quirks
+    targets = addressed(tx, store_id, wanted)
+    _check_expected(wanted, targets)
+    at_ms = tx.tick(store_id)
+    adjustment_id = tx.ids.new("adj")
+    cause = Cause(adjustment_id, wanted.reason, source, at_ms, wanted.note)
+    applied = pooled(wanted, targets) if "pooled-stock" in quirks else wanted
+    moved = [_apply(tx, store_id, target, applied, cause) for target in targets]
+    stock_ledger.announce(tx, store_id, cause, [one for one in moved if one.change])
+    return {
+        "adjustmentId": adjustment_id,
+        "productId": wanted.product_id,
+        "reason": wanted.reason,
+        "levels": [one.level() for one in moved],
+        "createdAt": timestamps.to_text(at_ms),
+    }
+
+
+def addressed(tx: Tx, store_id: str, wanted: Adjustment) -> list[Row]:
+    """Every variant of the product, or the one that was named.
+
+    The reading of "synchronised across variants" lives here and nowhere else.
+    """
+    variants = tx.all(
+        "SELECT id, product_id, sku, stock FROM variant"
+        " WHERE product_id = ? AND store_id = ? ORDER BY position",
+        (wanted.product_id, store_id),
+    )
+    if not variants:
+        raise not_found("PRODUCT", wanted.product_id)
+    if wanted.variant_id is None:
+        return variants
+    named = [row for row in variants if row["id"] == wanted.variant_id]
+    if not named:
+        raise not_found("VARIANT", wanted.variant_id)
+    return named
+
+
+def pooled(wanted: Adjustment, targets: list[Row]) -> Adjustment:
+    """Without a variant the product has one pool: what its first variant shows."""
+    if wanted.variant_id is not None or wanted.absolute:
+        return wanted
+    pool = targets[0]["stock"] + wanted.amount
+    return replace(wanted, amount=pool, absolute=True)
+
+
+def _check_expected(wanted: Adjustment, targets: list[Row]) -> None:
+    if wanted.expected is None:
+        return
+    other = [row for row in targets if row["stock"] != wanted.expected]
+    if other:
+        raise Problem(
+            409,
+            "STOCK_CHANGED",
+            "the stock is not what was expected",
+            items=[_item(row, wanted.expected) for row in other],
+        )
+
+
+def _apply(
+    tx: Tx, store_id: str, target: Row, wanted: Adjustment, cause: Cause
+) -> Moved:
+    change = wanted.amount - target["stock"] if wanted.absolute else wanted.amount
+    if change == 0:
+        now = target["stock"]
+        return Moved(target["product_id"], target["id"], target["sku"], now, 0, now)
+    moved = stock_ledger.move(tx, store_id, target["id"], change, cause)
+    if moved is None:
+        raise Problem(
+            409,
+            "INSUFFICIENT_STOCK" if change < 0 else "STOCK_LIMIT_EXCEEDED",
+            "the stock would leave its bounds",
+            items=[_item(target, change)],
+        )
+    return moved
+
+
+def _item(row: Row, requested: int) -> Document:
+    return {
+        "pointer": "/adjustment",
+        "productId": row["product_id"],
+        "variantId": row["id"],
+        "requested": requested,
+        "available": row["stock"],
+    }
+
+
+def level_view(row: Row) -> Document:
+    return {
+        "productId": row["product_id"],
+        "variantId": row["id"],
+        "sku": row["sku"],
+        "productTitle": row["product_title"],
+        "variantTitle": row["title"],
+        "stock": row["stock"],
+        "trackInventory": bool(row["tracked"]),
+        "inventoryPolicy": row["policy"],
+        "updatedAt": timestamps.to_text(row["stock_ms"]),
+    }
+
+
+def levels(rows: Rows, store_id: str, window: Window) -> Listing:
+    total = rows.value("SELECT COUNT(*) FROM variant WHERE store_id = ?", (store_id,))
+    found = rows.all(
+        LEVELS + NEWEST_LEVELS + " LIMIT ? OFFSET ?",
+        (store_id, window.limit, window.offset),
+    )
+    return Listing([level_view(row) for row in found], total)
+
+
+def every_level(rows: Rows, store_id: str) -> Iterator[Document]:
+    for found in rows.batches(LEVELS + NEWEST_LEVELS, (store_id,)):
+        yield from map(level_view, found)
+
+
+def product_levels(rows: Rows, store_id: str, product_id: str) -> list[Document]:
+    found = rows.all(
+        LEVELS + " AND v.product_id = ? ORDER BY v.position", (store_id, product_id)
+    )
+    if not found:
+        raise not_found("PRODUCT", product_id)
+    return [level_view(row) for row in found]
+
+
+def history_view(row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "adjustmentId": row["adjustment_id"],
+        "productId": row["product_id"],
+        "variantId": row["variant_id"],
+        "sku": row["sku"],
+        "adjustment": row["adjustment"],
+        "stockBefore": row["stock_before"],
+        "stockAfter": row["stock_after"],
+        "reason": row["reason"],
+        "note": row["note"],
+        "source": {"type": row["source_type"], "id": row["source_id"]},
+        "orderId": row["order_id"],
+        "createdAt": timestamps.to_text(row["created_ms"]),
+    }
+
+
+def history(
+    rows: Rows, store_id: str, filters: dict[str, Any], window: Window
+) -> Listing:
+    """Newest first; filters name columns of the history."""
+    found = listing(rows, "history", store_id, filters, window, newest="seq DESC")
+    return Listing([history_view(row) for row in found.rows], found.total)
+
+
+def every_history(rows: Rows, store_id: str) -> Iterator[Document]:
+    sql = "SELECT * FROM history WHERE store_id = ? ORDER BY seq"
+    for found in rows.batches(sql, (store_id,)):
+        yield from map(history_view, found)

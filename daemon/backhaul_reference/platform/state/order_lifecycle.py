@@ -1,0 +1,96 @@
+"""Order state machine: status, payment and fulfillment tables."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Financial = Literal["PENDING", "PAID", "REFUNDED", "VOIDED"]
+Fulfillment = Literal["UNFULFILLED", "PARTIALLY_FULFILLED", "FULFILLED", "RESTOCKED"]
+Status = Literal["PENDING", "CONFIRMED", "COMPLETED", "CANCELLED"]
+
+STATUSES = ("PENDING", "CONFIRMED", "COMPLETED", "CANCELLED")
+FINANCIAL_STATUSES = (
+    "PENDING",
+    "PAID",
+    "REFUNDED",
+    "VOIDED",
+    "PARTIALLY_REFUNDED",
+)
+FULFILLMENT_STATUSES = ("UNFULFILLED", "PARTIALLY_FULFILLED", "FULFILLED", "RESTOCKED")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a trigger leads; `to` is None where it is refused with `refusal`."""
+
+    to: str | None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What decides an order's status."""
+
+    financial: str
+    fulfillment: str
+    confirmed: bool
+    cancelled: bool
+
+
+def status_of(order: Standing) -> Status:
+    if order.cancelled:
+        return "CANCELLED"
+    if order.fulfillment == "FULFILLED" and order.financial in {"PAID", "REFUNDED"}:
+        return "COMPLETED"
+    begun = order.fulfillment in {"PARTIALLY_FULFILLED", "FULFILLED"}
+    if order.confirmed or order.financial == "PAID" or begun:
+        return "CONFIRMED"
+    return "PENDING"
+
+
+CANCELLED = "ORDER_CANCELLED"
+SETTLED = "PAYMENT_SETTLED"
+
+# (from, trigger, order is cancelled) -> move. What is absent is refused as SETTLED.
+FINANCIAL: dict[tuple[str, str, bool], Move] = {
+    ("PENDING", "mark_paid", False): Move("PAID"),
+    ("PENDING", "mark_paid", True): Move(None, CANCELLED),
+    ("PENDING", "cancel", False): Move("VOIDED"),
+    ("PENDING", "cancel_refund", False): Move("VOIDED"),
+    ("PENDING", "refund", False): Move(None, "ORDER_NOT_PAID"),
+    ("PENDING", "refund", True): Move(None, CANCELLED),
+    ("PAID", "mark_paid", False): Move("PAID"),
+    ("PAID", "mark_paid", True): Move("PAID"),
+    ("PAID", "cancel", False): Move("PAID"),
+    ("PAID", "cancel_refund", False): Move("REFUNDED"),
+    ("PAID", "refund", False): Move("REFUNDED"),
+    ("PAID", "refund", True): Move("REFUNDED"),
+    # Terminal for money, yet the order itself may still be cancelled.
+    ("REFUNDED", "cancel", False): Move("REFUNDED"),
+    ("REFUNDED", "cancel_refund", False): Move("REFUNDED"),
+    ("VOIDED", "mark_paid", True): Move(None, CANCELLED),
+}
+
+# (from, trigger) -> to. RESTOCKED stays: a cancel racing a fulfill must leave the
+# same state in either order of commit.
+FULFILLMENT: dict[tuple[str, str], str] = {
+    ("UNFULFILLED", "all"): "FULFILLED",
+    ("UNFULFILLED", "some"): "PARTIALLY_FULFILLED",
+    ("PARTIALLY_FULFILLED", "all"): "FULFILLED",
+    ("PARTIALLY_FULFILLED", "some"): "PARTIALLY_FULFILLED",
+    ("RESTOCKED", "all"): "RESTOCKED",
+    ("RESTOCKED", "some"): "RESTOCKED",
+    ("UNFULFILLED", "cancel"): "UNFULFILLED",
+    ("PARTIALLY_FULFILLED", "cancel"): "PARTIALLY_FULFILLED",
+    ("FULFILLED", "cancel"): "FULFILLED",
+    ("UNFULFILLED", "cancel_restock"): "RESTOCKED",
+    ("PARTIALLY_FULFILLED", "cancel_restock"): "RESTOCKED",
+    ("FULFILLED", "cancel_restock"): "RESTOCKED",
+}
+
+
+def financial_move(now: str, trigger: str, *, cancelled: bool) -> Move:
+    return FINANCIAL.get((now, trigger, cancelled), Move(None, SETTLED))
+
+
+def fulfillment_after(now: str, trigger: str) -> str:
+    return FULFILLMENT[(now, trigger)]

@@ -1,0 +1,311 @@
+"""Orders as JSON for merchants and buyers, and order/updated events."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import segno
+
+from backhaul_reference.platform import timestamps
+from backhaul_reference.platform.json_codec import Document, decode_stored
+from backhaul_reference.platform.problems import Problem, not_found
+from backhaul_reference.platform.state import events
+from backhaul_reference.platform.state.database import Row, Rows, marks
+from backhaul_reference.platform.state.order_lifecycle import Standing, status_of
+from backhaul_reference.platform.state.pagination import Listing, Window, listing
+from backhaul_reference.platform.state.stores import Store
+from backhaul_reference.platform.state.writer import Tx
+
+PIXELS_PER_MODULE = 4
+
+
+@lru_cache(maxsize=256)
+def data_url(text: str) -> str:
+    """An SVG of the text's QR code, as a `data:` URL."""
+    code = segno.make_qr(text, error="m", encoding="utf-8")
+    return str(code.svg_data_uri(scale=PIXELS_PER_MODULE))
+
+
+CHILDREN = ("order_item", "shipment", "payment_report")
+TOTALS = {
+    "subtotal": "subtotal",
+    "discount": "discount",
+    "shipping": "shipping",
+    "paymentFee": "payment_fee",
+    "tax": "tax",
+    "total": "total",
+}
+Children = dict[str, dict[str, list[Row]]]
+
+
+def find(rows: Rows, store: Store, order_id: str) -> Row:
+    row = rows.one(
+        "SELECT * FROM orders WHERE id = ? AND store_id = ?", (order_id, store.id)
+    )
+    if row is None:
+        raise not_found("ORDER", order_id)
+    return row
+
+
+def token_exists(rows: Rows, store_id: str, token_hash: str) -> bool:
+    sql = "SELECT 1 FROM orders WHERE token_hash = ? AND store_id = ?"
+    return rows.one(sql, (token_hash, store_id)) is not None
+
+
+def find_by_token(rows: Rows, store: Store, token_hash: str) -> Row:
+    row = rows.one(
+        "SELECT * FROM orders WHERE token_hash = ? AND store_id = ?",
+        (token_hash, store.id),
+    )
+    if row is None:
+        raise not_found("ORDER")
+    return row
+
+
+def view(rows: Rows, store: Store, order_id: str) -> Document:
+    return views(rows, store, [find(rows, store, order_id)])[0]
+
+
+def page(
+    rows: Rows, store: Store, filters: dict[str, str | None], window: Window
+) -> Listing:
+    found = listing(rows, "orders", store.id, filters, window)
+    return Listing(_in_batches(rows, store, found.rows), found.total)
+
+
+def every(rows: Rows, store: Store) -> Iterator[Document]:
+    sql = "SELECT * FROM orders WHERE store_id = ? ORDER BY number"
+    for found in rows.batches(sql, (store.id,)):
+        yield from views(rows, store, found)
+
+
+def _in_batches(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+    batches = [found[start : start + 500] for start in range(0, len(found), 500)]
+    return [order for batch in batches for order in views(rows, store, batch)]
+
+
+def views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+    children = _children(rows, [row["id"] for row in found])
+    return [_order(store, row, children) for row in found]
+
+
+def _children(rows: Rows, order_ids: Sequence[str]) -> Children:
+    found: Children = {}
+    for table in CHILDREN:
+        by_order: dict[str, list[Row]] = defaultdict(list)
+        sql = (
+            f"SELECT * FROM {table} WHERE order_id IN ({marks(order_ids)}) ORDER BY seq"  # noqa: S608  - literals and placeholders only
+        )
+        for row in rows.all(sql, order_ids):
+            by_order[row["order_id"]].append(row)
+        found[table] = by_order
+    return found
+
+
+def status(row: Row) -> str:
+    return status_of(
+        Standing(
+            row["financial"],
+            row["fulfillment"],
+            row["confirmed_ms"] is not None,
+            row["cancelled_ms"] is not None,
+        )
+    )
+
+
+def standing_view(row: Row) -> Document:
+    """The three statuses, as a refusal quotes them."""
+    return {
+        "status": status(row),
+        "financialStatus": row["financial"],
+        "fulfillmentStatus": row["fulfillment"],
+    }
+
+
+def amount_due(row: Row) -> int:
+    unpaid = row["financial"] == "PENDING" and row["cancelled_ms"] is None
+    return row["total"] if unpaid else 0
+
+
+def _order(store: Store, row: Row, children: Children) -> Document:
+    order_id = row["id"]
+    return {
+        "id": order_id,
+        "number": row["number"],
+        "name": f"#{row['number']}",
+        "externalId": row["external_id"],
+        "source": row["source"],
+        **standing_view(row),
+        "confirmation": {
+            "required": bool(row["confirmation_required"]),
+            "confirmedAt": timestamps.to_text_or_none(row["confirmed_ms"]),
+        },
+        "currency": row["currency"],
+        "paymentMethod": row["payment_method"],
+        "customer": {
+            "id": row["customer_id"],
+            "name": row["customer_name"],
+            "email": row["customer_email"],
+            "phone": row["customer_phone"],
+        },
+        "items": [_item(store, item) for item in children["order_item"][order_id]],
+        "totals": _totals(store, row),
+        "discountCode": row["discount_code"],
+        "shippingAddress": row["address"] and decode_stored(row["address"]),
+        "payment": _payment(store, row, children["payment_report"][order_id]),
+        "shipments": [_shipment(one) for one in children["shipment"][order_id]],
+        "cancellation": _cancellation(row),
+        "note": row["note"],
+        "tags": decode_stored(row["tags"]),
+        "placedAt": timestamps.to_text(row["placed_ms"]),
+        "createdAt": timestamps.to_text(row["created_ms"]),
+        "updatedAt": timestamps.to_text(row["updated_ms"]),
+        "version": row["version"],
+    }
+
+
+def _totals(store: Store, row: Row) -> Document:
+    return {name: store.money(row[column]) for name, column in TOTALS.items()}
+
+
+def _item(store: Store, row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "productId": row["product_id"],
+        "variantId": row["variant_id"],
+        "sku": row["sku"],
+        "title": row["title"],
+        "variantTitle": row["variant_title"],
+        "options": decode_stored(row["options"]),
+        "imageUrl": row["image_url"],
+        "quantity": row["quantity"],
+        "fulfilledQuantity": row["fulfilled"],
+        "restockedQuantity": row["restocked"],
+        "unitPrice": store.money(row["unit_price"]),
+        "discount": store.money(row["discount"]),
+        "total": store.money(row["total"]),
+    }
+
+
+def _payment(store: Store, row: Row, reports: Sequence[Row]) -> Document:
+    last = reports[-1] if reports else None
+    return {
+        "method": row["payment_method"],
+        "paidAt": timestamps.to_text_or_none(row["paid_ms"]),
+        "amountDue": store.money(amount_due(row)),
+        "report": last
+        and {
+            "transactionId": last["transaction_id"],
+            "payerName": last["payer_name"],
+            "reportedAt": timestamps.to_text(last["reported_ms"]),
+            "duplicateOf": last["duplicate_of"],
+        },
+    }
+
+
+def _shipment(row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "trackingCompany": row["company"],
+        "trackingNumber": row["number"],
+        "trackingUrl": row["url"],
+        "items": decode_stored(row["items"]),
+        "shippedAt": timestamps.to_text(row["shipped_ms"]),
+    }
+
+
+def _cancellation(row: Row) -> Document | None:
+    if row["cancelled_ms"] is None:
+        return None
+    return {
+        "reason": row["cancel_reason"],
+        "note": row["cancel_note"],
+        "restocked": bool(row["cancel_restock"]),
+        "refunded": bool(row["cancel_refund"]),
+        "skippedItems": decode_stored(row["cancel_skipped"]),
+        "cancelledAt": timestamps.to_text(row["cancelled_ms"]),
+    }
+
+
+def tracking_view(rows: Rows, store: Store, row: Row) -> Document:
+    """What anyone with the link may see: no address, no contact, no ids."""
+    return tracked(store, row, views(rows, store, [row])[0])
+
+
+def tracked(store: Store, row: Row, order: Document) -> Document:
+    """The same, of an order whose whole view is at hand."""
+    names = ("number", "name", "status", "financialStatus", "fulfillmentStatus")
+    required = row["confirmation_required"] and row["cancelled_ms"] is None
+    return {
+        **{name: order[name] for name in names},
+        "awaitingConfirmation": bool(required) and row["confirmed_ms"] is None,
+        "placedAt": order["placedAt"],
+        "cancelledAt": timestamps.to_text_or_none(row["cancelled_ms"]),
+        "currency": order["currency"],
+        "items": [_tracked_item(item) for item in order["items"]],
+        "totals": order["totals"],
+        "shipments": [_tracked_shipment(one) for one in order["shipments"]],
+        "payment": _tracked_payment(store, row, order["payment"]),
+    }
+
+
+def _tracked_item(item: Document) -> Document:
+    names = ("title", "variantTitle", "imageUrl", "quantity", "unitPrice")
+    return {name: item[name] for name in (*names, "discount", "total")}
+
+
+def _tracked_shipment(shipment: Document) -> Document:
+    names = ("trackingCompany", "trackingNumber", "trackingUrl", "shippedAt")
+    return {name: shipment[name] for name in names}
+
+
+def _qr(store: Store, row: Row) -> str:
+    amount = f"{row['currency']} {store.money(amount_due(row))}"
+    return data_url(f"{store.name}\nOrder #{row['number']}\n{amount}")
+
+
+def _tracked_payment(store: Store, row: Row, payment: Document) -> Document | None:
+    if row["payment_method"] != "CUSTOM_QR" or amount_due(row) == 0:
+        return None
+    report = payment["report"]
+    return {
+        "method": "CUSTOM_QR",
+        "qr": store.custom_qr.get("qr") or _qr(store, row),
+        "amountDue": payment["amountDue"],
+        "currency": row["currency"],
+        "instructions": store.custom_qr["instructions"],
+        "report": report
+        and {name: report[name] for name in ("transactionId", "reportedAt")},
+    }
+
+
+WATCHED = ("status", "financialStatus", "fulfillmentStatus", "confirmation")
+
+
+def touch(tx: Tx, order_id: str, at_ms: int, values: dict[str, Any]) -> None:
+    """Write columns together with the new `updatedAt`; `version` counts up."""
+    names = "".join(f"{name} = ?, " for name in values)
+    tx.run(
+        f"UPDATE orders SET {names}updated_ms = ?, version = version + 1 WHERE id = ?",  # noqa: S608  - names are literals of this package
+        (*values.values(), at_ms, order_id),
+    )
+
+
+def differences(before: Document, after: Document) -> Document:
+    return {
+        name: {"from": before[name], "to": after[name]}
+        for name in WATCHED
+        if before[name] != after[name]
+    }
+
+
+def announce_update(tx: Tx, store: Store, before: Document, after: Document) -> None:
+    changes = differences(before, after)
+    events.emit(tx, store.id, "orders/updated", {**after, "changes": changes})
+
+
+def refusal(code: str, detail: str, row: Any) -> Problem:
+    """A 409 that names the order and quotes its present state."""
+    named = f"order #{row['number']} ({row['id']}): {detail}"
+    return Problem(409, code, named, current=standing_view(row))

@@ -1,0 +1,322 @@
+"""Products: read, rendered, created, changed, deleted; handles."""
+
+import re
+import sqlite3
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from backhaul_reference.platform import money, timestamps
+from backhaul_reference.platform.json_codec import Document, decode_stored, encode_text
+from backhaul_reference.platform.problems import Problem, not_found
+from backhaul_reference.platform.state import collection_members, events, variants
+from backhaul_reference.platform.state.database import Row, Rows, marks
+from backhaul_reference.platform.state.pagination import (
+    Clause,
+    Listing,
+    Window,
+    listing,
+)
+from backhaul_reference.platform.state.stock_ledger import Source
+from backhaul_reference.platform.state.stores import Store
+from backhaul_reference.platform.state.writer import Tx
+
+VARIANTS = (
+    "SELECT * FROM variant WHERE product_id IN ({}) ORDER BY product_id, position"
+)
+
+
+def variants_of(rows: Rows, product_ids: Sequence[str]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows.all(VARIANTS.format(marks(product_ids)), product_ids):
+        found[row["product_id"]].append(row)
+    return found
+
+
+def storefront_views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+    variants = variants_of(rows, [row["id"] for row in found])
+    return [_shared(store, row, variants[row["id"]]) for row in found]
+
+
+def v1_views(rows: Rows, store: Store, found: Sequence[Row]) -> list[Document]:
+    product_ids = [row["id"] for row in found]
+    variants = variants_of(rows, product_ids)
+    listed = collection_members.listed_of(rows, product_ids)
+    return [_v1(store, row, variants[row["id"]], listed[row["id"]]) for row in found]
+
+
+def is_available(variant: Row) -> bool:
+    free = not variant["tracked"] or variant["policy"] == "CONTINUE"
+    return free or variant["stock"] > 0
+
+
+def _shared(store: Store, row: Row, variants: Sequence[Row]) -> Document:
+    prices = [variant["price"] for variant in variants]
+    return {
+        "id": row["id"],
+        "handle": row["handle"],
+        "title": row["title"],
+        "description": row["description"],
+        "vendor": row["vendor"],
+        "productType": row["product_type"],
+        "tags": decode_stored(row["tags"]),
+        "images": decode_stored(row["images"]),
+        "options": decode_stored(row["options"]),
+        "priceRange": {
+            "min": store.money(min(prices)),
+            "max": store.money(max(prices)),
+        },
+        "available": any(is_available(variant) for variant in variants),
+        "seoTitle": row["seo_title"],
+        "seoDescription": row["seo_description"],
+        "variants": [_shared_variant(store, variant) for variant in variants],
+        "createdAt": timestamps.to_text(row["created_ms"]),
+        "updatedAt": timestamps.to_text(row["updated_ms"]),
+    }
+
+
+def _shared_variant(store: Store, row: Row) -> Document:
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "sku": row["sku"],
+        "price": store.money(row["price"]),
+        "compareAtPrice": money.to_text_or_none(row["compare_at"], store.exponent),
+        "options": decode_stored(row["options"]),
+        "imageUrl": row["image_url"],
+        "weightGrams": row["weight_grams"],
+        "available": is_available(row),
+        "position": row["position"],
+    }
+
+
+def _v1(
+    store: Store, row: Row, variants: Sequence[Row], collection_ids: list[str]
+) -> Document:
+    return {
+        **_shared(store, row, variants),
+        "variants": [_v1_variant(store, variant) for variant in variants],
+        "status": row["status"],
+        "publishedAt": timestamps.to_text_or_none(row["published_ms"]),
+        "externalId": row["external_id"],
+        "collectionIds": collection_ids,
+        "version": row["version"],
+    }
+
+
+def _v1_variant(store: Store, row: Row) -> Document:
+    return {
+        **_shared_variant(store, row),
+        "barcode": row["barcode"],
+        "stock": row["stock"],
+        "trackInventory": bool(row["tracked"]),
+        "inventoryPolicy": row["policy"],
+        "createdAt": timestamps.to_text(row["created_ms"]),
+        "updatedAt": timestamps.to_text(row["updated_ms"]),
+    }
+
+
+LONGEST_STEM = 200
+
+
+def free(tx: Tx, table: str, store_id: str, title: str) -> str:
+    """A handle made from the title, with a number behind it when it is taken."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
+    stem = "-".join(re.findall(r"[a-z0-9]+", plain.lower()))
+    stem = stem[:LONGEST_STEM].strip("-") or table
+    taken = {
+        row["handle"]
+        for row in tx.all(
+            f"SELECT handle FROM {table} WHERE store_id = ?"  # noqa: S608  - table is a literal of this package
+            " AND (handle = ? OR handle GLOB ?)",
+            (store_id, stem, f"{stem}-[0-9]*"),
+        )
+    }
+    numbered = (f"{stem}-{n}" for n in range(1, len(taken) + 2))
+    return next(name for name in (stem, *numbered) if name not in taken)
+
+
+AS_JSON = ("tags", "images", "options")
+EMPTY: Document = {"tags": [], "images": [], "options": []}
+COLUMNS = (
+    "title",
+    "handle",
+    "description",
+    "vendor",
+    "product_type",
+    "status",
+    "external_id",
+    "seo_title",
+    "seo_description",
+    *AS_JSON,
+)
+
+
+def page(rows: Rows, store: Store, filters: dict[str, Any], window: Window) -> Listing:
+    """v1 products, newest first; `search` must be case-folded already."""
+    found = listing(rows, "product", store.id, filters, window)
+    return Listing(v1_views(rows, store, found.rows), found.total)
+
+
+def visible_page(
+    rows: Rows,
+    store: Store,
+    filters: dict[str, Any],
+    window: Window,
+    within: Clause | None = None,
+) -> Listing:
+    visible = {**filters, "status": "active"}
+    found = listing(rows, "product", store.id, visible, window, within=within)
+    return Listing(storefront_views(rows, store, found.rows), found.total)
+
+
+def every(rows: Rows, store: Store) -> Iterator[Document]:
+    sql = "SELECT * FROM product WHERE store_id = ? ORDER BY created_ms, id"
+    for found in rows.batches(sql, (store.id,)):
+        yield from v1_views(rows, store, found)
+
+
+def view(rows: Rows, store: Store, product_id: str) -> Document:
+    return v1_views(rows, store, [_row(rows, store, product_id)])[0]
+
+
+def visible_view(rows: Rows, store: Store, handle_or_id: str) -> Document:
+    row = rows.one(
+        "SELECT * FROM product WHERE store_id = ? AND status = 'active'"
+        " AND (id = ? OR handle = ?)",
+        (store.id, handle_or_id, handle_or_id),
+    )
+    if row is None:
+        raise not_found("PRODUCT")
+    shown = storefront_views(rows, store, [row])[0]
+    collections = [
+        {name: one[name] for name in ("id", "handle", "title")}
+        for one in collection_members.published_of(rows, row)
+    ]
+    return {**shown, "collections": collections}
+
+
+def _row(rows: Rows, store: Store, product_id: str) -> Row:
+    row = rows.one(
+        "SELECT * FROM product WHERE id = ? AND store_id = ?", (product_id, store.id)
+    )
+    if row is None:
+        raise not_found("PRODUCT", product_id)
+    return row
+
+
+def create(tx: Tx, store: Store, source: Source, values: Document) -> Document:
+    """Create a product with its variants; opening stock is logged."""
+    at_ms = tx.tick(store.id)
+    product_id = tx.ids.new("prod")
+    handle = values.get("handle") or free(tx, "product", store.id, values["title"])
+    known = {name: values[name] for name in COLUMNS if name in values}
+    merged = {"status": "active", **EMPTY, **known, "handle": handle}
+    columns: Document = _stored(merged)
+    columns["published_ms"] = at_ms if merged["status"] == "active" else None
+    columns |= {"id": product_id, "store_id": store.id, "search": "", "version": 1}
+    columns |= {"created_ms": at_ms, "updated_ms": at_ms}
+    _insert(tx, store, columns)
+    collection_members.assign(
+        tx, store.id, product_id, values.get("collection_ids") or (), at_ms
+    )
+    variants.add_all(tx, store, source, product_id, variants.wanted(values), at_ms)
+    _index_search(tx, product_id)
+    created = view(tx, store, product_id)
+    events.emit(tx, store.id, "products/create", created)
+    return created
+
+
+def update(
+    tx: Tx, store: Store, source: Source, product_id: str, values: Document
+) -> Document:
+    """Merge a change; an event and a new version only if something differs."""
+    before = view(tx, store, product_id)
+    at_ms = tx.tick(store.id)
+    columns = _stored({name: values[name] for name in COLUMNS if name in values})
+    if values.get("status") == "active" and before["publishedAt"] is None:
+        columns["published_ms"] = at_ms
+    if columns:
+        _update(tx, store, product_id, columns)
+    if "variants" in values:
+        variants.replace(tx, store, source, product_id, values["variants"], at_ms)
+    else:
+        variants.change_only(tx, store, product_id, values, at_ms)
+    if "collection_ids" in values:
+        collection_members.assign(
+            tx, store.id, product_id, values["collection_ids"] or (), at_ms
+        )
+    after = view(tx, store, product_id)
+    if after == before:
+        return before
+    _index_search(tx, product_id)
+    tx.run(
+        "UPDATE product SET version = version + 1, updated_ms = ? WHERE id = ?",
+        (at_ms, product_id),
+    )
+    changed = view(tx, store, product_id)
+    events.emit(tx, store.id, "products/update", changed)
+    return changed
+
+
+def delete(tx: Tx, store: Store, source: Source, product_id: str) -> Document:
+    """Delete a product and its variants; orders keep what they snapshot."""
+    last = view(tx, store, product_id)
+    at_ms = tx.tick(store.id)
+    variants.unlink_product(tx, store.id, product_id)
+    collection_members.forget_product(tx, product_id, at_ms)
+    variants.remove(tx, store, source, last["variants"], at_ms)
+    tx.run("DELETE FROM product WHERE id = ?", (product_id,))
+    data = {name: last[name] for name in ("id", "handle", "title", "externalId")}
+    data["variants"] = [{"id": v["id"], "sku": v["sku"]} for v in last["variants"]]
+    data["deletedAt"] = timestamps.to_text(at_ms)
+    events.emit(tx, store.id, "products/delete", data)
+    return {"id": product_id, "deleted": True}
+
+
+def _stored(values: Document) -> Document:
+    return {
+        name: encode_text(value or []) if name in AS_JSON else value
+        for name, value in values.items()
+    }
+
+
+def _insert(tx: Tx, store: Store, columns: Document) -> None:
+    try:
+        tx.insert("product", columns)
+    except sqlite3.IntegrityError as error:
+        raise _taken(tx, store, columns, error) from error
+
+
+def _update(tx: Tx, store: Store, product_id: str, columns: Document) -> None:
+    try:
+        tx.update("product", product_id, columns)
+    except sqlite3.IntegrityError as error:
+        raise _taken(tx, store, columns, error) from error
+
+
+def _taken(
+    tx: Tx, store: Store, columns: Document, error: sqlite3.IntegrityError
+) -> Exception:
+    if "product.handle" in str(error):
+        column, code = "handle", "HANDLE_TAKEN"
+    elif "product.external_id" in str(error):
+        column, code = "external_id", "DUPLICATE_EXTERNAL_ID"
+    else:
+        return error
+    existing = tx.value(
+        f"SELECT id FROM product WHERE store_id = ? AND {column} = ?",  # noqa: S608  - one of two literals above
+        (store.id, columns[column]),
+    )
+    return Problem(409, code, "another product has it", existingId=existing)
+
+
+def _index_search(tx: Tx, product_id: str) -> None:
+    row = tx.one(
+        "SELECT p.title, p.handle, p.tags, GROUP_CONCAT(v.sku, char(10)) AS skus"
+        " FROM product p LEFT JOIN variant v ON v.product_id = p.id WHERE p.id = ?",
+        (product_id,),
+    )
+    text = "\n".join(part or "" for part in row or ()).casefold()
+    tx.update("product", product_id, {"search": text})

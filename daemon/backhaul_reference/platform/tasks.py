@@ -1,0 +1,22 @@
+"""Starts background tasks; the only module that may create them."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Run `work` beside the caller, who must hold the task: the loop does not."""
+    return asyncio.create_task(work)
+
+
+async def either(*works: Coroutine[Any, Any, Any]) -> None:
+    """Run all until the first ends, then give the others up."""
+    running = [start(work) for work in works]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in running:
+            task.cancel()

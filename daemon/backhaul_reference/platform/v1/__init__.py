@@ -1,0 +1,1 @@
+"""The v1 API with API keys, used by back offices."""

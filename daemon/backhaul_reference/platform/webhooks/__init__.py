@@ -1,0 +1,1 @@
+"""Signs and delivers webhooks."""

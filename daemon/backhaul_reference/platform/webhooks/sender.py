@@ -1,0 +1,175 @@
+"""Sends one delivery attempt and classifies the response."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import aiohttp
+from yarl import URL
+
+from backhaul_reference.platform import quirks
+from backhaul_reference.platform.clock import Clock
+from backhaul_reference.platform.state.database import Row
+from backhaul_reference.platform.state.deliveries import (
+    BODY_BYTES,
+    NOTHING,
+    Attempt,
+    Exchange,
+    bounded,
+)
+from backhaul_reference.platform.webhooks import ssrf_guard
+from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults, spoil
+from backhaul_reference.platform.webhooks.retry_schedule import (
+    Schedule,
+    retry_after_seconds,
+)
+from backhaul_reference.platform.webhooks.signing import BARE_HEADERS, Envelope, headers
+
+TIMEOUT = aiohttp.ClientTimeout(total=15, connect=5)
+GONE = 410
+DROPPED = "dropped"
+BODY_SECONDS = 1.0
+NEVER_REACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an attempt brought back."""
+
+    status: int | None = None
+    error: str | None = None
+    retry_after_seconds: float | None = None
+    exchange: Exchange = NOTHING
+
+    @property
+    def delivered(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Sends deliveries over one client session."""
+
+    session: aiohttp.ClientSession
+    clock: Clock
+    schedule: Schedule
+    chance: Callable[[], float]
+    allow_private: bool
+    mischief: DeliveryFaults
+
+    async def attempt(self, row: Row) -> Attempt:
+        """Send one claimed delivery and decide what follows."""
+        number = row["attempts"] + 1
+        at_ms = self.clock.now_ms()
+        started = time.perf_counter()
+        reply = await self._send_or_fail(row, number, at_ms)
+        return Attempt(
+            delivery_seq=row["seq"],
+            delivery_id=row["id"],
+            lease_ms=row["lease_ms"],
+            subscription_id=row["subscription_id"],
+            number=number,
+            at_ms=at_ms,
+            duration_ms=round((time.perf_counter() - started) * 1000),
+            status_code=reply.status,
+            error=reply.error,
+            delivered=reply.delivered,
+            next_ms=self._next_ms(row, number, reply),
+            gone=reply.status == GONE,
+            exchange=reply.exchange,
+        )
+
+    def _next_ms(self, row: Row, number: int, reply: Reply) -> int | None:
+        last = reply.delivered or reply.status == GONE or reply.error == DROPPED
+        if last or "no-retry" in quirks.stored(row["quirks"]):
+            return None
+        return self.schedule.next_ms(
+            number - row["series_start"],
+            self.clock.now_ms(),
+            self.chance,
+            reply.retry_after_seconds,
+        )
+
+    async def _send_or_fail(self, row: Row, number: int, at_ms: int) -> Reply:
+        """Send, unless a fault wants something else of it."""
+        asked = await self.mischief.before(row)
+        if "drop" in asked:
+            return Reply(error=DROPPED)
+        signed = headers(_envelope(row), _secrets(row, at_ms), number, at_ms)
+        if "bare-headers" in quirks.stored(row["quirks"]):
+            signed = {name: signed[name] for name in BARE_HEADERS}
+        if "corrupt-signature" in asked:
+            signed = spoil(signed)
+        if "duplicate" in asked:
+            await self._send(row, signed, at_ms)
+        reply = await self._send(row, signed, at_ms)
+        self.mischief.sent(row["subscription_id"])
+        return reply
+
+    async def _send(self, row: Row, signed: dict[str, str], at_ms: int) -> Reply:
+        url = URL(row["address"])
+        if not self.allow_private and ssrf_guard.is_private_host(url.host or ""):
+            return Reply(error="private address")
+        asked = Exchange(row["address"], bounded(signed.items()))
+        try:
+            return await self._post(url, row["body"], signed, at_ms, asked)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            late = isinstance(error, TimeoutError)
+            word = "timeout" if late else type(error).__name__
+            reached = not isinstance(error, NEVER_REACHED)
+            return Reply(error=word, exchange=asked if reached else NOTHING)
+
+    async def _post(
+        self,
+        url: URL,
+        body: bytes,
+        signed: dict[str, str],
+        at_ms: int,
+        asked: Exchange,
+    ) -> Reply:
+        async with self.session.post(
+            url, data=body, headers=signed, timeout=TIMEOUT, allow_redirects=False
+        ) as response:
+            wait = retry_after_seconds(response.status, response.headers, at_ms)
+            answered = bounded(response.headers.items())
+            start = await _start_of(response)
+            exchange = replace(
+                asked,
+                answered=answered,
+                body=start[:BODY_BYTES],
+                cut=len(start) > BODY_BYTES,
+            )
+            return Reply(response.status, None, wait, exchange)
+
+
+async def _start_of(response: aiohttp.ClientResponse) -> bytes:
+    """What is kept of a body, and a byte more if there is one; it decides nothing."""
+    start = b""
+    # The status has been answered, and it alone counts.
+    with suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(BODY_SECONDS):
+            while len(start) <= BODY_BYTES and not response.content.at_eof():
+                start += await response.content.read(BODY_BYTES + 1 - len(start))
+    return start
+
+
+def _envelope(row: Row) -> Envelope:
+    words = quirks.stored(row["quirks"])
+    return Envelope(
+        event_id=row["event_id"],
+        delivery_id=row["id"],
+        subscription_id=row["subscription_id"],
+        subdomain=row["subdomain"],
+        topic=row["topic"],
+        triggered_at=quirks.instant(words, row["created_ms"]),
+        body=row["body"],
+    )
+
+
+def _secrets(row: Row, now_ms: int) -> list[str]:
+    secrets = [row["secret"]]
+    if row["previous_secret"] and now_ms < (row["previous_until_ms"] or 0):
+        secrets.append(row["previous_secret"])
+    return secrets

@@ -1,1 +1,0 @@
-"""The shop's own pages: a browser's view of the storefront API."""

@@ -1,1 +1,0 @@
-"""State: everything kept in SQLite."""

@@ -1,1 +1,0 @@
-"""Webhooks: signing and delivering recorded events."""
