@@ -1,1 +1,1 @@
-"""The connectors that ship with Backhaul, found through entry points."""
+"""The connectors that ship with Backhaul, one folder for each."""

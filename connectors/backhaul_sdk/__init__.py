@@ -1,30 +1,29 @@
-"""What a connector needs to join a back-office system to Backhaul."""
+"""The SDK: everything a connector needs to join a back office to Backhaul."""
 
 from backhaul_sdk.contract import (
+    Absent,
+    Applied,
     Batch,
+    Capability,
     Change,
     CheckFailed,
     Connector,
     Emit,
+    Found,
     HttpRequest,
     HttpResponse,
     LineInShop,
+    LookedUp,
     LookUp,
     NameInShop,
+    NotSent,
     OrderInShop,
+    Pushed,
     Receipt,
+    Rejected,
     Rejection,
     Route,
-)
-from backhaul_sdk.manifest import Capability, Spec
-from backhaul_sdk.outcome import (
-    Absent,
-    Applied,
-    Found,
-    LookedUp,
-    NotSent,
-    Pushed,
-    Rejected,
+    Spec,
     Uncertain,
     Unknown,
 )

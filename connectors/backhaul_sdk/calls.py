@@ -25,15 +25,25 @@ from aiohttp import (
 
 from backhaul_sdk import clock
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
-from backhaul_sdk.contract import CheckFailed
-from backhaul_sdk.outcome import Applied, NotSent, Pushed, Rejected, Uncertain
+from backhaul_sdk.contract import (
+    Absent,
+    Applied,
+    CheckFailed,
+    NotSent,
+    Pushed,
+    Rejected,
+    Uncertain,
+)
 from backhaul_sdk.retry_after import wait_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from aiohttp.abc import AbstractResolver
     from yarl import URL
+
+    from backhaul_sdk.contract import LookedUp
+
 
 USER_AGENT = "Backhaul"
 MOST_BYTES = 5_000_000
@@ -261,3 +271,36 @@ def _why(error: Exception) -> str:
         return str(error.os_error.strerror or error.os_error)
     # Other texts of aiohttp may hold the URL.
     return type(error).__name__
+
+
+class Settling:
+    """Knows until when a change that is not there may still get there.
+
+    `seconds` is how long the system may go on with what nobody waits for any more;
+    `clock` returns seconds that never go back.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._until = 0.0
+
+    def may_go_on(self) -> None:
+        """Remember that a request may be at work from now on.
+
+        To be called in `open` as well: whoever was here before may have lost an answer
+        just now.
+        """
+        self._until = self._clock() + self._seconds
+
+    async def settled(self, look: Callable[[], Awaitable[LookedUp]]) -> LookedUp:
+        """Look; what is absent while a request may be at work is looked for after it.
+
+        Passes on what `look` raises.
+        """
+        while True:
+            is_settled = self._clock() >= self._until
+            found = await look()
+            if is_settled or not isinstance(found, Absent):
+                return found
+            await asyncio.sleep(self._until - self._clock())

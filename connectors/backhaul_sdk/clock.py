@@ -1,4 +1,4 @@
-"""The time of day, for connectors that are not handed a clock."""
+"""Reads the wall clock, for connectors that receive no clock."""
 
 import time
 from datetime import UTC, datetime

@@ -1,21 +1,124 @@
-"""The contract between the host and a connector."""
+"""The contract of host and connector: manifest, batches, changes and outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from enum import Enum
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
-from pydantic import BaseModel
+from msgspec import Struct
+from pydantic import BaseModel, ConfigDict
 
-from backhaul_sdk.outcome import LookedUp, Pushed, Rejected, Unknown
 from backhaul_sdk.records import Bad, Record
 
-if TYPE_CHECKING:
-    from backhaul_sdk.manifest import Spec
-
+STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+"""For a model of settings: nothing unknown passes, and no error shows a secret."""
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
+LookUp: TypeAlias = Callable[
+    [Sequence[str]], Awaitable["Mapping[str, NameInShop] | None"]
+]
+"""Returns what each text names in the shop; None while the host cannot say."""
+TOPICS = (
+    "order.placed",
+    "order.updated",
+    "order.cancelled",
+    "product.updated",
+    "product.deleted",
+    "stock.changed",
+    "customer.updated",
+)
+"""Every kind of news. `order.placed` comes once for an order, before all others."""
+
+
+class Applied(Struct, frozen=True):
+    """The system took it. `reference` is what the system calls it, where it says."""
+
+    reference: str | None = None
+
+
+class Rejected(Struct, frozen=True):
+    """The system refused it for good; `reason` is for the person who mends it."""
+
+    reason: str
+
+
+class NotSent(Struct, frozen=True):
+    """It certainly did not arrive: the host sends it again.
+
+    `retry_after_seconds` is what the system asked for; None leaves it to the host.
+    """
+
+    reason: str
+    retry_after_seconds: float | None = None
+
+
+class Uncertain(Struct, frozen=True):
+    """It may have arrived: the host asks `lookup` before anything is sent again.
+
+    To one that takes an id once (`Spec.takes_once`) it is sent again without.
+    """
+
+    reason: str
+
+
+class Found(Struct, frozen=True):
+    """The system has it."""
+
+    reference: str | None = None
+
+
+class Absent(Struct, frozen=True):
+    """The system was read and has it not, nor can it still come."""
+
+
+class Unknown(Struct, frozen=True):
+    """Nothing can be told; `reason` says why."""
+
+    reason: str
+
+
+Pushed: TypeAlias = Applied | Rejected | NotSent | Uncertain
+LookedUp: TypeAlias = Found | Absent | Unknown
+
+
+class Capability(Enum):
+    """What an instance does: bring records in, or carry changes out."""
+
+    PULL = "pull"
+    LISTEN = "listen"
+    PUSH = "push"
+
+
+def _no_meanings(_settings: Any) -> Sequence[str]:
+    return ()
+
+
+class Spec(Struct, frozen=True, kw_only=True):
+    """A connector's manifest; `topics` are the changes that its `push` understands.
+
+    `settings` validates `[connectors.NAME]` without the keys that are the host's:
+    `type, store, enabled, trigger, every, cron, jitter, quiet, silent_after, dry_run,
+    counts, topics, begin`.
+    `secret_fields` are never shown or logged.
+
+    `meanings` returns, for valid settings, a sentence for each whose effect its name
+    does not tell; `check-config` prints them.
+
+    `takes_once` says that the other side takes a `Change.id` once, however often it
+    comes: what may have arrived is handed over again, and `lookup` is not asked.
+    """
+
+    name: str
+    version: str
+    summary: str
+    capabilities: frozenset[Capability]
+    settings: type[BaseModel]
+    secret_fields: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+    takes_once: bool = False
+    meanings: Callable[[Any], Sequence[str]] = _no_meanings
 
 
 class CheckFailed(Exception):
@@ -122,12 +225,6 @@ class NameInShop(msgspec.Struct, frozen=True):
     variant_ids: frozenset[str] = frozenset()
 
 
-LookUp: TypeAlias = Callable[
-    [Sequence[str]], Awaitable["Mapping[str, NameInShop] | None"]
-]
-"""Returns what each text names in the shop; None while the host cannot say."""
-
-
 async def nothing_known(names: Sequence[str]) -> Mapping[str, NameInShop] | None:
     """Look up nothing: the shop's orders and articles are not at hand."""
     return None
@@ -158,18 +255,6 @@ class Change:
     object_id: str
     occurred_at: str
     document: Mapping[str, Any] = field(repr=False)
-
-
-TOPICS = (
-    "order.placed",
-    "order.updated",
-    "order.cancelled",
-    "product.updated",
-    "product.deleted",
-    "stock.changed",
-    "customer.updated",
-)
-"""Every kind of news. `order.placed` comes once for an order, before all others."""
 
 
 class Connector(Generic[SettingsT]):

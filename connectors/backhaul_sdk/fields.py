@@ -9,24 +9,38 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from backhaul_sdk.reading import Unusable, reason_of
 from backhaul_sdk.records import CANCEL_REASONS, MAX_LEVEL, STOCK_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import tzinfo
 
+
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What taking apart JSON raises that is of another shape, as a cursor that an older
+version kept; reading from the beginning is safe then, where keys are stable."""
+
+
+_LEAP_SECOND = re.compile(
+    r"(\d{4}-?\d\d-?\d\d.\d\d:?\d\d:?)60((?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d))", re.ASCII
+)
+_FIRST_SECOND_ENDS = time(0, 0, 1)
 DecimalSign: TypeAlias = Literal["auto", ".", ",", "system"]
 """How a text writes decimals. "auto" refuses what is a thousand in one country and a
 fraction in another. "system" is what programs write: a point, and no thousands."""
-
 SIGNS: tuple[DecimalSign, ...] = (".", ",")
-
 LONGEST_IDENTIFIER = 500
 DIGITS_KEPT = 15
 """A spreadsheet keeps so many digits of a number and turns the others into zeros."""
@@ -34,13 +48,10 @@ CERTAIN_ZEROS = 4
 """A real number ends in fewer zeros: by chance one of 10,000 does not."""
 EXACT_FLOAT = 2**53
 """From here on a floating-point number may have lost digits."""
-
 TAKEN_AS_ZERO = "is taken as 0"
 """What the note of a stock level says whose number was below 0."""
-
 YES = frozenset({"yes", "y", "true", "t", "1"})
 NO = frozenset({"no", "n", "false", "f", "0"})
-
 _APOSTROPHES = "'\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
 _BLANKS = " \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
@@ -50,7 +61,6 @@ _EDGES = _BLANKS + "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
 _UNSEEN = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
 ) | frozenset(map(chr, range(0xFE00, 0xFE10)))
-
 _STRING = r'"((?:[^"]|"")*+)"'
 _QUOTED = re.compile(rf"=\s*{_STRING}")
 _NUMBER_FORMULA = re.compile(r"=\s*(\d+)", re.ASCII)
@@ -79,7 +89,6 @@ _CELL_ERROR = re.compile(
     r"#(?:[A-Z]/[A-Z]|NV|[¡¿]?[^\W\d_][\w/.]*[!?]|GETTING_DATA)|Err:\d{3}|#{3,}",
     re.IGNORECASE,
 )
-
 _PLAIN = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _WHOLE: Mapping[str, re.Pattern[str]] = {
     ".": re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,15}))(?:\.0*)?", re.ASCII),
@@ -88,6 +97,54 @@ _WHOLE: Mapping[str, re.Pattern[str]] = {
     "auto": re.compile(r"([+-]?\d{1,15})[.,]0{0,2}", re.ASCII),
     "system": re.compile(r"([+-]?\d{1,18})\.0*", re.ASCII),
 }
+
+
+class Unusable(Exception):
+    """What came in cannot become a record; the text says why, and what to do."""
+
+
+def parse_time(text: str) -> datetime:
+    """Return the time of a text in RFC 3339 or ISO 8601; naive without an offset.
+
+    `t` and `z` may be small, a blank may stand for the `T`, and a fraction of a second
+    may have any number of digits; those after the sixth are cut off. A leap second is
+    read as the first second of the next day, as in POSIX time. Raises ValueError.
+    """
+    written = text.strip().upper()
+    try:
+        return datetime.fromisoformat(written)
+    except ValueError:
+        if (parts := _LEAP_SECOND.fullmatch(written)) is None:
+            raise ValueError(f"{text!r} is no time in RFC 3339") from None
+    before = datetime.fromisoformat(f"{parts[1]}59{parts[2]}")
+    try:
+        after = before.astimezone(UTC) + timedelta(seconds=1)
+    except OverflowError:
+        raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
+    if after.time() >= _FIRST_SECOND_ENDS:
+        raise ValueError(f"{text!r} has a second 60 that is no leap second")
+    return after
+
+
+def rfc3339(at: datetime, timespec: str = "auto") -> str:
+    """Return an aware time as records have it, in UTC: `2026-03-31T14:05:00Z`.
+
+    `timespec` is that of `datetime.isoformat`. Raises OverflowError at the ends of
+    the calendar.
+    """
+    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def reason_of(text: str, known: frozenset[str], default: str) -> str:
+    """Return the reason that a text names, however it is written; `default` if none.
+
+    `known` are `CANCEL_REASONS` or `STOCK_REASONS`: "out of stock" is OUT_OF_STOCK.
+    Raises Unusable for any other.
+    """
+    word = re.sub(r"[\s-]+", "_", text).upper() or default
+    if word not in known:
+        raise Unusable(f"reason {text!r} is unknown; use {', '.join(sorted(known))}")
+    return word
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Records a connector hands in: what happened in the back office."""
+"""The records that a connector hands to the host."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from backhaul_connectors.webhook_out import WebhookOut
-from backhaul_connectors.webhook_out.settings import Settings
+from backhaul_connectors.webhook_out.connector import Settings
 from connectors.serving import Site
 
 if TYPE_CHECKING:

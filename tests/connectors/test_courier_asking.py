@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.courier.asking import Seen
+from backhaul_connectors.courier.polling import Seen
 from backhaul_sdk import CheckFailed, Tracking
 from connectors.answering import Script, scripted
 from connectors.couriers import API_KEY, API_SECRET, Desk, aftership, easypost, parcel

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.csv_rows import (
+from backhaul_connectors.file_drop.csv_reader import (
     DELIMITERS,
     MAX_ROW_BYTES,
     Position,

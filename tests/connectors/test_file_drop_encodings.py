@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.encodings import Undecided, guessed, reads_well
+from backhaul_connectors.file_drop.format_detection import (
+    Undecided,
+    guessed,
+    reads_well,
+)
 from backhaul_sdk import Fulfillment
 from connectors.dropping import FULFILLMENTS, Drop
 

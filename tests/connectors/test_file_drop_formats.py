@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backhaul_connectors.file_drop.cells import whole_number
 from backhaul_sdk import Cancellation, Fulfillment, StockAdjustment, StockLevel
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.fields import Unusable
 from connectors.dropping import CANCELLATIONS, FULFILLMENTS, STOCK_DELTAS, Drop
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.json_array import spread_array
+from backhaul_connectors.file_drop.json_reader import spread_array
 from backhaul_sdk import Fulfillment, StockLevel
 from connectors.dropping import FULFILLMENTS, Drop
 from connectors.spreadsheets import workbook

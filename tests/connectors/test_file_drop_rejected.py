@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.file_drop.formulas import formula_safe
-from backhaul_connectors.file_drop.rejected import (
+from backhaul_connectors.file_drop.rejected_rows import (
     MARK,
     merge,
     read_sheet,
@@ -18,6 +17,7 @@ from backhaul_connectors.file_drop.rejected import (
     to_csv,
 )
 from backhaul_sdk import Fulfillment, Rejection
+from backhaul_sdk.files import formula_safe
 from connectors.dropping import (
     CANCELLATIONS,
     FULFILLMENTS,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_connectors.file_drop.already_imported import parsed_key
 from backhaul_connectors.file_drop.cursor import MOST_REMEMBERED, Cursor, Taken
-from backhaul_connectors.file_drop.repeating import parsed_key
 from backhaul_sdk import Rejection, StockAdjustment
 from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
 from support.sshd import Sshd

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
 
-from backhaul_connectors.file_drop.found import Unreadable
-from backhaul_connectors.file_drop.numbers import number_text
-from backhaul_connectors.file_drop.spreadsheet import spread
+from backhaul_connectors.file_drop.cells import number_text
+from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.xlsx import spread
 from backhaul_sdk import Fulfillment, StockAdjustment, StockLevel
 from connectors.dropping import Drop
 from connectors.spreadsheets import NAMESPACE, archive, sheet_of, workbook

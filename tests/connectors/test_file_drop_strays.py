@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_connectors.file_drop.found import Fingerprint
-from backhaul_connectors.file_drop.listing import Entry, listed, sentences
-from backhaul_connectors.file_drop.naming import Names
+from backhaul_connectors.file_drop.files import Fingerprint, Names
+from backhaul_connectors.file_drop.folder import Entry, listed, sentences
 from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.settings import Settings
 from connectors.dropping import FULFILLMENTS, Drop

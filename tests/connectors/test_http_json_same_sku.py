@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backhaul_connectors.http_json.connector import Walk
-from backhaul_connectors.http_json.cursor import Place
+from backhaul_connectors.http_json.pagination import Place
 from backhaul_connectors.http_json.parsing import Reader, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_sdk import Bad, StockLevel

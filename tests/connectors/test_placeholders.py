@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.courier.building import records_of
 from backhaul_connectors.courier.parsing import Event
+from backhaul_connectors.courier.records import records_of
 from backhaul_connectors.courier.settings import Settings as Couriers
-from backhaul_connectors.scanner.acting import normalized
+from backhaul_connectors.scanner.actions import normalized
 from backhaul_connectors.scanner.scan import scan_of
-from backhaul_connectors.tryton.reading import _carrier, _tracking_number
+from backhaul_connectors.tryton.reader import _carrier, _tracking_number
 from backhaul_sdk import Bad, Fulfillment, StockLevel, Tracking
 from connectors.dropping import FULFILLMENTS, Drop
 from connectors.spreadsheets import workbook

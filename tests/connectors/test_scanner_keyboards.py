@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.scanner.acting import COMMANDS
-from backhaul_connectors.scanner.keyboards import command_in, garbled, readings
+from backhaul_connectors.scanner.actions import COMMANDS
+from backhaul_connectors.scanner.keyboard_layouts import command_in, garbled, readings
 
 US = "QWERTYUIOPASDFGHJKLZXCVBNM1234567890-"
 TYPED = {

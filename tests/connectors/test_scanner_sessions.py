@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_connectors.scanner.journal import FILE
+from backhaul_connectors.scanner.session_store import FILE
 from backhaul_sdk import Fulfillment, Line, Receipt, StockAdjustment, StockLevel
 from connectors.scanning import OTHER_TOKEN, Dock
 from support.databases import rows

@@ -11,7 +11,7 @@ import aiomqtt
 import pytest
 
 from backhaul.connect.matching import decode
-from backhaul_connectors.scanner.journal import FILE, connect
+from backhaul_connectors.scanner.session_store import FILE, connect
 from backhaul_sdk import Fulfillment, Line, StockAdjustment
 from connectors.lining import LINES, wire_to
 from connectors.scanning import Dock

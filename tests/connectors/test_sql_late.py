@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_connectors.sql.cursor import DIGEST_BYTES, Cursor, Place
-from backhaul_connectors.sql.overlap import MOST_KEPT, MOST_REMEMBERED, Overlap
+from backhaul_connectors.sql.cursor import (
+    DIGEST_BYTES,
+    MOST_KEPT,
+    MOST_REMEMBERED,
+    Cursor,
+    Overlap,
+    Place,
+)
 from backhaul_connectors.sql.values import earlier
 from backhaul_sdk import Bad
 from connectors.late_rows import Follower

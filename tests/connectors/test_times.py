@@ -15,7 +15,7 @@ from backhaul_connectors.scanner.scan import Refused, scan_of
 from backhaul_connectors.sql.values import earlier, is_long_before
 from backhaul_connectors.sql.values import moment as table_moment
 from backhaul_sdk import StockLevel
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.fields import Unusable
 from connectors.dropping import Drop
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from backhaul_connectors.tryton import Tryton, reading
+from backhaul_connectors.tryton import Tryton, reader
 from backhaul_connectors.tryton.rpc import LOGIN_REST_SECONDS
 from backhaul_sdk import Applied, Bad, NotSent, Rejected, StockLevel, Uncertain
 from backhaul_sdk.testing import sample_change
@@ -173,15 +173,15 @@ async def test_after_too_many_logins_none_is_tried_for_a_while(
 @pytest.mark.parametrize("quantity", [0.5, 1e999, float("nan"), "2", Decimal("0.5")])
 def test_what_is_no_number_of_pieces_is_set_aside(quantity: Any) -> None:
     row = {"id": 1, "code": "LS-S", "quantity": quantity}
-    found = reading._level(row, datetime(2026, 1, 2, tzinfo=UTC))
+    found = reader._level(row, datetime(2026, 1, 2, tzinfo=UTC))
     assert isinstance(found, Bad)
     assert found.reason == f"{quantity} of LS-S is no number of pieces"
-    assert reading._problem([row]) == found.reason
+    assert reader._problem([row]) == found.reason
 
 
 @pytest.mark.parametrize("quantity", [2, 2.0, Decimal(2)])
 def test_a_whole_number_is_one_in_every_type(quantity: Any) -> None:
     row = {"id": 1, "code": "LS-S", "quantity": quantity}
-    found = reading._level(row, datetime(2026, 1, 2, tzinfo=UTC))
+    found = reader._level(row, datetime(2026, 1, 2, tzinfo=UTC))
     assert isinstance(found, StockLevel)
-    assert (found.quantity, reading._problem([row])) == (2, "")
+    assert (found.quantity, reader._problem([row])) == (2, "")

@@ -13,7 +13,7 @@ from backhaul_connectors.http_json.parsing import Reader, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_connectors.sql.parsing import Origin, Rules, record_of
 from backhaul_connectors.sql.settings import zone
-from backhaul_connectors.tryton.reading import _level
+from backhaul_connectors.tryton.reader import _level
 from backhaul_sdk import Bad, Fulfillment, StockAdjustment, StockLevel
 from connectors.dropping import STOCK_DELTAS, Drop
 from connectors.spreadsheets import workbook

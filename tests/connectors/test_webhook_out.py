@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from backhaul_connectors.webhook_out import WebhookOut
-from backhaul_connectors.webhook_out.settings import Settings
+from backhaul_connectors.webhook_out.connector import Settings
 from backhaul_sdk import Applied, CheckFailed, NotSent, Rejected, Uncertain
 from backhaul_sdk.testing import sample_change
 from connectors.receiving import NEWER_SECRET, SECRET, Receiver

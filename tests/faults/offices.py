@@ -16,7 +16,7 @@ from backhaul_connectors.file_drop.settings import Settings as FileSettings
 from backhaul_connectors.http_json import HttpJson
 from backhaul_connectors.http_json.settings import Settings as HttpSettings
 from backhaul_connectors.webhook_out import WebhookOut
-from backhaul_connectors.webhook_out.settings import Settings as WebhookSettings
+from backhaul_connectors.webhook_out.connector import Settings as WebhookSettings
 from connectors import backoffice
 from connectors.tables import NEWS, ORDERS, PostgresTables
 from faults.office import SECRET, TOKEN

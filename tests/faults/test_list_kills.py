@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul_connectors.courier.asking import Seen
-from backhaul_connectors.http_json.cursor import places_of
+from backhaul_connectors.courier.polling import Seen
+from backhaul_connectors.http_json.pagination import places_of
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.testing import MemoryHost
 from faults.office import DAWDLES_SECONDS, ITEMS, PAGE_ITEMS

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul_connectors.tryton import Tryton
-from backhaul_connectors.tryton.reading import Cursor
+from backhaul_connectors.tryton.reader import Cursor
 from backhaul_sdk import Applied, CheckFailed
 from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.test_tryton import settings_of

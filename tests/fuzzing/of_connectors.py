@@ -14,44 +14,43 @@ from pydantic import SecretStr
 from yarl import URL
 
 from backhaul.connect.matching import decode, encode
-from backhaul_connectors.courier import asking as courier_asking
 from backhaul_connectors.courier import parsing as courier_parsing
+from backhaul_connectors.courier import polling as courier_asking
 from backhaul_connectors.courier import settings as courier_settings
 from backhaul_connectors.courier import signatures as courier_signatures
-from backhaul_connectors.courier.building import raw_of, records_of
+from backhaul_connectors.courier.records import raw_of, records_of
 from backhaul_connectors.file_drop import cursor as file_cursor
 from backhaul_connectors.file_drop.cells import Origin as FileOrigin
-from backhaul_connectors.file_drop.json_rows import JsonRowReader
+from backhaul_connectors.file_drop.json_reader import JsonRowReader
 from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.settings import Settings as FileSettings
-from backhaul_connectors.http_json import cursor as http_cursor
+from backhaul_connectors.http_json import pagination as http_cursor
 from backhaul_connectors.http_json import parsing as http_parsing
-from backhaul_connectors.http_json.paging import next_url
+from backhaul_connectors.http_json.pagination import next_url
 from backhaul_connectors.http_json.settings import List
-from backhaul_connectors.scanner.acting import action_of, normalized
+from backhaul_connectors.scanner.actions import action_of, normalized
 from backhaul_connectors.scanner.codes import (
     article_of,
     order_of,
     parcel_of,
     why_no_order,
 )
-from backhaul_connectors.scanner.intake import Intake
+from backhaul_connectors.scanner.intake import Intake, reply_to
 from backhaul_connectors.scanner.labels import tracking_number
-from backhaul_connectors.scanner.messages import reply_to
+from backhaul_connectors.scanner.order_validation import Shop
 from backhaul_connectors.scanner.scan import Refused, read_line, scan_of
 from backhaul_connectors.scanner.settings import Settings as ScannerSettings
 from backhaul_connectors.scanner.settings import parse_tokens
-from backhaul_connectors.scanner.shop import Shop
 from backhaul_connectors.sql import cursor as sql_cursor
 from backhaul_connectors.sql import parsing as sql_parsing
 from backhaul_connectors.sql.values import from_plain
-from backhaul_connectors.tryton import reading as tryton_reading
+from backhaul_connectors.tryton import reader as tryton_reading
 from backhaul_connectors.tryton.rpc import untyped
 from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.calls import Answer, NotJson, outcome_of, read_json
 from backhaul_sdk.contract import nothing_known
-from backhaul_sdk.reading import Unusable, reason_of, rfc3339
+from backhaul_sdk.fields import Unusable, reason_of, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 from connectors import couriers
 from fuzzing.targets import Target, as_json, as_text, lines_of

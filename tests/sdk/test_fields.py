@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_sdk.fields import (
+    Unusable,
     day_alone,
     day_start,
     identifier,
@@ -23,7 +24,6 @@ from backhaul_sdk.fields import (
     whole_number,
     yes_or_no,
 )
-from backhaul_sdk.reading import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 
 NUMBER = "794658123456"

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.core.clock import from_text
-from backhaul_connectors.courier.asking import Seen
+from backhaul_connectors.courier.polling import Seen
 from backhaul_connectors.file_drop.cursor import Cursor as Files
-from backhaul_connectors.http_json.cursor import places_of
+from backhaul_connectors.http_json.pagination import places_of
 from backhaul_connectors.sql.cursor import Cursor as Tables
-from backhaul_connectors.tryton.reading import Cursor as Shipments
-from backhaul_sdk.reading import Unusable, parse_time, reason_of, rfc3339
+from backhaul_connectors.tryton.reader import Cursor as Shipments
+from backhaul_sdk.fields import Unusable, parse_time, reason_of, rfc3339
 from backhaul_sdk.records import STOCK_REASONS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backhaul_sdk import Absent, Found, Unknown
-from backhaul_sdk.settling import Settling
+from backhaul_sdk.calls import Settling
 
 
 class System:

@@ -1,4 +1,4 @@
-"""Couriers: what they say of parcels, by webhook and by asking."""
+"""Couriers: tracking events by webhook, and by polling the courier's API."""
 
 from backhaul_connectors.courier.connector import Courier
 

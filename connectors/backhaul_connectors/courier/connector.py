@@ -1,4 +1,4 @@
-"""Takes a courier's messages, and asks it when none comes for long."""
+"""Receives a courier's webhooks, and polls when none arrives for too long."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from backhaul_connectors.courier.asking import Seen, pages, read
-from backhaul_connectors.courier.building import bad, raw_of, records_of
-from backhaul_connectors.courier.manifest import SPEC
 from backhaul_connectors.courier.parsing import (
     Event,
     digest_of,
@@ -17,17 +14,38 @@ from backhaul_connectors.courier.parsing import (
     events_of,
     find,
 )
+from backhaul_connectors.courier.polling import Seen, pages, read
+from backhaul_connectors.courier.records import bad, raw_of, records_of
+from backhaul_connectors.courier.settings import Settings
 from backhaul_connectors.courier.signatures import is_genuine
-from backhaul_sdk import Batch, CheckFailed, Connector, HttpResponse, Route
+from backhaul_sdk import (
+    Batch,
+    Capability,
+    CheckFailed,
+    Connector,
+    HttpResponse,
+    Route,
+    Spec,
+)
 from backhaul_sdk.calls import Caller, CallFailed, NotJson, read_json
 from backhaul_sdk.clock import seconds_since_1970
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.fields import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from backhaul_connectors.courier.settings import Settings
     from backhaul_sdk import Bad, Emit, HttpRequest, Record
+
+
+SPEC = Spec(
+    name="courier",
+    version="1.0",
+    summary="Takes what EasyPost, AfterShip, Sendcloud and others say of parcels.",
+    capabilities=frozenset({Capability.LISTEN, Capability.PULL}),
+    settings=Settings,
+    secret_fields=frozenset({"secrets", "api_key", "api_secret"}),
+)
+
 
 ASK_AGAIN_SECONDS = 3_600.0
 RETRY_AFTER_SECONDS = 30

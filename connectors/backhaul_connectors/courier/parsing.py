@@ -1,4 +1,4 @@
-"""From a courier's message, or a row of its list, to events in our words."""
+"""Parses courier webhooks and API rows into tracking events."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from jmespath.exceptions import JMESPathError
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_sdk.fields import plain
-from backhaul_sdk.reading import Unusable, parse_time, rfc3339
+from backhaul_sdk.fields import Unusable, parse_time, plain, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The settings of a courier: who it is, its secrets, and what its words mean."""
+"""The settings of a courier: secrets, signatures, events and statuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from backhaul_sdk.addresses import Network, reachable
-from backhaul_sdk.manifest import STRICT
+from backhaul_sdk.contract import STRICT
 from backhaul_sdk.records import TRACKING_STATUSES
 
 FEWEST_CHARACTERS = 8

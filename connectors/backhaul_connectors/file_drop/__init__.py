@@ -1,4 +1,4 @@
-"""CSV files that are put into a local folder."""
+"""CSV, JSON and XLSX files in a local folder or on an SFTP server."""
 
 from backhaul_connectors.file_drop.connector import FileDrop
 

@@ -1,4 +1,4 @@
-"""What is in a cell: codes, whole numbers, yes or no, reasons and moments."""
+"""Reads the cells of a row: codes, numbers, yes or no, reasons and times."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import hashlib
 import json
 import unicodedata
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backhaul_sdk import fields
-from backhaul_sdk.fields import day_alone, day_start, in_zone, unmarked
-from backhaul_sdk.reading import Unusable, parse_time, rfc3339
+from backhaul_sdk.fields import (
+    DIGITS_KEPT,
+    Unusable,
+    day_alone,
+    day_start,
+    in_zone,
+    parse_time,
+    rfc3339,
+    unmarked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, tzinfo
 
     from backhaul_sdk.fields import DecimalSign
+
 
 Cells: TypeAlias = "Mapping[str, str]"
 """The cells of a row by what they mean; columns that are absent are empty."""
@@ -135,3 +145,27 @@ def key_of(kind: str, content: Sequence[object]) -> str:
     """Return a key that depends on kind and content alone."""
     text = json.dumps([kind, content])
     return f"{kind.replace(' ', '-')}:{hashlib.sha256(text.encode()).hexdigest()[:40]}"
+
+
+def number_text(raw: str, width: int = 0) -> str:
+    """Return 4006381333931.0 as 4006381333931, and 5e0 as 5.
+
+    A number with more digits than a spreadsheet keeps is shown as one shows it,
+    3.401234E+17, which no code is taken for. `width` is how many digits are shown.
+    A fraction begins with a mark, as 2.125 would be a thousand in some countries.
+    Raises ValueError for what is no number.
+    """
+    if raw.isascii() and raw.isdigit() and len(raw) <= DIGITS_KEPT:
+        return (raw.lstrip("0") or "0").zfill(width)
+    try:
+        value = Decimal(raw)
+    except InvalidOperation:
+        raise ValueError(f"{raw[:40]!r} is no number") from None
+    if not value.is_finite():
+        raise ValueError(f"{raw[:40]!r} is no number")
+    # Not by comparing: that fails where the exponent is out of all proportion.
+    if value and value.adjusted() >= DIGITS_KEPT:
+        return f"{value:.6E}"
+    if value == value.to_integral_value():
+        return str(int(value)).zfill(width)
+    return f"{FRACTION_MARK}{float(value):.{DIGITS_KEPT}g}"

@@ -1,4 +1,4 @@
-"""Settings about columns and rows: names, fixed values, and rows to leave out."""
+"""Settings of columns and rows: names, fixed values, row filters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from backhaul_connectors.file_drop.cells import yes_or_no
-from backhaul_connectors.file_drop.columns import column_name
-from backhaul_sdk.manifest import STRICT
-from backhaul_sdk.reading import Unusable, reason_of
+from backhaul_connectors.file_drop.column_names import column_name
+from backhaul_sdk.contract import STRICT
+from backhaul_sdk.fields import Unusable, reason_of
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 
 if TYPE_CHECKING:

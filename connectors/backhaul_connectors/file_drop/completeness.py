@@ -1,22 +1,31 @@
-"""Whether a file looks complete: each format has an end of its own.
+"""Completeness of a file: its end, age and marker, and growth once archived.
 
-A writer that pauses leaves a file whose size and time stand still. What such a file
-lacks is its end: the line end of its last row, the closing bracket of a JSON array, or
-the end record of an archive, as an XLSX file is one.
+A writer that pauses leaves a file whose size and time do not change. Such a file lacks
+its end: the line end of its last row, the closing bracket of a JSON array, or the end
+record of an archive (an XLSX file is an archive).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_connectors.file_drop.csv_rows import END_OF_FILE
-from backhaul_connectors.file_drop.found import Incomplete
+from msgspec import Struct
+
+from backhaul_connectors.file_drop.csv_reader import END_OF_FILE
+from backhaul_connectors.file_drop.files import ARCHIVE, Found, Incomplete
+from backhaul_connectors.file_drop.folder import Listing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
-    from backhaul_connectors.file_drop.found import Source
+    from backhaul_connectors.file_drop.cursor import Cursor, Watched
+    from backhaul_connectors.file_drop.files import Fingerprint, Names, Source
+    from backhaul_connectors.file_drop.folder import Place
+    from backhaul_connectors.file_drop.parsing import Form
+    from backhaul_connectors.file_drop.settings import Settings
+
 
 JSON = (".json", ".jsonl", ".ndjson")
 ZIP = b"PK\x03\x04"
@@ -29,6 +38,12 @@ LINE_ENDS = (b"\n", b"\r", b"\n\0", b"\r\0", b"\n\0\0\0")
 """What the last byte, or letter of UTF-16 or UTF-32, of a row is."""
 _TEXT_TAIL = 64
 """Blanks at the end of a JSON array are passed over; there are no more than these."""
+UNDECLARED_SECONDS = 600.0
+"""What waits so long for its marker waits for something that was forgotten."""
+SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 600.0
+"""How often a file is checked: twice as late each time that it has not changed."""
+TOLD_SECONDS = 3_600.0
+"""How long a notice about a file that grew is shown."""
 
 
 def check_end(file: Source) -> None:
@@ -88,3 +103,170 @@ def _fits(tail: bytes, at: int, size: int) -> bool:
     if _ELSEWHERE in (directory_size, directory_start):
         return True
     return bool(directory_start + directory_size == size - _END.size - comment)
+
+
+class Seen(Struct):
+    """A file as it was seen last: unchanged `since`, in seconds of the clock.
+
+    One that `looks_cut` has been read, and its end was missing.
+    """
+
+    fingerprint: Fingerprint
+    since: float
+    looks_cut: bool = False
+    is_declared: bool = False
+
+
+class Settling:
+    """Remembers since when each file has not changed.
+
+    `clock` returns seconds that never go back.
+    """
+
+    undeclared: Sequence[Found] = ()
+    """What the last look found to wait for its marker for so long."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        names: Names,
+        clock: Callable[[], float],
+        *,
+        require_done_file: bool,
+    ) -> None:
+        self._settle_seconds = settings.settle_seconds
+        self._incomplete_seconds = max(
+            settings.incomplete_seconds, settings.settle_seconds
+        )
+        self._require_done_file = require_done_file
+        self._names = names
+        self._clock = clock
+        self._seen: dict[str, Seen] = {}
+
+    def ready(self, listing: Listing, first: str) -> list[Found]:
+        """Return what may be read: the file named `first`, then the oldest."""
+        names = {file.path for file in listing.found}
+        self._seen = {n: seen for n, seen in self._seen.items() if n in names}
+        for file in listing.found:
+            self._note(file, listing)
+        ready = [file for file in listing.found if self._may_be_read(file)]
+        self.undeclared = [file for file in listing.found if self._was_forgotten(file)]
+        return sorted(
+            ready,
+            key=lambda file: (
+                file.name != first,
+                file.fingerprint.modified_ns,
+                file.name,
+            ),
+        )
+
+    def is_sure(self, file: Found) -> bool:
+        """Tell whether the file is complete whatever its end looks like."""
+        seen = self._seen.get(file.path)
+        if seen is None or seen.fingerprint != file.fingerprint:
+            return False
+        return seen.is_declared or self._waited(seen) >= self._incomplete_seconds
+
+    def wait_longer(self, file: Found) -> None:
+        """Leave a file alone whose end is missing, until it changed or waited long."""
+        seen = self._seen.get(file.path)
+        if seen is not None and seen.fingerprint == file.fingerprint:
+            seen.looks_cut = True
+
+    def forget(self, file: Found) -> None:
+        """Forget a file that was moved away."""
+        self._seen.pop(file.path, None)
+
+    def _note(self, file: Found, listing: Listing) -> None:
+        # A marker that is older was left over from the previous file of this name.
+        marked = listing.modified.get(self._names.marker_of(file.file_name), -1)
+        declared = marked >= file.fingerprint.modified_ns
+        seen = self._seen.get(file.path)
+        if seen is None or seen.fingerprint != file.fingerprint:
+            seen = self._seen[file.path] = Seen(file.fingerprint, self._clock())
+        seen.is_declared = declared
+
+    def _may_be_read(self, file: Found) -> bool:
+        seen = self._seen[file.path]
+        if seen.is_declared:
+            return True
+        if self._require_done_file:
+            return False
+        wait = self._incomplete_seconds if seen.looks_cut else self._settle_seconds
+        return self._waited(seen) >= wait
+
+    def _was_forgotten(self, file: Found) -> bool:
+        seen = self._seen[file.path]
+        waits = self._require_done_file and not seen.is_declared
+        return waits and self._waited(seen) >= UNDECLARED_SECONDS
+
+    def _waited(self, seen: Seen) -> float:
+        return self._clock() - seen.since
+
+
+class Grown(NamedTuple):
+    """A file in the archive that is not as it was, and that may be read now."""
+
+    before: Watched
+    file: Found
+
+
+class Watcher:
+    """Checks the archived files of a cursor, each at times of its own.
+
+    `clock` returns seconds that never go back. `settling` says when a file that changed
+    may be read; it is for archived files alone.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        forms: Sequence[Form],
+        settling: Settling,
+        clock: Callable[[], float],
+    ) -> None:
+        self._place = place
+        self._forms = {form.kind: form for form in forms}
+        self.settling = settling
+        self._clock = clock
+        self._due: dict[str, tuple[float, float]] = {}
+        self._said: dict[str, float] = {}
+
+    async def grown(self, cursor: Cursor) -> list[Grown]:
+        """Return the archived files that changed since, and stand still by now."""
+        names = {watched.stored_as for watched in cursor.watched}
+        self._due = {name: due for name, due in self._due.items() if name in names}
+        changed = [each for w in cursor.watched if (each := await self._changed(w))]
+        ready = self.settling.ready(Listing([each.file for each in changed]), "")
+        by_path = {each.file.path: each for each in changed}
+        return [by_path[file.path] for file in ready]
+
+    def notices(self) -> list[str]:
+        """Return what is to be said of files that grew during the last hour."""
+        now = self._clock()
+        self._said = {n: at for n, at in self._said.items() if now - at < TOLD_SECONDS}
+        return list(self._said)
+
+    def say(self, notice: str) -> None:
+        """Show a notice for an hour."""
+        self._said[notice] = self._clock()
+
+    async def _changed(self, watched: Watched) -> Grown | None:
+        now = self._clock()
+        due, interval = self._due.get(watched.stored_as, (now, SHORTEST_SECONDS))
+        form = self._forms.get(watched.kind)
+        if form is None or now < due:
+            return None
+        found = await self._place.status(ARCHIVE, watched.stored_as)
+        if found is None or _is_as_before(watched, found):
+            following = min(interval * 2, LONGEST_SECONDS)
+            self._due[watched.stored_as] = (now + interval, following)
+            return None
+        self._due[watched.stored_as] = (now, SHORTEST_SECONDS)
+        path = f"{ARCHIVE}/{watched.stored_as}"
+        return Grown(watched, Found(watched.name, form, found, path))
+
+
+def _is_as_before(watched: Watched, found: Fingerprint) -> bool:
+    seen = (found.size, found.modified_ns)
+    return seen == (watched.size, watched.modified_ns)

@@ -1,4 +1,4 @@
-"""Takes files from a folder, and gives back the rows it could not use."""
+"""Imports files from a drop folder, returns bad rows, writes exports."""
 
 from __future__ import annotations
 
@@ -6,31 +6,41 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from backhaul_connectors.file_drop.already_imported import parsed_key
 from backhaul_connectors.file_drop.cells import key_of
-from backhaul_connectors.file_drop.columns import known_names
+from backhaul_connectors.file_drop.column_names import known_names
+from backhaul_connectors.file_drop.completeness import Settling, Watcher
 from backhaul_connectors.file_drop.cursor import Cursor
-from backhaul_connectors.file_drop.folder import Folder
-from backhaul_connectors.file_drop.found import Changed, Found
-from backhaul_connectors.file_drop.listing import Strays, sentences
-from backhaul_connectors.file_drop.manifest import SPEC
-from backhaul_connectors.file_drop.naming import HELD, Names, own_folders
-from backhaul_connectors.file_drop.outbox import Outbox
+from backhaul_connectors.file_drop.exports import COLUMNS, Outbox
+from backhaul_connectors.file_drop.file_import import Taking
+from backhaul_connectors.file_drop.files import HELD, Changed, Found, Names, own_folders
+from backhaul_connectors.file_drop.folder import Strays, sentences
+from backhaul_connectors.file_drop.local_folder import Folder
 from backhaul_connectors.file_drop.parsing import forms
-from backhaul_connectors.file_drop.rejected import RejectedRows
-from backhaul_connectors.file_drop.repeating import parsed_key
-from backhaul_connectors.file_drop.settling import Settling
-from backhaul_connectors.file_drop.taking import Taking
-from backhaul_connectors.file_drop.watching import Watcher
-from backhaul_sdk import Bad, Batch, Connector, Rejected
+from backhaul_connectors.file_drop.rejected_rows import RejectedRows
+from backhaul_connectors.file_drop.settings import Settings, meanings
+from backhaul_sdk import Bad, Batch, Capability, Connector, Rejected, Spec
 from backhaul_sdk.clock import seconds_since_1970
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from backhaul_connectors.file_drop.place import Place
-    from backhaul_connectors.file_drop.settings import Settings
+    from backhaul_connectors.file_drop.folder import Place
     from backhaul_sdk import Change, Rejection
-    from backhaul_sdk.outcome import LookedUp, Pushed
+    from backhaul_sdk.contract import LookedUp, Pushed
+
+
+SPEC = Spec(
+    name="file_drop",
+    version="1.1",
+    summary="Takes CSV, XLSX and JSON lines from a folder or an SFTP server, and puts "
+    "the store's news there.",
+    capabilities=frozenset({Capability.PULL, Capability.PUSH}),
+    settings=Settings,
+    secret_fields=frozenset({"sftp_password", "sftp_key", "sftp_passphrase"}),
+    topics=frozenset(COLUMNS),
+    meanings=meanings,
+)
 
 
 class FileDrop(Connector["Settings"]):
@@ -174,8 +184,7 @@ def _place(settings: Settings, names: Names) -> Place:
     if not settings.sftp_host:
         return Folder(settings.path, names, folders)
     # What speaks SSH takes most of a second to import.
-    from backhaul_connectors.file_drop.sftp import RemoteFolder
-    from backhaul_connectors.file_drop.ssh_line import Line
+    from backhaul_connectors.file_drop.sftp import Line, RemoteFolder
 
     return RemoteFolder(
         Line(settings),

@@ -1,4 +1,4 @@
-"""How far each file was taken, as the text that the host keeps."""
+"""How far each file was imported, as the text that the host keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict, astuple, replace
 
-from backhaul_sdk.reading import UNREADABLE
+from backhaul_sdk.fields import UNREADABLE
 
 MOST_REMEMBERED = 100
 """Names of stock files; of one that is forgotten every row looks new."""

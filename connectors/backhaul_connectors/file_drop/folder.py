@@ -1,230 +1,213 @@
-"""A drop folder on this machine."""
+"""A drop folder's interface, its listing, and why files in it are not read."""
 
 from __future__ import annotations
 
-import os
 import stat
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from backhaul_connectors.file_drop.found import Changed, Fingerprint, Found, Unreachable
-from backhaul_connectors.file_drop.listing import Entry, Listing, listed
-from backhaul_connectors.file_drop.naming import ARCHIVE, HELD, REASON, free_name
-from backhaul_connectors.file_drop.replacing import publish_file, put_file
-from backhaul_connectors.file_drop.waiting import in_thread
+from backhaul_connectors.file_drop.csv_reader import shown
+from backhaul_connectors.file_drop.files import Found, leads_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.copies import Copies
-    from backhaul_connectors.file_drop.naming import Names
-    from backhaul_connectors.file_drop.parsing import Form
-
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""No link is followed: who may write here must not choose what is read."""
+    from backhaul_connectors.file_drop.files import Copies, Fingerprint, Names, Source
 
 
-def fingerprint_of(status: os.stat_result) -> Fingerprint:
-    return Fingerprint(status.st_size, status.st_mtime_ns, status.st_ino)
+STRAY_SECONDS, UNFINISHED_SECONDS = 60.0, 3_600.0
+"""How long an entry lies there before something is said of it."""
+MOST_NAMED = 3
+"""Names that one sentence lists; of the others it says how many there are."""
+NO_PATTERN = (
+    "no pattern takes this name; rename the file, or set a pattern for it "
+    "(fulfillments, cancellations, stock_deltas or stock_levels)"
+)
+EMPTY = "the file is empty; write it again, or delete it"
+UNFINISHED = (
+    "the name says that the file is still written; when its upload has failed, upload "
+    "it again, or rename it when it is complete"
+)
+ELSEWHERE = "the name has a slash, a backslash or a NUL character; rename the file"
+_NOT_FILES = (
+    (stat.S_ISLNK, "a link is never followed; put the file itself into the folder"),
+    (stat.S_ISDIR, "folders are not read; move their files into the drop folder"),
+    (stat.S_ISFIFO, "a named pipe is never opened; write a file, and remove the pipe"),
+    (stat.S_ISSOCK, "a socket is never opened; remove it from the drop folder"),
+    (stat.S_ISBLK, "a device is never opened; remove it from the drop folder"),
+    (stat.S_ISCHR, "a device is never opened; remove it from the drop folder"),
+)
+_UNKNOWN = "the server does not say that this is a file; put a regular file there"
 
 
-def reason_of(held: Path) -> Path:
-    """Return the file that says why another one was held."""
-    return held.with_name(f"{held.name}{REASON}")
+class Entry(NamedTuple):
+    """One name in the folder; `mode` is its st_mode, which says what it is."""
+
+    name: str
+    mode: int
+    fingerprint: Fingerprint
 
 
-class InPlace(Struct, frozen=True):
-    """A file that is read where it lies."""
+class Stray(NamedTuple):
+    """An entry that is not read; `why` says why, and what to do."""
 
-    path: Path
-    found: Found
-
-    @property
-    def name(self) -> str:
-        return self.found.name
-
-    @property
-    def form(self) -> Form:
-        return self.found.form
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return self.found.fingerprint
-
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        """Open the file as it was found; `Changed` if it is no longer that."""
-        try:
-            descriptor = os.open(self.path, _FLAGS)
-        except FileNotFoundError:
-            raise Changed(self.name) from None
-        with os.fdopen(descriptor, "rb") as stream:
-            self._compare(os.fstat(descriptor))
-            yield stream
-            self._compare(os.fstat(descriptor))
-
-    def _compare(self, status: os.stat_result) -> None:
-        if fingerprint_of(status) != self.fingerprint:
-            raise Changed(self.name)
+    name: str
+    why: str
+    modified_ns: int
 
 
-class Folder:
-    """The drop folder. Its methods are those of a Place."""
+class Listing(Struct, frozen=True):
+    """One look into the folder; `modified` has the time of every regular file."""
 
-    failures: tuple[type[Exception], ...] = (Unreachable, OSError)
+    found: Sequence[Found] = ()
+    modified: dict[str, int] = field(default_factory=dict)
+    strays: Sequence[Stray] = ()
 
-    def __init__(
-        self,
-        path: Path,
-        names: Names,
-        own_folders: Sequence[str],
-    ) -> None:
-        self._path = path
-        self._names = names
-        self._own_folders = own_folders
+
+def listed(
+    entries: Iterable[Entry], names: Names, own_folders: Collection[str]
+) -> Listing:
+    """Sort the entries of the folder; names with a dot in front are left out."""
+    listing = Listing([], {}, [])
+    found, strays = list[Found](), list[Stray]()
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if stat.S_ISREG(entry.mode):
+            listing.modified[entry.name] = entry.fingerprint.modified_ns
+        form = names.form_of(entry.name)
+        if why := _why_left(entry, names, own_folders):
+            strays.append(Stray(entry.name, why, entry.fingerprint.modified_ns))
+        elif form is not None:
+            found.append(Found(entry.name, form, entry.fingerprint))
+    return Listing(found, listing.modified, strays)
+
+
+def _why_left(entry: Entry, names: Names, own_folders: Collection[str]) -> str:
+    """Say why an entry is not read; empty for a file to read, and for what is ours."""
+    if not stat.S_ISREG(entry.mode):
+        ours = stat.S_ISDIR(entry.mode) and entry.name in own_folders
+        return "" if ours else _kind(entry.mode)
+    if leads_elsewhere(entry.name):
+        return ELSEWHERE
+    if names.is_marker(entry.name):
+        return ""
+    if names.is_unfinished(entry.name):
+        return UNFINISHED
+    if names.form_of(entry.name) is None:
+        return NO_PATTERN
+    # The writer of an empty file has not begun.
+    return "" if entry.fingerprint.size else EMPTY
+
+
+def _kind(mode: int) -> str:
+    return next((why for is_kind, why in _NOT_FILES if is_kind(mode)), _UNKNOWN)
+
+
+def sentences(strays: Iterable[Stray]) -> list[str]:
+    """Return one sentence for each reason, with the names of the first entries."""
+    by_reason: dict[str, list[str]] = {}
+    for stray in sorted(strays):
+        by_reason.setdefault(stray.why, []).append(shown(stray.name))
+    return [f"{_named(names)} not read: {why}" for why, names in by_reason.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    first, more = ", ".join(names[:MOST_NAMED]), len(names) - MOST_NAMED
+    if more > 0:
+        return f"{first} and {more} more are"
+    return f"{first} {'is' if len(names) == 1 else 'are'}"
+
+
+class Strays:
+    """What is said of entries that are not read; `clock` never goes back.
+
+    Programs give a file names of their own while they write it, so nothing is said of
+    an entry that has just come.
+    """
+
+    shown: Sequence[Stray] = ()
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[tuple[str, str], float] = {}
+
+    def note(self, strays: Sequence[Stray]) -> None:
+        """Take note of a look; show the entries that have lain there for a while."""
+        now = self._clock()
+        keys = {(stray.name, stray.why) for stray in strays}
+        self._since = {key: self._since.get(key, now) for key in keys}
+        self.shown = [
+            stray
+            for stray in strays
+            if now - self._since[stray.name, stray.why] >= _patience(stray)
+        ]
+
+    def note_once(self, strays: Sequence[Stray], wall_seconds: float) -> None:
+        """Show the entries of a single look: of files in work, those that are old."""
+        self.shown = [
+            stray
+            for stray in strays
+            if stray.why not in (EMPTY, UNFINISHED)
+            or wall_seconds - stray.modified_ns / 1e9 >= _patience(stray)
+        ]
+
+
+def _patience(stray: Stray) -> float:
+    return UNFINISHED_SECONDS if stray.why == UNFINISHED else STRAY_SECONDS
+
+
+class Place(Protocol):
+    """A drop folder. Whatever fails, except as said, means that it is down."""
+
+    failures: tuple[type[Exception], ...]
+    """What its methods raise where the place itself is the trouble."""
 
     async def check(self) -> None:
-        if problem := await in_thread(self._problem):
-            raise Unreachable(problem)
+        """Raise CheckFailed if work could not begin. Changes nothing."""
 
     async def open(self) -> None:
-        await self.check()
-        await in_thread(self._prepare)
+        """Get ready, and make the folders that files are moved to."""
 
     async def close(self) -> None:
-        return None
+        """Give everything back. Safe to call twice."""
 
     async def listing(self) -> Listing:
-        return await in_thread(self._look)
+        """Return what lies in the folder."""
 
     async def status(self, folder: str, name: str) -> Fingerprint | None:
-        return await in_thread(self._status, self._path / folder / name)
+        """Return the fingerprint of a regular file; None where there is none."""
 
     async def files(self, folder: str) -> Mapping[str, Fingerprint]:
-        return await in_thread(self._files, self._path / folder)
+        """Return the regular files in one of our own folders."""
 
-    async def fetch(self, file: Found, copies: Copies) -> InPlace:
-        return InPlace(self._path / file.path, file)
+    async def fetch(self, file: Found, copies: Copies) -> Source:
+        """Return its content: itself, or a copy of it. May raise Changed."""
 
     async def free_name(self, folder: str, file: Found) -> str:
-        return await in_thread(lambda: self._free(folder, file).name)
+        """Return the first name for the file that nothing in the folder has."""
 
     async def archive(self, file: Found, name: str) -> None:
-        await in_thread(self._move, file, ARCHIVE, name)
+        """Move a file that was taken to `archive/name`, or a free name beside it.
+
+        Nothing happens if that was done before.
+        """
 
     async def hold(self, file: Found, reason: str) -> None:
-        await in_thread(self._hold, file, reason)
+        """Move a file away untouched, with the reason beside it."""
 
     async def read(self, folder: str, name: str) -> bytes | None:
-        return await in_thread(self._read, self._path / folder / name)
+        """Return a file's content; None where there is none."""
 
     async def write(self, folder: str, name: str, content: bytes) -> None:
-        await self.put(folder, name, content)
-        await self.publish(folder, name)
+        """Put a file there whole or not at all, in place of an older one."""
 
     async def put(self, folder: str, name: str, content: bytes) -> None:
-        await in_thread(put_file, self._path / folder / name, content)
+        """Write a file, safely on disk, under a name that nobody takes."""
 
     async def publish(self, folder: str, name: str) -> None:
-        await in_thread(publish_file, self._path / folder / name)
+        """Give the file that was put there its name."""
 
     async def exists(self, folder: str, name: str) -> bool:
-        await self.check()
-        return await in_thread(os.path.lexists, self._path / folder / name)
-
-    def _problem(self) -> str:
-        """Say why work could not begin; empty if it could."""
-        if not self._path.is_dir():
-            return f"{self._path} is no folder; create it, or correct the path"
-        if not os.access(self._path, os.R_OK | os.W_OK | os.X_OK):
-            return f"{self._path} must be readable and writable for this user"
-        for name in self._own_folders:
-            inner = self._path / name
-            if inner.exists() and not os.access(inner, os.W_OK | os.X_OK):
-                return f"{inner} must be a folder this user can write to"
-            if inner.exists() and inner.stat().st_dev != self._path.stat().st_dev:
-                return f"{inner} must be on the same disk as {self._path}"
-        return ""
-
-    def _prepare(self) -> None:
-        for name in self._own_folders:
-            (self._path / name).mkdir(exist_ok=True)
-
-    def _look(self) -> Listing:
-        with os.scandir(self._path) as entries:
-            there = [self._entry(entry) for entry in entries]
-        known = (entry for entry in there if entry is not None)
-        return listed(known, self._names, self._own_folders)
-
-    @staticmethod
-    def _entry(entry: os.DirEntry[str]) -> Entry | None:
-        try:
-            status = Path(entry.path).lstat()
-        except FileNotFoundError:
-            return None
-        return Entry(entry.name, status.st_mode, fingerprint_of(status))
-
-    @staticmethod
-    def _status(path: Path) -> Fingerprint | None:
-        try:
-            status = path.lstat()
-        except FileNotFoundError:
-            return None
-        return fingerprint_of(status) if stat.S_ISREG(status.st_mode) else None
-
-    def _files(self, folder: Path) -> dict[str, Fingerprint]:
-        found = ((path.name, self._status(path)) for path in folder.iterdir())
-        return {name: known for name, known in found if known is not None}
-
-    @staticmethod
-    def _read(path: Path) -> bytes | None:
-        """Read a file of ours; a link or a pipe in its place is no file."""
-        try:
-            descriptor = os.open(path, _FLAGS)
-        except FileNotFoundError:
-            return None
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Unreachable(f"{path} is no regular file; remove it")
-            return stream.read()
-
-    def _is_still_there(self, file: Found, path: Path) -> bool:
-        return self._status(path) == file.fingerprint
-
-    def _hold(self, file: Found, reason: str) -> None:
-        if not self._is_still_there(file, self._path / file.path):
-            return
-        target = self._free(HELD, file)
-        beside = reason_of(target)
-        put_file(beside, f"{reason}\n".encode())
-        publish_file(beside)
-        self._move(file, HELD, target.name)
-
-    def _free(self, folder: str, file: Found) -> Path:
-        """Return a path that does not exist yet: what is kept is never replaced."""
-        number = 1
-        target = self._path / folder / file.file_name
-        while os.path.lexists(target):
-            number += 1
-            target = target.with_name(free_name(file.file_name, number))
-        return target
-
-    def _move(self, file: Found, folder: str, name: str) -> None:
-        path, target = self._path / file.path, self._path / folder / name
-        if not self._is_still_there(file, path):
-            return
-        target.parent.mkdir(exist_ok=True)
-        if os.path.lexists(target):
-            target = self._free(folder, file)
-        path.rename(target)
-        if not self._is_still_there(file, target):
-            # Another file took the name in the last moment, and nobody read that one.
-            target.rename(path)
-            return
-        if file.moved_to:
-            reason_of(path).unlink(missing_ok=True)
-        marker = self._names.marker_of(file.file_name)
-        (self._path / marker).unlink(missing_ok=True)
+        """Tell whether a file is there; fails where that cannot be seen."""

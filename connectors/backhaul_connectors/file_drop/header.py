@@ -1,4 +1,4 @@
-"""Finds the columns of a file: which row names them, and where each stands."""
+"""Finds the header row of a file, and the place of each column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.cells import same
-from backhaul_connectors.file_drop.columns import (
+from backhaul_connectors.file_drop.column_names import (
     Ambiguous,
     Column,
     column_name,
@@ -18,20 +18,20 @@ from backhaul_connectors.file_drop.columns import (
     may_name_article,
     places_of,
 )
-from backhaul_connectors.file_drop.csv_rows import (
+from backhaul_connectors.file_drop.csv_reader import (
     DELIMITERS,
     Position,
     Row,
     RowReader,
     shown,
 )
-from backhaul_connectors.file_drop.found import Unreadable
-from backhaul_connectors.file_drop.json_rows import JsonRowReader, csv_line
+from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.json_reader import JsonRowReader, csv_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from backhaul_connectors.file_drop.found import Source
+    from backhaul_connectors.file_drop.files import Source
     from backhaul_connectors.file_drop.parsing import Form
     from backhaul_connectors.file_drop.settings import Settings
 

@@ -1,4 +1,4 @@
-"""From the cells of a row to a record, or to what is wrong with the row."""
+"""Parses the cells of a row into a record, or says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from backhaul_connectors.file_drop.cells import (
     whole_number,
     yes_or_no,
 )
-from backhaul_connectors.file_drop.columns import SYNONYMS, column_of
-from backhaul_connectors.file_drop.levels import LevelRow, article_of
+from backhaul_connectors.file_drop.column_names import SYNONYMS, column_of
 from backhaul_connectors.file_drop.settings import zone
 from backhaul_connectors.file_drop.shipments import ShipmentRow
+from backhaul_connectors.file_drop.stock_list import LevelRow, article_of
 from backhaul_sdk import Cancellation, Line, StockAdjustment
-from backhaul_sdk.fields import reason, stock_of, unmarked
-from backhaul_sdk.reading import Unusable
+from backhaul_sdk.fields import Unusable, reason, stock_of, unmarked
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from backhaul_connectors.file_drop.cells import Cells
+    from backhaul_connectors.file_drop.column_names import Column
     from backhaul_connectors.file_drop.column_settings import RowFilter
-    from backhaul_connectors.file_drop.columns import Column
     from backhaul_connectors.file_drop.settings import Settings
     from backhaul_sdk import Record
     from backhaul_sdk.fields import DecimalSign

@@ -1,11 +1,11 @@
-"""The settings of a file drop, with the default name of every column."""
+"""The settings of a file drop, and sentences that say what they mean."""
 
 from __future__ import annotations
 
 import codecs
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import (
@@ -27,13 +27,26 @@ from backhaul_connectors.file_drop.column_settings import (
     StockDeltaValues,
     StockLevelColumns,
 )
+from backhaul_sdk.contract import STRICT
 from backhaul_sdk.fields import known_reasons
-from backhaul_sdk.manifest import STRICT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
 
 NOT_FOR_FILES = frozenset({"idna", "punycode", "undefined", "unicode_escape", "mbcs"})
 DATA = (".csv", ".tsv", ".txt", ".xlsx", ".xls", ".json", ".jsonl", ".ndjson")
 """Endings of files that are read, so a marker has none of them."""
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
+NONE_NEEDED = {
+    "tracking_company": "no carrier is read from fulfillment files",
+    "tracking_number": "no tracking number is read from fulfillment files, so parcels "
+    "have none",
+    "sku": "no article is read from fulfillment files, so each row is the whole order",
+    "quantity": "no quantity is read from fulfillment files, so each row is one unit",
+    "shipped_at": "no time of shipment is read from fulfillment files",
+}
+"""What an empty name of a column of fulfillments means."""
 
 
 class Settings(BaseModel):
@@ -365,3 +378,72 @@ def codec_name(name: str) -> str:
         raise LookupError(name)
     # A mark at the beginning of a file is passed over in any case.
     return "utf-8" if found.name == "utf-8-sig" else found.name
+
+
+def meanings(settings: Settings) -> list[str]:
+    """Return a sentence for each setting whose effect its name does not tell."""
+    return [
+        *_absent_columns(settings),
+        *_values(settings),
+        *_filters("fulfillments", settings.fulfillment_rows),
+        *_filters("cancellations", settings.cancellation_rows),
+        *_filters("stock changes", settings.stock_delta_rows),
+        *_filters("stock levels", settings.stock_level_rows),
+        *_same_content(settings),
+        *_shape(settings),
+    ]
+
+
+def _absent_columns(settings: Settings) -> Iterator[str]:
+    for meaning, name in settings.fulfillment_columns.model_dump().items():
+        if not name:
+            yield NONE_NEEDED[meaning]
+
+
+def _values(settings: Settings) -> Iterator[str]:
+    kinds = {
+        "fulfillments": settings.fulfillment_values,
+        "cancellations": settings.cancellation_values,
+        "stock changes": settings.stock_delta_values,
+    }
+    for kind, given in kinds.items():
+        for meaning, value in given.model_dump().items():
+            if value:
+                name = meaning.replace("_", " ")
+                yield f"the {name} of {kind} that name none is {value!r}"
+
+
+def _filters(kind: str, rows: RowFilter) -> Iterator[str]:
+    if rows.only:
+        yield f"only rows of {kind} where {_where(rows.only, ' and ')} are taken"
+    if rows.skip:
+        yield f"rows of {kind} where {_where(rows.skip, ' or ')} are left out"
+
+
+def _where(columns: Mapping[str, Sequence[str]], joined: str) -> str:
+    said = (
+        f"{name} is {' or '.join(map(repr, values))}"
+        for name, values in columns.items()
+    )
+    return joined.join(said)
+
+
+def _same_content(settings: Settings) -> Iterator[str]:
+    if settings.key_columns or settings.same_content == "hold":
+        return
+    does = {"apply": "is applied as a second event", "ignore": "is passed over"}
+    yield (
+        "a file of stock changes whose content came under another name "
+        f"{does[settings.same_content]}"
+    )
+
+
+def _shape(settings: Settings) -> Iterator[str]:
+    if not settings.quote:
+        yield "quotation marks in CSV files are plain text"
+    if settings.header:
+        yield f"CSV files do not name their columns: {', '.join(settings.header)}"
+    if settings.header_row:
+        yield f"the columns are named in line {settings.header_row} of a file"
+    if settings.require_done_file:
+        yield f"a file is read only when {settings.done_file} lies beside it"

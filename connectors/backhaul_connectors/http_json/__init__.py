@@ -1,4 +1,4 @@
-"""Any system with a JSON interface over HTTP: its lists in, the store's news out."""
+"""Any system with a JSON API over HTTP: reads its lists, sends it changes."""
 
 from backhaul_connectors.http_json.connector import HttpJson
 

@@ -1,4 +1,4 @@
-"""Reads the lists of a system page by page, and sends it the store's news."""
+"""Reads the lists of a JSON API page by page, and sends it changes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import time
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from backhaul_connectors.http_json.calling import System
-from backhaul_connectors.http_json.cursor import Place, cursor_of, places_of
-from backhaul_connectors.http_json.manifest import SPEC
-from backhaul_connectors.http_json.paging import (
+from backhaul_connectors.http_json.client import System, lookup, push
+from backhaul_connectors.http_json.pagination import (
     ListFailed,
+    Place,
     Trail,
     cursor_in,
+    cursor_of,
     first_url,
     next_url,
+    places_of,
 )
 from backhaul_connectors.http_json.parsing import (
     Reader,
@@ -28,28 +29,121 @@ from backhaul_connectors.http_json.parsing import (
     moment,
     text_of,
 )
-from backhaul_connectors.http_json.pushing import lookup, push
-from backhaul_connectors.http_json.stock_list import StockList
-from backhaul_sdk import Batch, CheckFailed, Connector, Rejected, Uncertain, Unknown
+from backhaul_connectors.http_json.settings import Settings
+from backhaul_sdk import (
+    Bad,
+    Batch,
+    Capability,
+    CheckFailed,
+    Connector,
+    Rejected,
+    Spec,
+    StockLevel,
+    Uncertain,
+    Unknown,
+)
+from backhaul_sdk.calls import Settling
 from backhaul_sdk.clock import seconds_since_1970
-from backhaul_sdk.reading import Unusable
-from backhaul_sdk.settling import Settling
+from backhaul_sdk.contract import TOPICS
+from backhaul_sdk.fields import Unusable, stock_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from yarl import URL
 
-    from backhaul_connectors.http_json.settings import List, Settings
-    from backhaul_sdk import Bad, Change, LookedUp, Pushed, Record
+    from backhaul_connectors.http_json.settings import List
+    from backhaul_sdk import Change, LookedUp, Pushed, Record
     from backhaul_sdk.calls import Answer
 
+    Read: TypeAlias = Record | Bad
 
+
+MOST_NAMED = 5
+ADVICE = 'make them one item, or set same_sku = "sum" if they are parts of its stock'
+SPEC = Spec(
+    name="http_json",
+    version="1.0",
+    summary="Reads lists of any JSON interface, and posts the store's news to it.",
+    capabilities=frozenset({Capability.PULL, Capability.PUSH}),
+    settings=Settings,
+    secret_fields=frozenset({"token"}),
+    topics=frozenset(TOPICS),
+)
 MOST_SEEN = 10_000
 BATCH_RECORDS = 1_000
 """Items of a whole stock list that are handed over and committed together."""
 AHEAD = timedelta(minutes=5)
 """How far the system's clock may be ahead of ours."""
+
+
+class StockList:
+    """Gathers the items of a list; `records` decides about articles named twice.
+
+    It keeps every item until the end of the list: about 1 kB for each.
+    """
+
+    def __init__(self, *, adds_up: bool) -> None:
+        self._adds_up = adds_up
+        self._read: list[tuple[Read, int]] = []
+        self._places: dict[tuple[str, str], list[int]] = {}
+        self._unusable: dict[str, str] = {}
+
+    def add(self, record: Read, number: int, article: str) -> None:
+        """Add an item; `number` is its level before one below 0 became 0.
+
+        An item that a later page brings again takes the place of the earlier one.
+        """
+        if not isinstance(record, StockLevel):
+            self._unusable[article] = record.locator
+            self._read.append((record, number))
+            return
+        places = self._places.setdefault((record.sku, record.as_of), [])
+        for place in places:
+            if self._read[place][0].locator == record.locator:
+                self._read[place] = record, number
+                return
+        places.append(len(self._read))
+        self._read.append((record, number))
+
+    def records(self) -> list[Read]:
+        """Return every item; of an article named twice one sum, or what is wrong."""
+        found = [self._once(place) for place in range(len(self._read))]
+        return [each for each in found if each is not None]
+
+    def _once(self, place: int) -> Read | None:
+        record, _ = self._read[place]
+        if not isinstance(record, StockLevel):
+            return record
+        places = self._places[record.sku, record.as_of]
+        if record.sku in self._unusable:
+            return _refused(record, "another item of it cannot be used")
+        if len(places) == 1:
+            return record
+        if not self._adds_up:
+            named = [self._read[each][0].locator for each in places[:MOST_NAMED]]
+            more = "" if len(places) <= MOST_NAMED else ", …"
+            return _refused(record, f"{', '.join(named)}{more} count it too; {ADVICE}")
+        return self._sum(record, places) if place == places[0] else None
+
+    def _sum(self, record: StockLevel, places: list[int]) -> StockLevel:
+        numbers = [self._read[each][1] for each in places]
+        quantity, changed = stock_of(sum(numbers), negative_is_zero=True)
+        more = "" if len(numbers) <= MOST_NAMED else " + …"
+        said = f"{' + '.join(map(str, numbers[:MOST_NAMED]))}{more} added up"
+        note = "; ".join(filter(None, (said, changed)))
+        key = f"{record.key}:{quantity}"
+        return replace(record, key=key, quantity=quantity, note=note)
+
+
+def _refused(record: StockLevel, why: str) -> Bad:
+    return Bad(
+        key=f"{record.key}:several",
+        raw=record.raw,
+        reason=f"several items count the article {record.sku!r}, so none of them is "
+        f"taken: {why}",
+        locator=record.locator,
+    )
 
 
 class Walk(Struct):

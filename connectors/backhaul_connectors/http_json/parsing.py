@@ -1,4 +1,4 @@
-"""From an item of a list to a record, or to what is wrong with it."""
+"""Parses an item of a JSON list into a record, or says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backhaul_sdk import (
     Tracking,
     fields,
 )
-from backhaul_sdk.reading import Unusable, parse_time, rfc3339
+from backhaul_sdk.fields import Unusable, parse_time, rfc3339
 from backhaul_sdk.records import (
     CANCEL_REASONS,
     MAX_DELTA,

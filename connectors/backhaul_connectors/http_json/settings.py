@@ -1,4 +1,4 @@
-"""The settings of http_json: where the system is, its lists, and what is sent to it."""
+"""The settings of http_json: address, lists to read, requests to send."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from pydantic import (
 )
 
 from backhaul_sdk.addresses import Network, reachable
-from backhaul_sdk.contract import TOPICS
+from backhaul_sdk.contract import STRICT, TOPICS
 from backhaul_sdk.fields import known_reasons
-from backhaul_sdk.manifest import STRICT
 from backhaul_sdk.records import TRACKING_STATUSES
 
 PLACES = ("{id}", "{object_id}")

@@ -1,4 +1,4 @@
-"""Hand scanners and other devices that post what they read."""
+"""Barcode scanners and other devices that send what they read."""
 
 from backhaul_connectors.scanner.connector import Scanner
 

@@ -1,4 +1,4 @@
-"""What a scanned code says: an article, or an order's number."""
+"""Classifies a scanned code: an article, an order number or a parcel."""
 
 from __future__ import annotations
 

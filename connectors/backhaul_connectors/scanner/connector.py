@@ -1,4 +1,4 @@
-"""The scanner: HTTP, lines and MQTT, one intake behind them."""
+"""The scanner connector: HTTP, TCP and MQTT in front of one intake."""
 
 from __future__ import annotations
 
@@ -7,21 +7,38 @@ import time
 from typing import TYPE_CHECKING
 
 from backhaul_connectors.scanner import codes, page
-from backhaul_connectors.scanner.broker import Broker
-from backhaul_connectors.scanner.devices import Devices, read_devices
 from backhaul_connectors.scanner.intake import Intake, refusal_of
-from backhaul_connectors.scanner.lines import LineServer, tls_of
-from backhaul_connectors.scanner.manifest import SPEC
+from backhaul_connectors.scanner.mqtt import Broker
 from backhaul_connectors.scanner.scan import Refused, read_json
-from backhaul_sdk import CheckFailed, Connector, HttpRequest, HttpResponse, Route
+from backhaul_connectors.scanner.settings import Devices, Settings, read_devices
+from backhaul_connectors.scanner.tcp_server import LineServer, tls_of
+from backhaul_sdk import (
+    Capability,
+    CheckFailed,
+    Connector,
+    HttpRequest,
+    HttpResponse,
+    Route,
+    Spec,
+)
 from backhaul_sdk.clock import seconds_since_1970
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from backhaul_connectors.scanner.intake import Answer
-    from backhaul_connectors.scanner.settings import Settings
     from backhaul_sdk import Batch, Emit, NameInShop
+
+
+SPEC = Spec(
+    name="scanner",
+    version="1.1",
+    summary="Takes scans over HTTP, TCP and MQTT: picked, packed, received, counted.",
+    capabilities=frozenset({Capability.LISTEN}),
+    settings=Settings,
+    secret_fields=frozenset({"devices", "mqtt_password"}),
+)
+
 
 MAX_BODY_BYTES = 65_536
 RETRY_AFTER_SECONDS = 2

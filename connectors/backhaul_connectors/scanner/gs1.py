@@ -1,4 +1,4 @@
-"""Reads GS1 codes: element strings, bracketed text and digital links."""
+"""Parses GS1 codes: element strings, bracketed text and Digital Links."""
 
 from __future__ import annotations
 

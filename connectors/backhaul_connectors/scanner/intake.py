@@ -1,8 +1,9 @@
-"""From a message to its answer, whichever way it came in."""
+"""Takes a scan from any interface, and returns the answer for the device."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -10,27 +11,39 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_connectors.scanner.acting import COMMANDS, action_of, normalized
-from backhaul_connectors.scanner.collecting import Collected, Complete, Rules
-from backhaul_connectors.scanner.counts import write_count
-from backhaul_connectors.scanner.floor import Floor
-from backhaul_connectors.scanner.journal import fulfillment_of
-from backhaul_connectors.scanner.repeats import Repeats
-from backhaul_connectors.scanner.scan import MODES, Refused, scan_of
-from backhaul_connectors.scanner.shop import Shop, names_in, refuse_wrong_layout
+from backhaul_connectors.scanner.actions import COMMANDS, action_of, normalized
+from backhaul_connectors.scanner.deduplication import Repeats
+from backhaul_connectors.scanner.order_validation import (
+    Shop,
+    names_in,
+    refuse_wrong_layout,
+)
+from backhaul_connectors.scanner.scan import (
+    MAX_TEXT,
+    MODES,
+    Refused,
+    read_line,
+    scan_of,
+)
+from backhaul_connectors.scanner.session_store import fulfillment_of, write_count
+from backhaul_connectors.scanner.session_thread import Floor
+from backhaul_connectors.scanner.sessions import Collected, Complete, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backhaul_connectors.scanner.acting import Action
-    from backhaul_connectors.scanner.journal import Session
+    from backhaul_connectors.scanner.actions import Action
     from backhaul_connectors.scanner.scan import Scan
+    from backhaul_connectors.scanner.session_store import Session
     from backhaul_connectors.scanner.settings import Settings
     from backhaul_sdk import Emit, Line, LookUp, Receipt
+
 
 NOT_STORED = "not stored, please try again in a moment"
 UNNUMBERED = "not numbered: sent again after a restart it counts again"
 """What is true of a scan without `sequence` where there is no folder."""
+MOST_BYTES = 4_096
+_WORDS = {200: "OK", 503: "AGAIN"}
 
 
 class Answer(Struct, frozen=True):
@@ -227,3 +240,41 @@ def _sentence(receipt: Receipt, done: str) -> str:
     if receipt.state == "duplicate":
         return f"known already, nothing was done again: {done}"
     return f"{done}: {receipt.what}" if receipt.what else done
+
+
+class Reply(Struct, frozen=True):
+    """An answer, and which scan it is for, as the device numbered it."""
+
+    answer: Answer
+    sequence: object = None
+
+    def formed_for(self, message: bytes) -> bytes:
+        """Write JSON for JSON, else a line that begins with `OK`, `NO` or `AGAIN`."""
+        if not message.lstrip().startswith(b"{"):
+            word = _WORDS.get(self.answer.status, "NO")
+            return f"{word} {self.answer.what}".encode()
+        document = {"status": self.answer.status, **self.answer.document}
+        if self.sequence is not None:
+            document["sequence"] = self.sequence
+        return json.dumps(document).encode()
+
+
+async def reply_to(message: bytes, device: str, intake: Intake) -> Reply:
+    """Take one message."""
+    if len(message) > MOST_BYTES:
+        what = f"the line is longer than {MOST_BYTES} bytes"
+        return Reply(Answer(413, what))
+    raw = message.decode("utf-8", "replace").replace("\0", "\ufffd").rstrip("\r")
+    sequence: object = None
+    try:
+        document = read_line(message)
+        sequence = _sequence_in(document)
+        return Reply(await intake.take(document, device, raw), sequence)
+    except Refused as refused:
+        return Reply(refusal_of(refused), sequence)
+
+
+def _sequence_in(document: Mapping[str, object]) -> object:
+    given = document.get("sequence")
+    short = isinstance(given, str | int) and len(str(given)) <= MAX_TEXT
+    return given if short else None

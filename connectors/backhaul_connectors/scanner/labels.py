@@ -1,4 +1,4 @@
-"""Recognizes carriers' labels, and returns the tracking number that buyers need."""
+"""Recognizes carrier labels, and extracts the tracking number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scan, and how it is read from what a device sends."""
+"""A scan, and how it is parsed from what a device sends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_sdk.reading import parse_time, rfc3339
+from backhaul_sdk.fields import parse_time, rfc3339
 from backhaul_sdk.records import MAX_DELTA
 
 if TYPE_CHECKING:

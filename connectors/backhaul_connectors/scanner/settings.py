@@ -1,11 +1,13 @@
-"""The settings of a scanner intake: the ways in, the devices, and their tokens."""
+"""The settings of a scanner: interfaces, devices and their tokens."""
 
 from __future__ import annotations
 
+import hmac
 import re
+import stat
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,12 +18,18 @@ from pydantic import (
     model_validator,
 )
 
-from backhaul_sdk.manifest import STRICT
+from backhaul_sdk import CheckFailed
+from backhaul_sdk.contract import STRICT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 MIN_TOKEN_CHARACTERS = 16
 _DEVICE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 DeviceName = Annotated[str, StringConstraints(pattern=f"^{_DEVICE}$")]
 Port = Annotated[int, Field(ge=0, le=65_535)]
+OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Settings(BaseModel):
@@ -214,3 +222,61 @@ def problem_of(devices: dict[str, SecretStr]) -> str:
             return f"{owners[token]} and {name} have the same token"
         owners[token] = name
     return ""
+
+
+class Devices:
+    """The tokens of all devices; shows none of them."""
+
+    def __init__(self, tokens: Mapping[str, SecretStr]) -> None:
+        self._tokens = tokens
+
+    def __repr__(self) -> str:
+        return f"Devices({', '.join(self._tokens)})"
+
+    def of(self, headers: Mapping[str, str]) -> str | None:
+        """Return the device whose token is given, or None."""
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        found = self.of_token(given)
+        return found if scheme.lower() == "bearer" else None
+
+    def of_token(self, given: str) -> str | None:
+        """Return the device that this token belongs to, or None."""
+        presented = given.strip().encode("utf-8", "surrogateescape")
+        found = None
+        # Every token is compared, so that the time tells nothing about any.
+        for name, token in self._tokens.items():
+            expected = token.get_secret_value().encode("utf-8")
+            if hmac.compare_digest(presented, expected):
+                found = name
+        return found
+
+
+def read_devices(settings: Settings) -> Devices:
+    """Return the devices of the settings and of the file. Raises CheckFailed."""
+    tokens = dict(settings.devices)
+    if settings.tokens_file is not None:
+        tokens |= _read(settings.tokens_file)
+    if problem := problem_of(tokens):
+        raise CheckFailed(problem)
+    return Devices(tokens)
+
+
+def _read(file: Path) -> dict[str, SecretStr]:
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or "unknown"
+        raise CheckFailed(f"{file} cannot be read: {reason.lower()}") from None
+    except UnicodeDecodeError:
+        # The error itself would show the bytes around the place.
+        raise CheckFailed(f"{file} is not UTF-8 text") from None
+    if mode & OPEN_TO_OTHERS:
+        raise CheckFailed(f"{file} is open to group or others: chmod 600 {file}")
+    try:
+        tokens = parse_tokens(text)
+    except ValueError as error:
+        raise CheckFailed(f"{file}: {error}") from None
+    if not tokens:
+        raise CheckFailed(f"{file} names no device; write a line name=token for each")
+    return tokens

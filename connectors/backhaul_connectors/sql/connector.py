@@ -1,4 +1,4 @@
-"""Takes rows from tables, and writes news of the store into tables."""
+"""Reads rows from tables as records, and writes changes into tables."""
 
 from __future__ import annotations
 
@@ -10,23 +10,32 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from backhaul_connectors.sql.cursor import Cursor
+from backhaul_connectors.sql.cursor import Cursor, Overlap
 from backhaul_connectors.sql.database import Database, words
-from backhaul_connectors.sql.manifest import SPEC
-from backhaul_connectors.sql.overlap import Overlap
 from backhaul_connectors.sql.parsing import Rules
-from backhaul_connectors.sql.reading import Reader
-from backhaul_connectors.sql.settings import zone
+from backhaul_connectors.sql.reader import Reader
+from backhaul_connectors.sql.settings import TOPICS, Settings, zone
 from backhaul_connectors.sql.stock_list import Progress
-from backhaul_connectors.sql.writing import Writer
-from backhaul_sdk import Batch, CheckFailed, Connector, Uncertain
+from backhaul_connectors.sql.writer import Writer
+from backhaul_sdk import Batch, Capability, CheckFailed, Connector, Spec, Uncertain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from backhaul_connectors.sql.reading import Page
-    from backhaul_connectors.sql.settings import Settings
+    from backhaul_connectors.sql.reader import Page
     from backhaul_sdk import Bad, Change, LookedUp, Pushed
+
+
+SPEC = Spec(
+    name="sql",
+    version="1.0",
+    summary="Reads and writes tables: PostgreSQL, MariaDB, MySQL, SQLite.",
+    capabilities=frozenset({Capability.PULL, Capability.PUSH}),
+    settings=Settings,
+    secret_fields=frozenset({"url", "password"}),
+    topics=TOPICS,
+)
+
 
 MOST_REMEMBERED = 10_000
 """Rows that cannot be read, of which is not told again at each look."""

@@ -1,4 +1,4 @@
-"""What differs between the databases: connecting, clocks, text that is no text."""
+"""Differences between databases: connecting, clocks, invalid text, locks."""
 
 from __future__ import annotations
 

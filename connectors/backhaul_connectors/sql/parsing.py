@@ -1,4 +1,4 @@
-"""From a row of a table to a record, or to what is wrong with the row."""
+"""Parses a row of a table into a record, or says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backhaul_sdk import (
     StockLevel,
     fields,
 )
-from backhaul_sdk.reading import Unusable, rfc3339
+from backhaul_sdk.fields import Unusable, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
 
 if TYPE_CHECKING:

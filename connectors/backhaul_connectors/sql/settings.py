@@ -1,4 +1,4 @@
-"""The settings of a database: its address, what is read, and what is written."""
+"""The settings of a database: address, tables to read, tables to write."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pydantic import (
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from backhaul_sdk.contract import STRICT
 from backhaul_sdk.fields import known_reasons
-from backhaul_sdk.manifest import STRICT
 
 DRIVERS = {
     "postgresql": "postgresql+psycopg",

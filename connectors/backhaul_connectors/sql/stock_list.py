@@ -1,4 +1,4 @@
-"""A whole stock list of a table: read as of one moment, each article once."""
+"""A full stock list from a table: one point in time, each article once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from sqlalchemy import func, select
 
 from backhaul_connectors.sql.values import shown
 from backhaul_sdk import Bad, FullList, StockLevel
-from backhaul_sdk.fields import article, stock_of, whole_number
-from backhaul_sdk.reading import Unusable, rfc3339
+from backhaul_sdk.fields import Unusable, article, rfc3339, stock_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a database returns, as text that keeps its kind, and as what records need."""
+"""Converts database values to cursor text, and to what records need."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from backhaul_sdk.fields import in_zone
-from backhaul_sdk.reading import Unusable, parse_time
+from backhaul_sdk.fields import Unusable, in_zone, parse_time
 
 if TYPE_CHECKING:
     from datetime import tzinfo

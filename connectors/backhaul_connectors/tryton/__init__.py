@@ -1,4 +1,4 @@
-"""Tryton, an ERP: stock and shipments out of it, orders into it."""
+"""The ERP Tryton: stock and shipments out of it, orders into it."""
 
 from backhaul_connectors.tryton.connector import Tryton
 

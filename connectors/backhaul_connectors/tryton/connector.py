@@ -1,4 +1,4 @@
-"""Takes stock and shipments from Tryton, and writes orders into it."""
+"""Reads stock and shipments from Tryton, and writes orders into it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,40 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from backhaul_connectors.tryton.manifest import SPEC
 from backhaul_connectors.tryton.orders import Orders
-from backhaul_connectors.tryton.reading import Cursor, Reader
+from backhaul_connectors.tryton.reader import Cursor, Reader
 from backhaul_connectors.tryton.rpc import NotNow, Refused, Server, may_have_arrived
+from backhaul_connectors.tryton.settings import Settings
 from backhaul_sdk import (
     Absent,
     Applied,
     Batch,
+    Capability,
     CheckFailed,
     Connector,
     Found,
     NotSent,
     Rejected,
+    Spec,
     Uncertain,
 )
-from backhaul_sdk.settling import Settling
+from backhaul_sdk.calls import Settling
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from backhaul_connectors.tryton.settings import Settings
     from backhaul_sdk import Change, LookedUp, Pushed
+
+
+SPEC = Spec(
+    name="tryton",
+    version="1.0",
+    summary="Stock and shipments out of Tryton, orders into it, by JSON-RPC.",
+    capabilities=frozenset({Capability.PULL, Capability.PUSH}),
+    settings=Settings,
+    secret_fields=frozenset({"password"}),
+    topics=frozenset({"order.placed", "order.cancelled"}),
+)
 
 
 class Tryton(Connector["Settings"]):

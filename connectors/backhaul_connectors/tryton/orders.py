@@ -1,4 +1,4 @@
-"""Writes orders into Tryton: one sale for each, found again by the order's id."""
+"""Writes each order into Tryton as one sale, found by the order's id."""
 
 from __future__ import annotations
 

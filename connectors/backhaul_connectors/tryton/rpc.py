@@ -1,4 +1,4 @@
-"""Tryton's JSON-RPC: one session, values with their types, and errors told apart."""
+"""The JSON-RPC client of Tryton: session, typed values and errors."""
 
 from __future__ import annotations
 

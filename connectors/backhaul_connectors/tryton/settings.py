@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
 from backhaul_sdk.addresses import Network, reachable
-from backhaul_sdk.manifest import STRICT
+from backhaul_sdk.contract import STRICT
 
 
 class Settings(BaseModel):

@@ -1,4 +1,4 @@
-"""Forwards the store's news to any URL, signed."""
+"""Forwards the store's changes to any URL as signed webhooks."""
 
 from backhaul_connectors.webhook_out.connector import WebhookOut
 

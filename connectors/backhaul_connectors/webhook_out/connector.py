@@ -1,22 +1,107 @@
-"""Posts each change to one URL, signed; the host decides when to try again."""
+"""Posts each change to one URL, signed as Standard Webhooks specifies."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import json
 from typing import TYPE_CHECKING
 
-from backhaul_connectors.webhook_out.manifest import SPEC
-from backhaul_connectors.webhook_out.signing import signatures
-from backhaul_sdk import Connector, NotSent, Rejected, Uncertain
+from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
+
+from backhaul_sdk import Capability, Connector, NotSent, Rejected, Spec, Uncertain
+from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.calls import Caller, NeverSent, NoAnswer, outcome_of
 from backhaul_sdk.clock import seconds_since_1970
+from backhaul_sdk.contract import STRICT, TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from backhaul_connectors.webhook_out.settings import Settings
     from backhaul_sdk import Change, Pushed
     from backhaul_sdk.calls import Answer
+
+
+PREFIX = "whsec_"
+KEY_BYTES = (24, 64)
+
+
+def key_of(secret: SecretStr) -> bytes:
+    """Return the key in a secret. Raises ValueError, which does not show it."""
+    text = secret.get_secret_value().removeprefix(PREFIX)
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("a secret is whsec_ and Base64") from None
+    fewest, most = KEY_BYTES
+    if not fewest <= len(key) <= most:
+        raise ValueError(f"a secret must hold {fewest} to {most} bytes in Base64")
+    return key
+
+
+def signatures(
+    secrets: Sequence[SecretStr], message_id: str, timestamp: int, body: bytes
+) -> str:
+    """Return the header `webhook-signature`: a signature by each secret."""
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    digests = (
+        hmac.new(key_of(secret), signed, hashlib.sha256).digest() for secret in secrets
+    )
+    return " ".join(f"v1,{base64.b64encode(each).decode()}" for each in digests)
+
+
+class Settings(BaseModel):
+    """`[connectors.NAME]` with `type = "webhook_out"`."""
+
+    # Without hiding, a mistake in one secret would print all of them.
+    model_config = STRICT
+
+    url: str = Field(description="Where the news is posted to.")
+    secrets: tuple[SecretStr, ...] = Field(
+        min_length=1,
+        description="Secrets (whsec_ and Base64) that each message is signed with; "
+        "two while one replaces the other.",
+    )
+    answer_seconds: float = Field(
+        default=15.0, gt=0, le=120, description="Seconds that the receiver may take."
+    )
+    network: Network = Field(
+        default=Network(),
+        description="What may be reached besides public HTTPS servers.",
+    )
+
+    @field_validator("secrets", mode="before")
+    @classmethod
+    def _from_lines(cls, value: object) -> object:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return text.split() if isinstance(text, str) else value
+
+    @field_validator("secrets")
+    @classmethod
+    def _are_keys(cls, secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        for secret in secrets:
+            key_of(secret)
+        return secrets
+
+    @model_validator(mode="after")
+    def _may_be_called(self) -> Settings:
+        reachable(self.url, self.network)
+        return self
+
+
+SPEC = Spec(
+    name="webhook_out",
+    version="1.0",
+    summary="Forwards the store's news to a URL with Standard Webhooks signatures.",
+    capabilities=frozenset({Capability.PUSH}),
+    settings=Settings,
+    secret_fields=frozenset({"secrets"}),
+    topics=frozenset(TOPICS),
+    # The specification asks so of every receiver.
+    takes_once=True,
+)
 
 
 class WebhookOut(Connector["Settings"]):

@@ -18,13 +18,23 @@ One that carries changes out (one that does both has two such classes):
 show the values that differ.
 """
 
-from backhaul_sdk.testing.any_connector import HOST_KEYS, AnyConnector, opened
-from backhaul_sdk.testing.benches import Bench, Counterpart, Failure, SinkBench
-from backhaul_sdk.testing.interrupting import Interrupted, cancelled_at
+from backhaul_sdk.testing.base_contract import (
+    HOST_KEYS,
+    AnyConnector,
+    Interrupted,
+    cancelled_at,
+    opened,
+)
+from backhaul_sdk.testing.bench import (
+    Bench,
+    Counterpart,
+    Failure,
+    SinkBench,
+    sample_change,
+)
 from backhaul_sdk.testing.memory_host import MemoryHost
-from backhaul_sdk.testing.pushing import PushContract
-from backhaul_sdk.testing.samples import sample_change
-from backhaul_sdk.testing.taking import ConnectorContract, PullContract
+from backhaul_sdk.testing.pull_contract import ConnectorContract, PullContract
+from backhaul_sdk.testing.push_contract import PushContract
 
 __all__ = [
     "HOST_KEYS",

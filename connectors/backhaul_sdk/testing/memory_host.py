@@ -1,4 +1,4 @@
-"""A host for tests, whose database is a dict."""
+"""A host for tests that keeps its data in memory."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backhaul_sdk.contract import Receipt, Rejection
-from backhaul_sdk.outcome import (
+from backhaul_sdk.contract import (
     Absent,
     Applied,
     Found,
     NotSent,
+    Receipt,
     Rejected,
+    Rejection,
     Uncertain,
     Unknown,
 )
 from backhaul_sdk.records import Bad, Record
 
 if TYPE_CHECKING:
-    from backhaul_sdk.contract import Batch, Change, Connector
-    from backhaul_sdk.outcome import LookedUp, Pushed
+    from backhaul_sdk.contract import Batch, Change, Connector, LookedUp, Pushed
 
 
 class MemoryHost(Struct):

@@ -1,4 +1,4 @@
-"""The shop-floor page: its files, and how they are served."""
+"""The web page for the shop floor, and the routes that serve its files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,162 @@
+"""Polls a courier's API for parcels, page by page."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from yarl import URL
+
+from backhaul_connectors.courier.parsing import find, moment
+from backhaul_sdk import CheckFailed
+from backhaul_sdk.calls import CallFailed
+from backhaul_sdk.fields import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from backhaul_connectors.courier.settings import Settings
+    from backhaul_sdk.calls import Caller
+
+LOOKING_BACK_SECONDS = 30 * 86_400
+OVERLAP_SECONDS = 3_600
+MOST_SEEN = 5_000
+
+
+class Seen(Struct):
+    """What was told of each parcel, and when the list was last read to its end."""
+
+    asked_at: float = 0.0
+    words: dict[str, str] = field(default_factory=dict)
+
+    def is_news(self, number: str, word: str) -> bool:
+        """Remember what is said of a parcel; tell whether it is new."""
+        known = self.words.pop(number, None)
+        self.words[number] = word
+        while len(self.words) > MOST_SEEN:
+            del self.words[next(iter(self.words))]
+        return known != word
+
+    def to_text(self) -> str:
+        return json.dumps({"asked_at": self.asked_at, "words": self.words})
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Seen:
+        """Read the host's text; anything else is the beginning, which is safe."""
+        try:
+            found = json.loads(text or "{}")
+            words = {str(k): str(v) for k, v in found["words"].items()}
+            return cls(float(found["asked_at"]), words)
+        except UNREADABLE:
+            return cls()
+
+
+class Listing(Struct, frozen=True):
+    """A courier's list: its path, the parameter for since when, and its members."""
+
+    path: str
+    since: str
+    items: str
+    next: str
+    cursor: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+LISTINGS = {
+    "easypost": Listing(
+        "/v2/trackers",
+        "start_datetime",
+        "trackers",
+        "has_more && trackers[-1].id || null",
+        "before_id",
+        {"page_size": "100"},
+    ),
+    "aftership": Listing(
+        "/tracking/2024-10/trackings",
+        "updated_at_min",
+        "data.trackings",
+        "data.pagination.has_next_page && data.pagination.next_cursor || null",
+        "cursor",
+        {"limit": "200"},
+    ),
+    "sendcloud": Listing(
+        "/api/v2/parcels", "updated_after", "parcels", "next", "", {"limit": "500"}
+    ),
+}
+
+
+def authorization(settings: Settings) -> dict[str, str]:
+    """Return the header that shows the key, as each courier wants it."""
+    key = settings.api_key.get_secret_value()
+    secret = settings.api_secret.get_secret_value()
+    if settings.vendor == "aftership":
+        return {"as-api-key": key}
+    if settings.vendor == "generic" and not secret:
+        return {"Authorization": f"Bearer {key}"} if key else {}
+    pair = base64.b64encode(f"{key}:{secret}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}
+
+
+async def pages(
+    caller: Caller, settings: Settings, seen: Seen, now: float
+) -> AsyncGenerator[list[Any]]:
+    """Yield the rows of each page. Raises CheckFailed."""
+    listing = LISTINGS.get(settings.vendor)
+    if listing is None:
+        listing = Listing(settings.api_path, "", settings.events.items, "")
+    url: URL | None = _first(settings, listing, seen, now)
+    while url is not None:
+        document = await read(caller, settings, url)
+        rows = find(listing.items, document)
+        if not isinstance(rows, list):
+            raise CheckFailed(f"{url.host} answered without {listing.items}")
+        yield rows
+        url = _next(listing, url, document) if rows and listing.next else None
+
+
+async def read(caller: Caller, settings: Settings, url: URL | str) -> Any:
+    """Return what is at a URL of the courier's own host, and of no other.
+
+    Raises CheckFailed.
+    """
+    target = caller.check(url)
+    own = URL(settings.base_url)
+    if target.origin() != own.origin():
+        raise CheckFailed(
+            f"the message leads to {target.host}, which is not the courier's "
+            f"{own.host}: nothing was fetched"
+        )
+    answer = await caller.call("GET", target, headers=authorization(settings))
+    if not answer.is_success:
+        raise CallFailed(f"{target.host} answered {answer.words()}")
+    return answer.json()
+
+
+def _first(settings: Settings, listing: Listing, seen: Seen, now: float) -> URL:
+    since = max(seen.asked_at - OVERLAP_SECONDS, now - LOOKING_BACK_SECONDS)
+    if settings.vendor == "easypost":
+        # It lists by when a parcel was first told of, not by when it last moved.
+        since = now - LOOKING_BACK_SECONDS
+    query = dict(listing.query)
+    if listing.since:
+        query[listing.since] = moment(datetime.fromtimestamp(since, UTC)) or ""
+    return URL(settings.base_url + listing.path).update_query(query)
+
+
+def _next(listing: Listing, url: URL, document: Any) -> URL | None:
+    found = find(listing.next, document)
+    if not isinstance(found, str) or not found:
+        return None
+    try:
+        if listing.cursor:
+            following = url.update_query({listing.cursor: found})
+        else:
+            following = url.join(URL(found))
+    except ValueError:
+        raise CheckFailed(f"{url.host} leads on to what is no address") from None
+    if following == url:
+        raise CheckFailed(f"{url.host} says that a page follows itself")
+    return following

@@ -1,0 +1,221 @@
+"""Maps tracking events and carrier statuses to records."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from backhaul_connectors.courier.parsing import Unread, digest_of
+from backhaul_sdk import Bad, Fulfillment, Line, Tracking
+from backhaul_sdk.fields import Unusable, is_placeholder, missing, plain
+from backhaul_sdk.records import MAX_DELTA, TRACKING_STATUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul_connectors.courier.parsing import Event
+    from backhaul_connectors.courier.settings import Settings
+    from backhaul_sdk import Record
+
+
+EASYPOST = {
+    "unknown": "",
+    "pre_transit": "announced",
+    "in_transit": "in_transit",
+    "out_for_delivery": "out_for_delivery",
+    "available_for_pickup": "out_for_delivery",
+    "delivered": "delivered",
+    "return_to_sender": "returned",
+    "failure": "failed_attempt",
+    "cancelled": "",
+    "error": "",
+}
+AFTERSHIP = {
+    "pending": "",
+    "inforeceived": "announced",
+    "intransit": "in_transit",
+    "outfordelivery": "out_for_delivery",
+    "attemptfail": "failed_attempt",
+    "delivered": "delivered",
+    "availableforpickup": "out_for_delivery",
+    "exception": "",
+    "expired": "",
+}
+SENDCLOUD = {
+    "no label": "",
+    "ready to send": "announced",
+    "announced": "announced",
+    "being announced": "announced",
+    "announced: not collected": "announced",
+    "announcement failed": "",
+    "at sorting centre": "in_transit",
+    "being sorted": "in_transit",
+    "sorted": "in_transit",
+    "not sorted": "in_transit",
+    "shipment picked up by driver": "in_transit",
+    "shipment collected by customer": "delivered",
+    "shipment on route": "in_transit",
+    "en route to sorting center": "in_transit",
+    "at customs": "in_transit",
+    "delivery delayed": "in_transit",
+    "delivery method changed": "in_transit",
+    "delivery date changed": "in_transit",
+    "delivery address changed": "in_transit",
+    "driver en route": "out_for_delivery",
+    "parcel en route": "in_transit",
+    "awaiting customer pickup": "out_for_delivery",
+    "delivery attempt failed": "failed_attempt",
+    "unable to deliver": "failed_attempt",
+    "delivered": "delivered",
+    "returned to sender": "returned",
+    "refused by recipient": "failed_attempt",
+    "exception": "",
+    "address invalid": "",
+    "unknown status - check carrier track & trace page for more insights": "",
+    "cancellation requested": "",
+    "submitting cancellation request": "",
+    "cancelled upstream": "",
+    "cancelled": "",
+}
+GENERIC = {
+    "announced": "announced",
+    "in_transit": "in_transit",
+    "out_for_delivery": "out_for_delivery",
+    "failed_attempt": "failed_attempt",
+    "delivered": "delivered",
+    "returned": "returned",
+}
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "easypost": EASYPOST,
+    "aftership": AFTERSHIP,
+    "sendcloud": SENDCLOUD,
+    "generic": GENERIC,
+}
+MOST_RAW = 20_000
+
+
+def status_of(word: str, vendor: str, more: Mapping[str, str]) -> str | None:
+    """Return our status; empty to pass the word over, None for an unknown word."""
+    plain = " ".join(word.casefold().split())
+    own = {key.casefold(): status for key, status in more.items()}
+    return own.get(plain, WORDS[vendor].get(plain))
+
+
+def records_of(
+    settings: Settings, event: Event | Unread, raw: str
+) -> list[Record | Bad]:
+    """Return the records of an event: a shipment before what is said of it."""
+    if isinstance(event, Unread):
+        name = digest_of(event.row)
+        return [bad(raw_of(event.row), event.reason, name, settings.vendor)]
+    locator = f"{settings.vendor} {event.tracking_number}"
+    if is_placeholder(event.tracking_number):
+        said = missing(event.tracking_number, "tracking number")
+        return [bad(raw, said, digest_of(raw), locator)]
+    event = replace(event, company=_named(event.company), order=_named(event.order))
+    status = _status(settings, event)
+    if status is None:
+        return [
+            bad(
+                raw,
+                f"nobody knows the status {event.word!r}: add it to statuses",
+                f"{event.tracking_number}:{event.word}",
+                locator,
+            )
+        ]
+    if not status:
+        return []
+    tracking = Tracking(
+        key=f"event:{event.key or _name(event)}",
+        tracking_number=event.tracking_number,
+        status=status,
+        at=event.at,
+        tracking_company=event.company,
+        order=event.order,
+        on_return=settings.on_return,
+        locator=locator,
+        raw=raw[:MOST_RAW],
+    )
+    return [*_shipment(settings, event, status, raw, locator), tracking]
+
+
+def _named(text: str | None) -> str | None:
+    return None if text is None or is_placeholder(text) else text
+
+
+def bad(raw: str, reason: str, name: str, locator: str) -> Bad:
+    """Return what a person has to look at."""
+    return Bad(
+        key=f"bad:{digest_of([name, reason])}",
+        raw=raw[:MOST_RAW],
+        reason=reason,
+        locator=locator,
+    )
+
+
+def _status(settings: Settings, event: Event) -> str | None:
+    status = status_of(event.word, settings.vendor, settings.statuses)
+    if not event.comes_back or not status:
+        return status
+    # On its way back it is not delivered to anybody; at its end it came back.
+    return "returned" if status in ("delivered", "returned") else ""
+
+
+def _name(event: Event) -> str:
+    return digest_of([event.tracking_number, event.word.casefold(), event.at])
+
+
+def _shipment(
+    settings: Settings, event: Event, status: str, raw: str, locator: str
+) -> list[Record | Bad]:
+    rung = TRACKING_STATUSES.index(status)
+    has_left = rung >= TRACKING_STATUSES.index(settings.ship_at)
+    if settings.ship == "never" or event.order is None or status == "returned":
+        return []
+    if not has_left or (settings.ship == "lines" and event.lines is None):
+        return []
+    try:
+        lines = () if event.lines is None else _lines(event.lines)
+    except Unusable as error:
+        return [bad(raw, str(error), f"lines {event.tracking_number}", locator)]
+    return [
+        Fulfillment(
+            # Whichever event tells of it first: a parcel leaves once.
+            key=f"shipped:{event.tracking_number}",
+            order=event.order,
+            tracking_company=event.company,
+            tracking_number=event.tracking_number,
+            lines=lines,
+            everything=event.lines is None,
+            shipped_at=event.at,
+            locator=locator,
+            raw=raw[:MOST_RAW],
+        )
+    ]
+
+
+def _lines(found: Any) -> tuple[Line, ...]:
+    """Return what is in a parcel. Raises Unusable: a missing article is not all."""
+    if not isinstance(found, list) or not found:
+        raise Unusable("the parcel's lines are empty, so nobody knows what left")
+    return tuple(map(_line, found))
+
+
+def _line(found: Any) -> Line:
+    sku = found.get("sku") if isinstance(found, dict) else None
+    is_named = isinstance(sku, str | int) and not isinstance(sku, bool)
+    if not is_named or is_placeholder(plain(str(sku))):
+        raise Unusable("a line of the parcel names no sku, so nobody knows what left")
+    quantity = found.get("quantity", 1)
+    if isinstance(quantity, bool) or not isinstance(quantity, int):
+        raise Unusable("a quantity of the parcel is no whole number")
+    if not 1 <= quantity <= MAX_DELTA:
+        raise Unusable(f"a quantity must be from 1 to {MAX_DELTA}, not {quantity}")
+    return Line(sku=str(sku).strip(), quantity=quantity)
+
+
+def raw_of(message: Any) -> str:
+    """Return a message as it is kept."""
+    return json.dumps(message, ensure_ascii=False)[:MOST_RAW]

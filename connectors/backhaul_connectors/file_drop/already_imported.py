@@ -1,0 +1,287 @@
+"""What was imported before: rows to skip, and files of equal content.
+
+A file that grew after rows of it were imported continues after them. If its last row
+had no line end then, that row may have been incomplete: the completed row is not
+imported a second time, and an operator is asked.
+
+Rows of stock changes without key columns have no key but their position in their file.
+A file of the same name and content is therefore the same event. One of another name may
+be a copy or a second event: two days with the same write-off look the same. An operator
+decides, unless `same_content` decides for every file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backhaul_connectors.file_drop.cells import key_of
+from backhaul_connectors.file_drop.completeness import LINE_ENDS
+from backhaul_connectors.file_drop.cursor import Taken
+from backhaul_connectors.file_drop.files import Copy
+from backhaul_connectors.file_drop.inspection import (
+    STEP_ROWS,
+    Read,
+    Sound,
+    Unsound,
+    count,
+    read_whole,
+)
+from backhaul_sdk import Bad
+from backhaul_sdk.files import in_thread
+
+if TYPE_CHECKING:
+    from backhaul_connectors.file_drop.cursor import Cursor, Watched
+    from backhaul_connectors.file_drop.files import Copies, Found, Source
+    from backhaul_connectors.file_drop.settings import Settings
+
+
+KEY = "same-content"
+CHUNK_BYTES = 1_000_000
+REWRITTEN = (
+    "the file was written anew in the archive, after its rows were taken, and nothing "
+    "more was read; compare it with what arrived, and drop the missing rows as a file"
+)
+
+
+def is_repeat(file: Source, read: Read, cursor: Cursor) -> bool:
+    """Tell whether this content was taken by another name, and only a person can say
+    whether it is another event. A file without rows says nothing."""
+    if file.form.follows_content or not read.cells:
+        return False
+    known = cursor.of(file.name, read.identity)
+    if known.sha256 != read.identity:
+        return cursor.has_content(read.identity)
+    # What was taken in part, and got another name since, goes on where it ended.
+    return not (known.is_held or known.is_partial or known.name == file.name)
+
+
+async def judge_repeat(
+    file: Source, read: Read, known: Taken, settings: Settings
+) -> Sound | Unsound:
+    """Hold, apply or pass over a file whose content was taken by another name."""
+    before = _before(known)
+    if settings.same_content == "apply":
+        applied = replace(read, table=replace(read.table, salt=salt_of(file)))
+        return await count(applied, 0, settings, is_sure=True)
+    if settings.same_content == "ignore":
+        end = await count(read, sys.maxsize, settings, is_sure=True)
+        note = f"{file.name} is passed over: its content equals that of {before}"
+        return replace(end, notes=(*end.notes, note)) if isinstance(end, Sound) else end
+    return Unsound(
+        read.identity,
+        f"its content equals that of {before}, and nobody can tell whether it happened "
+        "twice: apply it (backhaul quarantine retry), or discard it (backhaul "
+        "quarantine drop); see same_content and key_columns",
+        can_apply=True,
+    )
+
+
+def twin_of(file: Source, read: Read, cursor: Cursor) -> Taken | None:
+    """Return the file whose rows said the same in other bytes; None if none is known.
+
+    Programs save the same rows with other line ends, marks or encodings.
+    """
+    if not read.cells or not cursor.has_content(read.cells):
+        return None
+    twin = cursor.saying(read.cells, file.name)
+    return None if twin.is_held or twin.is_partial else twin
+
+
+async def judge_twin(
+    file: Source, read: Read, twin: Taken, settings: Settings
+) -> Sound | Unsound:
+    """Judge a file with the rows of another one, written in another way."""
+    if twin.name != file.name:
+        return await judge_repeat(file, read, twin, settings)
+    end = await count(read, sys.maxsize, settings, is_sure=True)
+    note = (
+        f"{file.name} came again with the same rows, written in another way: they are "
+        "the same event, and change nothing"
+    )
+    return replace(end, notes=(*end.notes, note)) if isinstance(end, Sound) else end
+
+
+def with_note(
+    judged: Sound | Unsound, file: Source, known: Taken, cursor: Cursor
+) -> Sound | Unsound:
+    """Note that a file came again that was taken whole: it is the same event."""
+    if isinstance(judged, Unsound) or known.row < judged.rows or not judged.rows:
+        return judged
+    seen = (file.name, judged.content, file.fingerprint.modified_ns)
+    # After a kill the very same file still lies there.
+    if any((w.name, w.sha256, w.modified_ns) == seen for w in cursor.watched):
+        return judged
+    at = f", taken at {known.at}" if known.at else ""
+    note = (
+        f"{file.name} came again with the same content{at}: its {judged.rows} rows are "
+        "the same event, and change nothing"
+    )
+    return replace(judged, notes=(*judged.notes, note))
+
+
+def key_of_repeat(file: Found, sha256: str) -> str:
+    """Return the key under which an operator is asked about the file."""
+    salt = salt_of(file)
+    return f"{KEY}:{file.fingerprint.size}:{sha256}:{salt}"
+
+
+def parsed_key(key: str) -> tuple[int, str, str]:
+    """Return size, sha256 and salt of a key of `key_of_repeat`. Raises ValueError."""
+    kind, size, sha256, salt = key.split(":")
+    if kind != KEY:
+        raise ValueError(key)
+    return int(size), sha256, salt
+
+
+def salt_of(file: Source | Found) -> str:
+    """Return what tells this event from the other one of the same content."""
+    said = [file.name, str(file.fingerprint.modified_ns)]
+    return key_of("salt", said).removeprefix("salt:")[:16]
+
+
+def _before(known: Taken) -> str:
+    if not known.name:
+        return "a file that was taken earlier"
+    return f"{known.name}, taken at {known.at}" if known.at else known.name
+
+
+class Begun(Struct, frozen=True):
+    """The beginning of a file that was taken before: its bytes, and its rows."""
+
+    sha256: str
+    size: int
+    rows: int
+
+
+async def judge(
+    file: Source, cursor: Cursor, settings: Settings, copies: Copies, *, is_sure: bool
+) -> Sound | Unsound:
+    """Judge a file in the drop folder. Raises as `read_whole` does."""
+    read = await read_whole(file, settings, copies, is_sure=is_sure)
+    if isinstance(read, Unsound):
+        return read
+    known = cursor.of(file.name, read.identity)
+    if is_repeat(file, read, cursor):
+        same = known if known.sha256 == read.identity else Taken()
+        return await judge_repeat(file, read, same, settings)
+    if known.sha256 == read.identity and not known.is_held:
+        salted = replace(read, table=replace(read.table, salt=known.salt))
+        again = await count(salted, known.row, settings, is_sure=is_sure)
+        return with_note(again, file, known, cursor)
+    has_grown = await in_thread(begins_with, file, known.size, known.sha256)
+    twin = None if has_grown else twin_of(file, read, cursor)
+    if twin is not None:
+        return await judge_twin(file, read, twin, settings)
+    ended = has_grown and await in_thread(_ends_a_line, file, known.size)
+    if ended and not known.is_held:
+        return await count(read, known.row, settings, is_sure=is_sure)
+    if not file.form.follows_content and (has_grown or known.is_partial):
+        return Unsound(read.identity, _changed(known), known=known)
+    if has_grown and known.row == known.rows:
+        begun = Begun(known.sha256, known.size, known.rows)
+        return await _judge_rest(file, read, begun, settings, copies)
+    return await count(read, 0, settings, is_sure=is_sure)
+
+
+async def judge_archived(
+    file: Source, before: Watched, settings: Settings, copies: Copies, *, is_sure: bool
+) -> Sound | Unsound | None:
+    """Judge a file that is not as it was when it was archived; None if it is.
+
+    Raises as `read_whole` does.
+    """
+    read = await read_whole(file, settings, copies, is_sure=is_sure)
+    if isinstance(read, Unsound):
+        return replace(read, reason=f"{REWRITTEN} ({read.reason})")
+    if read.content == before.sha256:
+        return None
+    if not await in_thread(begins_with, file, before.size, before.sha256):
+        return Unsound(read.identity, REWRITTEN)
+    begun = Begun(before.sha256, before.size, before.rows)
+    return await _judge_rest(file, read, begun, settings, copies)
+
+
+async def _judge_rest(
+    file: Source, read: Read, begun: Begun, settings: Settings, copies: Copies
+) -> Sound | Unsound:
+    """Judge the rows of a file behind its beginning, which was taken before."""
+    row, bad = begun.rows, tuple[Bad, ...]()
+    if row and not await in_thread(_ends_a_line, file, begun.size):
+        is_count = file.form.dated_by_file
+        if is_count or await _last_was_bad(file, begun.size, settings, copies):
+            # A later count replaces the first one; of a bad row nothing was made.
+            row -= 1
+        else:
+            bad = (_continued(file, begun),)
+    judged = await count(read, row, settings, is_sure=True)
+    return replace(judged, bad=bad) if isinstance(judged, Sound) else judged
+
+
+def begins_with(file: Source, size: int, sha256: str) -> bool:
+    """Tell whether the first `size` bytes of the file have this sha256."""
+    digest, left = hashlib.sha256(), size
+    with file.open() as stream:
+        while left > 0 and (content := stream.read(min(left, CHUNK_BYTES))):
+            digest.update(content)
+            left -= len(content)
+    began_as = digest.hexdigest()
+    return size > 0 and left == 0 and began_as == sha256
+
+
+def _ends_a_line(file: Source, size: int) -> bool:
+    """Tell whether the first `size` bytes end a line, or a line end follows them."""
+    with file.open() as stream:
+        stream.seek(max(size - 4, 0))
+        before = stream.read(min(size, 4))
+        after = stream.read(4)
+    return before.endswith(LINE_ENDS) or after.startswith(LINE_ENDS)
+
+
+async def _last_was_bad(
+    file: Source, size: int, settings: Settings, copies: Copies
+) -> bool:
+    """Tell whether the last row of the file's first `size` bytes could not be used."""
+    beginning = Copy(file.name, file.form, file.fingerprint, copies.make())
+    await in_thread(_copy_beginning, file, size, beginning)
+    read = await read_whole(beginning, settings, copies, is_sure=True)
+    if isinstance(read, Unsound):
+        return True
+    position, last_was_bad = read.table.layout.start, True
+    while True:
+        judged = await in_thread(read.table.judge, position, STEP_ROWS)
+        if not judged.verdicts:
+            return last_was_bad
+        position = judged.position
+        last_was_bad = judged.verdicts[-1].problem is not None
+
+
+def _copy_beginning(file: Source, size: int, copy: Copy) -> None:
+    left = size
+    with file.open() as stream:
+        while left > 0 and (content := stream.read(min(left, CHUNK_BYTES))):
+            copy.stream.write(content)
+            left -= len(content)
+
+
+def _continued(file: Source, begun: Begun) -> Bad:
+    """Return what to ask an operator about a row that was taken half."""
+    return Bad(
+        key=key_of("continued row", [begun.sha256, begun.rows]),
+        raw=file.name,
+        reason=f"the writer of {file.name} continued row {begun.rows} after Backhaul "
+        "had taken it; the row was taken as it was then, and its rest was not read: "
+        "compare the row with what arrived",
+        locator=f"{file.name} row {begun.rows}",
+    )
+
+
+def _changed(known: Taken) -> str:
+    return (
+        f"the file was changed after its first {known.row} rows were taken; drop a "
+        "file with the missing stock changes only"
+    )

@@ -1,0 +1,256 @@
+"""Reads the rows of a CSV file; a broken row never spoils the next."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from msgspec import Struct
+
+from backhaul_connectors.file_drop.column_names import folded
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+DELIMITERS = (",", ";", "\t", "|")
+BOM = b"\xef\xbb\xbf"
+END_OF_FILE = b"\x1a"
+"""What programs for DOS write behind the last line."""
+MAX_ROW_BYTES = 65_536
+MAX_ROW_LINES = 50
+"""How far a quote may stay open; a forgotten one would swallow the whole file."""
+
+_UNREADABLE = re.compile("[\ud800-\udfff\0]")
+_WRONG = re.compile("[\x01-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+_LEADS = bytes(range(0xC2, 0xF5))
+"""The first bytes of a letter beyond ASCII in UTF-8."""
+_READ_AS = {"cp1252": 2, "cp437": 2, "cp850": 2, "mac_roman": 2, "cp1251": 4}
+"""Encodings as which UTF-8 is read by mistake, and the fewest letters that prove it."""
+_TWICE = {
+    encoding: re.compile(f"[{_LEADS.decode(encoding)}][^\x00-\x7f]{{{fewest - 1},}}")
+    for encoding, fewest in _READ_AS.items()
+}
+
+
+class Row(NamedTuple):
+    """A row: `line` (from 1) is where it begins, `text` is how it came.
+
+    `problem` is a sentence where the row could not be split into `cells`.
+    """
+
+    line: int
+    text: str
+    cells: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Position(Struct, frozen=True):
+    """Where reading goes on: bytes, lines and data rows already read."""
+
+    offset: int = 0
+    line: int = 0
+    row: int = 0
+
+
+class RowReader:
+    """Reads row by row from `position`; blank rows are passed over."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        encoding: str,
+        delimiter: str,
+        position: Position | None = None,
+        *,
+        quote: str = '"',
+        width: int = 0,
+    ) -> None:
+        self._stream = stream
+        self._encoding = encoding
+        self._delimiter = delimiter
+        self._quote = quote
+        self._width = width
+        self._cut = False
+        self.ends_open = False
+        """Whether a quotation mark was open where the file ended."""
+        start = position or Position()
+        self._offset, self._line, self._row = start.offset, start.line, start.row
+        stream.seek(start.offset)
+        # Programs that join files, or read a mark as text, write more than one.
+        while self._row == 0 and stream.read(len(BOM)) == BOM:
+            self._offset += len(BOM)
+        stream.seek(self._offset)
+
+    @property
+    def position(self) -> Position:
+        return Position(self._offset, self._line, self._row)
+
+    def __iter__(self) -> Iterator[Row]:
+        while line := self._read_line():
+            row = self._read_row(line)
+            if row.problem or any(map(str.strip, row.cells)):
+                self._row += 1
+                yield row
+
+    def _read_line(self) -> str:
+        content = self._stream.readline(MAX_ROW_BYTES)
+        if content.strip() == END_OF_FILE:
+            content = b""
+        self._cut = len(content) == MAX_ROW_BYTES and not content.endswith(b"\n")
+        self._offset += len(content)
+        self._line += bool(content)
+        return content.decode(self._encoding, "surrogateescape")
+
+    def _read_row(self, first: str) -> Row:
+        line = self._line
+        if self._cut:
+            return Row(line, first[:200], (), self._pass_over_the_line())
+        if self._quote and self._quote in first:
+            return self._read_quoted(first)
+        text = first.rstrip("\r\n")
+        problem = _STRAY_LINE_END if "\r" in text else unreadable(text)
+        return Row(line, text, tuple(text.split(self._delimiter)), problem)
+
+    def _pass_over_the_line(self) -> str:
+        while content := self._stream.readline(MAX_ROW_BYTES):
+            self._offset += len(content)
+            if content.endswith(b"\n"):
+                break
+        return f"the line is longer than {MAX_ROW_BYTES:,} bytes"
+
+    def _read_quoted(self, first: str) -> Row:
+        line, after_first = self._line, self._offset
+        taken = [first]
+        reader = csv.reader(
+            self._lines(taken),
+            delimiter=self._delimiter,
+            quotechar=self._quote,
+            strict=True,
+        )
+        try:
+            cells = tuple(next(reader))
+            problem = _SWALLOWED if self._has_swallowed(cells, taken) else ""
+        except csv.Error:
+            problem = _BROKEN_QUOTE.format(self._quote)
+        if problem:
+            # The following lines are rows of their own.
+            self._offset, self._line = after_first, line
+            self._stream.seek(after_first)
+            return Row(line, first.rstrip("\r\n"), (), problem)
+        text = "".join(taken).rstrip("\r\n")
+        return Row(line, text, cells, unreadable(text))
+
+    def _has_swallowed(self, cells: tuple[str, ...], lines: list[str]) -> bool:
+        """Tell whether a quoted cell holds a line end and the cells of a whole row.
+
+        Texts have commas, and hardly ever the other delimiters. But no text has just so
+        many commas in each of its lines that each could be a row.
+        """
+        if self._delimiter == ",":
+            most = self._width - 1
+            return len(lines) > 1 < most and all(x.count(",") == most for x in lines)
+        if self._width < 2:
+            return False
+        return any(
+            "\n" in cell and cell.count(self._delimiter) >= self._width - 1
+            for cell in cells
+        )
+
+    def _lines(self, taken: list[str]) -> Iterator[str]:
+        """Yield the row's first line, and more for as long as a quote is open."""
+        yield taken[0]
+        budget = MAX_ROW_BYTES - len(taken[0])
+        while budget > 0 and len(taken) < MAX_ROW_LINES:
+            line = self._read_line()
+            if not line:
+                self.ends_open = True
+            if not line or self._cut:
+                return
+            taken.append(line)
+            budget -= len(line)
+            yield line
+
+
+_BROKEN_QUOTE = (
+    "a quotation mark ({0}) is opened and not closed, or closed too early; "
+    "a mark inside a text is written twice ({0}{0}); if marks are plain text in these "
+    'files, set quote = ""'
+)
+_SWALLOWED = (
+    "a quotation mark is opened in this row and closed in a later one, with whole rows "
+    'between; if marks are plain text in these files, set quote = ""'
+)
+_STRAY_LINE_END = (
+    "a line end stands in the middle of the row; if all lines end so, as on old Macs, "
+    "save the file as CSV UTF-8"
+)
+
+
+def unreadable(text: str) -> str:
+    """Say what cannot be read in the text; empty if all can."""
+    if text.isascii() and text.isprintable():
+        return ""
+    if (found := _UNREADABLE.search(text)) is not None:
+        if found.group() == "\0":
+            return "the row contains a NUL character; the file may be damaged"
+        return "the row contains bytes that are no letters; save the file as CSV UTF-8"
+    if _WRONG.search(text):
+        return (
+            "the row contains control characters or letters that were lost, as with a "
+            "wrong encoding; set encoding, or save the file as CSV UTF-8"
+        )
+    for encoding, pattern in _TWICE.items():
+        found = pattern.search(text)
+        if found is not None and _was_encoded_twice(found[0], encoding):
+            return (
+                f"the row contains {found[0][:20]!r}, letters that were stored as "
+                "UTF-8 twice; export the file again as CSV UTF-8"
+            )
+    return ""
+
+
+def _was_encoded_twice(letters: str, encoding: str) -> bool:
+    """Tell whether letters of an encoding are the bytes of others in UTF-8."""
+    if encoding != "cp1252" and letters.isalpha():
+        return False  # a word of another alphabet, or of a language with many accents
+    try:
+        letters.encode(encoding).decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
+
+
+def shown(text: str) -> str:
+    """Return the text with a mark in place of what no database or page can hold."""
+    return text if _is_plain(text) else _UNREADABLE.sub("\ufffd", text)
+
+
+def _is_plain(text: str) -> bool:
+    """Tell what needs no closer look, as most rows do."""
+    return text.isascii() and "\0" not in text
+
+
+def first_row(
+    stream: BinaryIO, encoding: str, delimiter: str
+) -> tuple[Row, Position] | None:
+    """Return the first row that is not blank, and where the next one begins."""
+    reader = RowReader(stream, encoding, delimiter)
+    row = next(iter(reader), None)
+    if row is None:
+        return None
+    return row, Position(reader.position.offset, reader.position.line)
+
+
+def sniff_delimiter(stream: BinaryIO, encoding: str, known: Collection[str]) -> str:
+    """Return the delimiter that finds most of the known columns in the first row.
+
+    The names are compared as `folded` does.
+    """
+
+    def score(delimiter: str) -> tuple[int, int]:
+        found = first_row(stream, encoding, delimiter)
+        names = [folded(cell) for cell in found[0].cells] if found else []
+        return len(set(names) & set(known)), len(names)
+
+    return max(DELIMITERS, key=score)

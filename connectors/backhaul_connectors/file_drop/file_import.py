@@ -1,0 +1,243 @@
+"""Imports one file: inspects it, hands over its rows, and archives it."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from backhaul_connectors.file_drop.already_imported import (
+    judge,
+    judge_archived,
+    key_of_repeat,
+)
+from backhaul_connectors.file_drop.cells import key_of
+from backhaul_connectors.file_drop.cursor import Taken, Watched
+from backhaul_connectors.file_drop.files import ARCHIVE, Copies, Incomplete
+from backhaul_connectors.file_drop.inspection import (
+    Sound,
+    Unsound,
+    count,
+    read_whole,
+)
+from backhaul_sdk import Bad, Batch, FullList
+from backhaul_sdk.clock import seconds_since_1970
+from backhaul_sdk.fields import rfc3339
+from backhaul_sdk.files import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from backhaul_connectors.file_drop.completeness import Grown, Settling, Watcher
+    from backhaul_connectors.file_drop.cursor import Cursor
+    from backhaul_connectors.file_drop.files import Found
+    from backhaul_connectors.file_drop.folder import Place
+    from backhaul_connectors.file_drop.settings import Settings
+
+
+class Taking:
+    """What is done with each file; `settling` and `watcher` say which are ready."""
+
+    def __init__(
+        self, place: Place, settings: Settings, settling: Settling, watcher: Watcher
+    ) -> None:
+        self._place = place
+        self._settings = settings
+        self._settling = settling
+        self._watcher = watcher
+
+    async def take(self, file: Found, cursor: Cursor) -> AsyncGenerator[Batch]:
+        """Yield the rows of a file in the drop folder; the last `ack` archives it.
+
+        A file that looks cut is left for later. May raise Changed.
+        """
+        copies = Copies(self._settings.copies)
+        try:
+            source = await self._place.fetch(file, copies)
+            sure = self._settling.is_sure(file)
+            found = await judge(source, cursor, self._settings, copies, is_sure=sure)
+            if isinstance(found, Unsound):
+                yield self._held(file, found, cursor)
+                return
+            async with aclosing(self._batches(file, found, cursor)) as batches:
+                async for batch in batches:
+                    yield batch
+        except Incomplete:
+            self._settling.wait_longer(file)
+        finally:
+            await in_thread(copies.close)
+
+    async def take_grown(self, grown: Grown, cursor: Cursor) -> AsyncGenerator[Batch]:
+        """Yield the rows that an archived file got since. May raise Changed."""
+        copies = Copies(self._settings.copies)
+        file, settling = grown.file, self._watcher.settling
+        try:
+            source = await self._place.fetch(file, copies)
+            sure = settling.is_sure(file)
+            found = await judge_archived(
+                source, grown.before, self._settings, copies, is_sure=sure
+            )
+            if not isinstance(found, Sound):
+                yield self._unread(grown, found, cursor)
+                return
+            self._watcher.say(_grew(grown, found))
+            async with aclosing(self._batches(file, found, cursor)) as batches:
+                async for batch in batches:
+                    yield batch
+        except Incomplete:
+            settling.wait_longer(file)
+        finally:
+            await in_thread(copies.close)
+
+    async def _batches(
+        self, file: Found, sound: Sound, cursor: Cursor
+    ) -> AsyncGenerator[Batch]:
+        """Yield the rows that are left; the last batch's `ack` archives the file."""
+        position, bad = sound.start, sound.bad
+        stored_as = await self._stored_as(file)
+        while True:
+            records, position = await in_thread(
+                sound.table.read, position, self._settings.batch_rows
+            )
+            is_last = position.row >= sound.rows
+            if is_last:
+                records += self._end_of_list(file, sound)
+            after = cursor.followed_by(_taken(file, sound, position.row))
+            if is_last:
+                after = after.watching(_watched(file, sound, stored_as))
+            batch = Batch(
+                records=[*bad, *records],
+                cursor=after.to_text(),
+                notes=sound.notes if is_last else (),
+            )
+            bad = ()
+            if is_last:
+                yield replace(batch, ack=partial(self._archive, file, stored_as))
+                return
+            yield batch
+
+    def _end_of_list(self, file: Found, sound: Sound) -> list[FullList]:
+        """Return the end of a full stock list; none of what may lack an article."""
+        is_full = file.form.article is not None and self._settings.absent == "zero"
+        if not is_full or not sound.is_whole:
+            return []
+        articles = sound.table.articles
+        hidden = 0 if articles is None else articles.hidden
+        left = f" without {hidden} articles that stock_level_rows leaves out"
+        end = FullList(
+            key=key_of("full list", [sound.table.sha256]),
+            listed_at=sound.table.dated,
+            rows=sound.rows - sound.left_out,
+            # What a filter hides may be in stock: an operator decides.
+            absent_limit=0 if hidden else self._settings.absent_limit,
+            counted_at=articles.counted_at if articles else "",
+            locator=f"{file.name}{left if hidden else ''}",
+        )
+        return [end]
+
+    async def _stored_as(self, file: Found) -> str:
+        if file.path.startswith(f"{ARCHIVE}/"):
+            return file.path.removeprefix(f"{ARCHIVE}/")
+        return await self._place.free_name(ARCHIVE, file)
+
+    async def _archive(self, file: Found, stored_as: str) -> None:
+        if not file.path.startswith(f"{ARCHIVE}/"):
+            await self._place.archive(file, stored_as)
+        self._settling.forget(file)
+
+    async def apply(
+        self, file: Found, sha256: str, salt: str, cursor: Cursor
+    ) -> AsyncGenerator[Batch]:
+        """Yield the rows of a held file that an operator wants applied.
+
+        Yields nothing where the content is not the one with this sha256.
+        """
+        copies = Copies(self._settings.copies)
+        try:
+            source = await self._place.fetch(file, copies)
+            read = await read_whole(source, self._settings, copies, is_sure=True)
+            if isinstance(read, Unsound) or read.identity != sha256:
+                return
+            salted = replace(read, table=replace(read.table, salt=salt))
+            found = await count(salted, 0, self._settings, is_sure=True)
+            if isinstance(found, Sound):
+                async with aclosing(self._batches(file, found, cursor)) as batches:
+                    async for batch in batches:
+                        yield batch
+        finally:
+            await in_thread(copies.close)
+
+    def _held(self, file: Found, unsound: Unsound, cursor: Cursor) -> Batch:
+        repeated = key_of_repeat(file, unsound.sha256)
+        bad = Bad(
+            key=repeated if unsound.can_apply else key_of("file", [unsound.sha256]),
+            can_apply=unsound.can_apply,
+            raw=file.name,
+            reason=f"{file.name} was put into held/: {unsound.reason}",
+            locator=file.name,
+        )
+        if unsound.known:
+            size = file.fingerprint.size
+            cursor = cursor.holding(unsound.known, file.name, unsound.sha256, size)
+        reason = "\n".join((unsound.reason, *unsound.details))
+        hold = partial(self._hold, file, reason)
+        return Batch(records=[bad], cursor=cursor.to_text(), ack=hold)
+
+    async def _hold(self, file: Found, reason: str) -> None:
+        await self._place.hold(file, reason)
+        self._settling.forget(file)
+
+    def _unread(self, grown: Grown, found: Unsound | None, cursor: Cursor) -> Batch:
+        """Note that an archived file is another now, of which nothing is taken."""
+        before, fingerprint = grown.before, grown.file.fingerprint
+        seen = fingerprint.size, fingerprint.modified_ns
+        after = replace(before, size=seen[0], modified_ns=seen[1])
+        if found is None:
+            return Batch(records=[], cursor=cursor.watching(after).to_text())
+        after = replace(after, sha256=found.sha256)
+        bad = Bad(
+            key=key_of("archived file", [found.sha256, *seen]),
+            raw=before.name,
+            reason=f"archive/{before.stored_as}: {found.reason}",
+            locator=f"archive/{before.stored_as}",
+        )
+        return Batch(records=[bad], cursor=cursor.watching(after).to_text())
+
+
+def _taken(file: Found, sound: Sound, row: int) -> Taken:
+    """Return what to remember of a file whose first `row` rows were handed over."""
+    return Taken(
+        name=file.name,
+        sha256=sound.table.sha256,
+        size=file.fingerprint.size,
+        row=row,
+        rows=sound.rows,
+        by_place=not file.form.follows_content,
+        salt=sound.table.salt,
+        cells=sound.cells,
+        at=rfc3339(datetime.fromtimestamp(seconds_since_1970(), UTC)),
+    )
+
+
+def _watched(file: Found, sound: Sound, stored_as: str) -> Watched:
+    return Watched(
+        name=file.name,
+        stored_as=stored_as,
+        kind=file.form.kind,
+        sha256=sound.content,
+        size=file.fingerprint.size,
+        modified_ns=file.fingerprint.modified_ns,
+        rows=sound.rows,
+    )
+
+
+def _grew(grown: Grown, sound: Sound) -> str:
+    new = sound.rows - sound.start.row
+    return (
+        f"archive/{grown.before.stored_as} grew after it was taken, and {new} more "
+        "rows were read: its writer pauses for longer than settle_seconds; raise that "
+        "setting, or let the writer rename the file when it is complete"
+    )

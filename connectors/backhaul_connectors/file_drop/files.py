@@ -1,0 +1,210 @@
+"""Files of a drop folder: names and patterns, fingerprints, temporary copies."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+from msgspec import Struct
+
+from backhaul_connectors.file_drop.csv_reader import shown
+from backhaul_connectors.file_drop.shipments import OrderIndex
+from backhaul_sdk import CheckFailed
+from backhaul_sdk.fields import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from backhaul_connectors.file_drop.parsing import Form
+
+ARCHIVE, HELD, REJECTED = "archive", "held", "rejected"
+EXPORTED = "exported"
+REASON = ".reason.txt"
+"""What follows the name of a held file in the name of the file that says why."""
+_LEADING_ELSEWHERE = re.compile(r"[/\\\0]")
+_CHOICE = re.compile(r"\{([^{}]*)\}")
+
+
+class Changed(Exception):
+    """The file is not the one that was found; it is looked at again later."""
+
+
+class Unreachable(CheckFailed):
+    """The folder cannot be worked with now; the text says why and what to do."""
+
+
+class Incomplete(Exception):
+    """The file looks as if its writer has not finished; the text says why."""
+
+
+class Unreadable(Exception):
+    """No row of the file can be used; the text says why and what to do."""
+
+
+class Fingerprint(Struct, frozen=True):
+    """What changes when a file is written to, or another takes its name.
+
+    `identity` is its inode, where that can be known.
+    """
+
+    size: int
+    modified_ns: int
+    identity: int = 0
+
+    @property
+    def dated(self) -> str | None:
+        """When the file was written last, RFC 3339; None outside of the calendar."""
+        try:
+            return rfc3339(datetime.fromtimestamp(self.modified_ns // 1_000 / 1e6, UTC))
+        except (ValueError, OverflowError, OSError):
+            return None
+
+
+class Source(Protocol):
+    """A file whose content can be read; `name` is what people are told."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def form(self) -> Form: ...
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """Open the content at its beginning; `Changed` if it is no longer that."""
+
+
+class Copy(Struct, frozen=True):
+    """A file's content in a nameless file of ours."""
+
+    name: str
+    form: Form
+    fingerprint: Fingerprint
+    stream: BinaryIO
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        self.stream.seek(0)
+        yield self.stream
+
+
+class Found(Struct, frozen=True):
+    """A file that is there: `file_name` is its name in the folder, as it is.
+
+    `moved_to` is where it lies below the folder, where that is no longer its name.
+    """
+
+    file_name: str
+    form: Form
+    fingerprint: Fingerprint
+    moved_to: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.moved_to or self.file_name
+
+    @property
+    def name(self) -> str:
+        return shown(self.file_name)
+
+
+class Names:
+    """What the name of a file says about it, by the settings.
+
+    `unfinished` are patterns of files that are still written. `done_file` is what the
+    marker of a complete file is called: `{name}` stands for the file's whole name,
+    `{stem}` for its name without the ending.
+    """
+
+    def __init__(
+        self, forms: Sequence[Form], unfinished: Sequence[str], done_file: str
+    ) -> None:
+        self.forms = forms
+        self._unfinished = unfinished
+        self._done_file = done_file
+        self._any_marker = done_file.format(name="*", stem="*").lower()
+
+    def form_of(self, name: str) -> Form | None:
+        """Return what a file of this name holds; None for one that is not for us."""
+        # A server may say what it likes; a name with a slash would lead elsewhere.
+        if leads_elsewhere(name) or name.startswith("."):
+            return None
+        if self.is_unfinished(name) or self.is_marker(name):
+            return None
+        lower = name.lower()
+        return next((form for form in self.forms if matches(lower, form.pattern)), None)
+
+    def is_unfinished(self, name: str) -> bool:
+        """Tell whether the name is that of a file that is still written."""
+        return any(matches(name.lower(), pattern) for pattern in self._unfinished)
+
+    def is_marker(self, name: str) -> bool:
+        """Tell whether a file of this name says that another file is complete."""
+        return fnmatchcase(name.lower(), self._any_marker)
+
+    def marker_of(self, name: str) -> str:
+        """Return the name of the file that says that this one is complete."""
+        stem, dot, _ = name.rpartition(".")
+        return self._done_file.format(name=name, stem=stem if dot and stem else name)
+
+
+def leads_elsewhere(name: str) -> bool:
+    """Tell whether the name could stand for a file in another folder."""
+    return _LEADING_ELSEWHERE.search(name) is not None
+
+
+def matches(lower: str, pattern: str) -> bool:
+    """Tell whether the name fits; `{csv,xlsx}` in a pattern is either of them."""
+    choice = _CHOICE.search(pattern)
+    if choice is None:
+        return fnmatchcase(lower, pattern.lower())
+    before, after = pattern[: choice.start()], pattern[choice.end() :]
+    return any(
+        matches(lower, f"{before}{each}{after}") for each in choice[1].split(",")
+    )
+
+
+def free_name(name: str, number: int) -> str:
+    """Return the name for the copy of that number: `courier-2.csv`."""
+    if number == 1:
+        return name
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem}-{number}.{ending}" if dot and stem else f"{name}-{number}"
+
+
+def unfinished_name(name: str) -> str:
+    """Return what a file is called while it is written; nobody takes such a one."""
+    return f".{name}.tmp"
+
+
+def own_folders(exports: str) -> tuple[str, ...]:
+    """Return the folders we make; those for exports only where there are any."""
+    return (ARCHIVE, HELD, REJECTED, *((exports, EXPORTED) if exports else ()))
+
+
+class Copies:
+    """The nameless files made for one file that is read."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+
+    def make(self) -> BinaryIO:
+        """Return an empty file that nobody else can open."""
+        stream = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - see close
+        return cast("BinaryIO", self._stack.enter_context(stream))
+
+    def index_orders(self) -> OrderIndex:
+        """Return an empty index of the rows of a file of shipments."""
+        return self._stack.enter_context(closing(OrderIndex()))
+
+    def close(self) -> None:
+        self._stack.close()

@@ -1,0 +1,313 @@
+"""Detects the format and the text encoding of a file.
+
+UTF-8 and UTF-16 are recognized. Other text is Windows-1252 if it reads well so; if not,
+exactly one other encoding must read well. A wrong guess would print nonsense on a
+customer's page, so no such letter is accepted while several encodings are possible.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+from zipfile import BadZipFile, ZipFile
+
+from backhaul_connectors.file_drop.csv_reader import shown
+from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.settings import codec_name
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from charset_normalizer import CharsetMatch
+
+    from backhaul_connectors.file_drop.settings import Settings
+    from backhaul_connectors.file_drop.table_reader import Digest
+
+
+ANY_BYTE = "cp437"
+"""Every byte is a letter or sign of it, and those of ASCII are what they are."""
+READ_IN_PLACE = frozenset({"utf-8", "cp1252", ANY_BYTE})
+"""Encodings whose lines can be read one by one; of others a copy in UTF-8 is read."""
+WITHIN = 0.03
+"""Encodings whose texts are as messy as the best one's, within this, are a choice."""
+MOST_SHOWN = 4
+FEWEST_EASTERN = 4
+"""Fewer letters of the East may as well be some Western ones."""
+LONGEST_RUN = 2
+"""Accented letters that follow each other in the languages of Windows-1252."""
+
+_ODD = frozenset("ƒˆ˜¨¸¯‰†‡¦¬¶¢£¥÷×±¹ºª¼½¾´•‹›…")  # noqa: RUF001 - signs, not letters
+"""Signs that stand beside no letter."""
+_BETWEEN = frozenset("'·\u00a0\u00ad")
+"""Signs that may stand between two letters."""
+_BEHIND = frozenset("™®©²³€")
+"""Signs that no letter follows."""
+_BEFORE = frozenset("„‚¿¡")  # noqa: RUF001 - signs, not letters
+"""Signs that follow no letter."""
+_APOSTROPHE = "\u2019"
+_DOUBLE = re.compile("[“”„]")
+_FOREIGN = re.compile(r"[þÞðÐýÝšŠžŽ¤]|õ(?!e)|[Èìù](?=\w)")
+"""Read as Windows-1252, texts in its neighbours' encodings have these letters."""
+_EAST = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"})
+_KOREAN = frozenset({"cp949", "euc_kr", "johab", "iso2022_kr"})
+_EASTERN = re.compile("big5|cp9[345]|euc|gb|hz|iso2022|johab|shift")
+"""Encodings of the East, in which two bytes of a Western word can be one letter."""
+_WORDS = re.compile(r"[^\s,;|\t\"]+")
+_CELLS = re.compile(r"[^\n,;|\t]+")
+HEAD_BYTES = 1_024
+SAVE_AS = "save it as .xlsx, or as CSV UTF-8"
+MOST_PARTS = 3
+"""Names in an archive that a message shows."""
+BY_START = {
+    b"\xd0\xcf\x11\xe0": "is an old or locked spreadsheet (.xls); "
+    f"{SAVE_AS}, without a password",
+    b"\x09\x08\x10\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
+    b"\x09\x08\x08\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
+    b"\x09\x04\x06\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
+    b"\x09\x02\x06\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
+    b"\x1f\x8b": "is compressed with gzip; unpack it, and drop the file that is inside",
+    b"BZh": "is compressed with bzip2; unpack it, and drop the file that is inside",
+    b"\xfd7zXZ": "is compressed with xz; unpack it, and drop the file that is inside",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it, and drop the file inside",
+    b"7z\xbc\xaf": "is a 7z archive; unpack it, and drop the files that are inside",
+    b"Rar!": "is a RAR archive; unpack it, and drop the files that are inside",
+    b"%PDF": "is a PDF document; export the data as CSV",
+    b"{\\rtf": "is a text document (RTF); export the data as CSV",
+    b"SQLite format 3": "is a database; export the data as CSV",
+    b"PAR1": "is a Parquet file; export the data as CSV",
+    b"\x89PNG": "is a picture; export the data as CSV",
+    b"\xff\xd8\xff": "is a picture; export the data as CSV",
+    b"II*\x00": "is a picture; export the data as CSV",
+}
+MARKUP = (
+    (
+        b"urn:schemas-microsoft-com:office:spreadsheet",
+        "a spreadsheet of 2003 in XML",
+    ),
+    (b"<html", "an HTML page, as some programs write it under the name .xls"),
+    (b"<table", "an HTML table, as some programs write it under the name .xls"),
+    (b"<!doctype html", "an HTML page; a login or error page may have been saved"),
+    (b"<?xml", "an XML document"),
+)
+ZIP = b"PK\x03\x04"
+SHEET_PARTS = ("[Content_Types].xml", "xl/", "_rels/")
+"""What the names of the parts of an XLSX file begin with."""
+
+
+class Stored(NamedTuple):
+    """How letters are stored; `doubt` says why only those of ASCII may be taken."""
+
+    encoding: str
+    doubt: str = ""
+
+
+def encoding_of(digest: Digest, settings: Settings) -> Stored:
+    """Return the encoding of a file.
+
+    Where it leaves a choice, the letters of ASCII are read all the same: most files
+    have others in columns only that nobody needs.
+    """
+    if settings.encoding != "auto":
+        return Stored(codec_name(settings.encoding))
+    if found := digest.encoding:
+        return Stored(found)
+    try:
+        return Stored(guessed(digest.sample))
+    except Undecided as error:
+        return Stored(ANY_BYTE, str(error))
+
+
+class Undecided(Exception):
+    """The encoding leaves a choice; the text says which, and what to do."""
+
+
+def guessed(sample: bytes) -> str:
+    """Return the encoding of lines that are not UTF-8. Raises Undecided."""
+    text = sample.decode("cp1252", "replace")
+    if reads_well(text, "cp1252") and not _FOREIGN.search(text):
+        return "cp1252"
+    # It takes a tenth of a second to import, and most files never need it.
+    from charset_normalizer import from_bytes
+
+    matches = [each for each in from_bytes(sample) if _is_possible(each)]
+    best = min((each.chaos for each in matches), default=0.0)
+    close = [each for each in matches if each.chaos <= best + WITHIN]
+    texts = {str(each) for each in close}
+    if len(texts) == 1:
+        return codec_name(close[0].encoding)
+    raise Undecided(_choice(close))
+
+
+def _is_possible(match: CharsetMatch) -> bool:
+    return reads_well(str(match), match.encoding)
+
+
+def _choice(matches: list[CharsetMatch]) -> str:
+    shown = dict.fromkeys(
+        f"{_first_word(str(each))} in {each.encoding}" for each in matches[:MOST_SHOWN]
+    )
+    could = f"; it could be {', '.join(shown)}" if shown else ""
+    return (
+        "nobody can tell for certain how the letters beside ASCII are stored"
+        f"{could}; set encoding, such as cp850 or shift_jis, or save the file as CSV "
+        "UTF-8"
+    )
+
+
+def _first_word(text: str) -> str:
+    words = _WORDS.findall(text)
+    return next((word[:40] for word in words if not word.isascii()), "")
+
+
+def reads_well(text: str, encoding: str) -> bool:
+    """Tell whether a text looks as people write, and not as a wrong encoding does."""
+    if _EASTERN.match(encoding) and not _is_eastern(text, encoding):
+        return False
+    if any(len(_DOUBLE.findall(cell)) % 2 for cell in _CELLS.findall(text)):
+        return False
+    return all(_is_word(word) for word in _WORDS.findall(text) if not word.isascii())
+
+
+def _is_eastern(text: str, encoding: str) -> bool:
+    """Tell whether all letters beside those of ASCII are of the encoding's country."""
+    letters = [c for c in text if c.isalpha() and not c.isascii()]
+    scripts = {_script(c) for c in letters}
+    if len(letters) < FEWEST_EASTERN or any(map(_is_mixed, _WORDS.findall(text))):
+        return False
+    return "HANGUL" in scripts if encoding in _KOREAN else scripts <= _EAST
+
+
+def _is_mixed(word: str) -> bool:
+    """Tell whether small letters of ASCII stand in one word with other letters."""
+    if word.isascii():
+        return False
+    return any(c.isascii() and c.islower() for c in word)
+
+
+def _is_word(word: str) -> bool:
+    if any(_is_strange(letter) for letter in word):
+        return False
+    around = ["", *word, ""]
+    triples = zip(around, around[1:], around[2:], strict=False)
+    return _has_one_script(word) and all(_fits(*each) for each in triples)
+
+
+def _is_strange(letter: str) -> bool:
+    kind = unicodedata.category(letter)
+    return kind in ("Cc", "Cn", "Co", "Cs") or letter == "\ufffd"
+
+
+def _fits(before: str, letter: str, after: str) -> bool:
+    """Tell whether a letter or sign may stand between these two; "" is the end."""
+    if letter.isascii():
+        return True
+    if letter.isalpha():
+        # Capitals begin words, or stand among capitals.
+        return not (letter.isupper() and before.isalpha() and _is_lower(before, after))
+    beside, behind = before.isalpha() or after.isalpha(), after.isalpha()
+    if letter in _ODD:
+        return not beside
+    if beside and any(_is_sign(c) for c in (before, after)):
+        return False
+    if letter in _BEHIND:
+        return not behind
+    if letter in _BEFORE:
+        return not before.isalpha()
+    if letter == _APOSTROPHE:
+        return before.isalpha() or not behind
+    return letter in _BETWEEN or not (before.isalpha() and behind)
+
+
+def _is_sign(letter: str) -> bool:
+    return bool(letter) and not letter.isascii() and not letter.isalpha()
+
+
+def _is_lower(before: str, after: str) -> bool:
+    return before.islower() or after.islower()
+
+
+def _has_one_script(word: str) -> bool:
+    """Tell whether the letters that are not plain ASCII belong to one script."""
+    scripts = [_script(c) for c in word if not c.isascii() and c.isalpha()]
+    if "HALFWIDTH" in scripts:
+        return False
+    if set(scripts) <= _EAST:
+        return True
+    return len(set(scripts)) == 1 and not _has_long_run(word, scripts[0])
+
+
+def _has_long_run(word: str, script: str) -> bool:
+    run = longest = 0
+    for letter in word:
+        run = run + 1 if letter.isalpha() and not letter.isascii() else 0
+        longest = max(longest, run)
+    mixed = any(
+        a.isalpha() and a.isascii() and b.isalpha() and not b.isascii()
+        for a, b in (*pairwise(word), *pairwise(reversed(word)))
+    )
+    if script == "LATIN":
+        return longest > LONGEST_RUN
+    # No word is half Latin and half of another alphabet.
+    return mixed
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "?").split()[0]
+
+
+def check_format(stream: BinaryIO, *, is_sheet: bool) -> None:
+    """Raise Unreadable for a file that is none of the formats that are read.
+
+    `is_sheet` says that its name is that of a spreadsheet.
+    """
+    head = stream.read(HEAD_BYTES)
+    for start, what in BY_START.items():
+        if head.startswith(start):
+            raise Unreadable(f"the file {what}")
+    plain = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    if plain.startswith(b"<"):
+        raise Unreadable(f"the file is {_markup(plain.lower())}; open it and {SAVE_AS}")
+    if head.startswith(ZIP):
+        _check_archive(stream, is_sheet=is_sheet)
+    elif head.startswith(b"PK"):
+        raise Unreadable(f"the file is a damaged or empty archive; {SAVE_AS}")
+    elif is_sheet:
+        raise Unreadable(_no_sheet(plain))
+
+
+def _markup(plain: bytes) -> str:
+    return next((what for mark, what in MARKUP if mark in plain), "an XML document")
+
+
+def _no_sheet(plain: bytes) -> str:
+    if plain[:1].isascii() and plain[:1].isalnum():
+        return "the file is text, and no spreadsheet; give it a name that ends in .csv"
+    return f"the file is no spreadsheet; {SAVE_AS}"
+
+
+def _check_archive(stream: BinaryIO, *, is_sheet: bool) -> None:
+    # What reads spreadsheets takes a third of a second to import.
+    from backhaul_connectors.file_drop.xlsx import check_directory
+
+    try:
+        check_directory(stream)
+        with ZipFile(stream) as archive:
+            names = archive.namelist()
+    except (BadZipFile, ValueError, NotImplementedError, OSError, Unreadable):
+        names = list(SHEET_PARTS)  # the reader of spreadsheets says what is wrong
+    if "mimetype" in names:
+        raise Unreadable(f"the file is an OpenDocument file (.ods); {SAVE_AS}")
+    if any(name.endswith("workbook.bin") for name in names):
+        raise Unreadable(f"the file is a binary spreadsheet (.xlsb); {SAVE_AS}")
+    if not any(name.startswith(SHEET_PARTS) for name in names):
+        inside = ", ".join(map(shown, names[:MOST_PARTS])) or "nothing"
+        raise Unreadable(
+            f"the file is a ZIP archive with {inside} inside; unpack it, and drop the "
+            "files that are inside"
+        )
+    if not is_sheet:
+        raise Unreadable(
+            "the file is a spreadsheet, not CSV; name it .xlsx or save it as CSV UTF-8"
+        )

@@ -1,0 +1,345 @@
+"""Inspects a whole file before its first row is imported."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backhaul_connectors.file_drop.completeness import JSON, check_end
+from backhaul_connectors.file_drop.files import Copy, Incomplete, Unreadable
+from backhaul_connectors.file_drop.format_detection import (
+    READ_IN_PLACE,
+    check_format,
+    encoding_of,
+)
+from backhaul_connectors.file_drop.header import json_layout_of, layout_of
+from backhaul_connectors.file_drop.json_reader import is_array, spread_array
+from backhaul_connectors.file_drop.stock_list import Articles
+from backhaul_connectors.file_drop.table_reader import Digest, Table
+from backhaul_sdk import Bad
+from backhaul_sdk.files import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import BinaryIO
+
+    from backhaul_connectors.file_drop.csv_reader import Position
+    from backhaul_connectors.file_drop.cursor import Taken
+    from backhaul_connectors.file_drop.files import Copies, Source
+    from backhaul_connectors.file_drop.header import Layout
+    from backhaul_connectors.file_drop.settings import Settings
+
+
+SPREADSHEET = (".xlsx", ".xlsm")
+CHUNK_BYTES = 1_000_000
+STEP_ROWS = 1_000
+FEWEST_ROWS = 5
+"""Below this a share says little: one slip in three rows is no broken export."""
+MOST_SHOWN = 20
+NO_DATE = (
+    "the file's own time lies outside of the calendar, so nobody can tell when this "
+    "was counted: save the file again"
+)
+
+
+async def understand(
+    file: Source, digest: Digest, settings: Settings, copies: Copies
+) -> tuple[Source, Layout]:
+    """Return what to read and how. Raises Unreadable, or Changed."""
+    name = file.name.lower()
+    is_sheet = name.endswith(SPREADSHEET)
+    await in_thread(_check, file, is_sheet)
+    if is_sheet:
+        lines, texts = copies.make(), copies.make()
+        await _run(_spread(file, lines, texts, settings))
+        sheet = Copy(file.name, file.form, file.fingerprint, lines)
+        layout = await in_thread(layout_of, sheet, "utf-8", settings, delimiter=",")
+        return sheet, replace(layout, pads_rows=True)
+    encoding, doubt = await in_thread(encoding_of, digest, settings)
+    if encoding not in READ_IN_PLACE:
+        file = await _copied(file, copies, partial(_decode, encoding=encoding))
+        encoding = "utf-8"
+    rows, layout = await _layout(file, encoding, settings, copies)
+    return rows, replace(layout, doubt=doubt)
+
+
+async def _layout(
+    file: Source, encoding: str, settings: Settings, copies: Copies
+) -> tuple[Source, Layout]:
+    """Return what to read of a text, and how."""
+    if not file.name.lower().endswith(JSON):
+        return file, await in_thread(layout_of, file, encoding, settings)
+    if await in_thread(_is_array, file):
+        file = await _copied(file, copies, _spread_array)
+    return file, json_layout_of(file)
+
+
+async def _copied(
+    file: Source, copies: Copies, write: Callable[[Source, BinaryIO], Generator[None]]
+) -> Copy:
+    """Return a copy of the file that `write` writes, one short step after another."""
+    lines = copies.make()
+    await _run(write(file, lines))
+    return Copy(file.name, file.form, file.fingerprint, lines)
+
+
+def _check(file: Source, is_sheet: bool) -> None:
+    with file.open() as stream:
+        check_format(stream, is_sheet=is_sheet)
+
+
+def _is_array(file: Source) -> bool:
+    with file.open() as stream:
+        is_lines = not file.name.lower().endswith(".json")
+        return is_array(stream, is_lines=is_lines)
+
+
+def _spread_array(file: Source, lines: BinaryIO) -> Generator[None]:
+    with file.open() as stream:
+        yield from spread_array(stream, lines)
+
+
+async def _run(work: Generator[None]) -> None:
+    """Do the work in a thread, one short step after the other."""
+    with closing(work):
+        while await in_thread(next, work, True) is None:
+            pass
+
+
+def _spread(
+    file: Source, lines: BinaryIO, texts: BinaryIO, settings: Settings
+) -> Generator[None]:
+    # What reads spreadsheets takes a third of a second to import.
+    from backhaul_connectors.file_drop.xlsx import spread
+
+    max_bytes = settings.max_unzipped_mb * 1_000_000
+    with file.open() as stream:
+        yield from spread(
+            stream, lines, texts, sheet=settings.sheet, max_bytes=max_bytes
+        )
+
+
+def _decode(file: Source, lines: BinaryIO, encoding: str) -> Generator[None]:
+    """Write the file as UTF-8; what is no letter becomes what no row may hold."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    with file.open() as stream:
+        while content := stream.read(CHUNK_BYTES):
+            lines.write(_text(decoder.decode(content)))
+            yield
+        lines.write(_text(decoder.decode(b"", final=True)))
+
+
+def _text(letters: str) -> bytes:
+    return letters.replace("\N{REPLACEMENT CHARACTER}", "\0").encode()
+
+
+class Sound(Struct, frozen=True):
+    """A file to take, from `start` to the last of its `rows`.
+
+    `content` is the sha256 of its bytes alone. `notes` are for the log, and `bad` is
+    what to tell of it beside its rows.
+    """
+
+    table: Table
+    content: str
+    start: Position
+    rows: int
+    cells: str = ""
+    notes: tuple[str, ...] = ()
+    bad: tuple[Bad, ...] = ()
+    left_out: int = 0
+    """Rows that the settings leave out."""
+    is_whole: bool = False
+    """Whether every row of the file can be used, and is handed over now."""
+
+
+class Unsound(Struct, frozen=True):
+    """A file of which nothing is taken: `reason` is a line, `details` are more."""
+
+    sha256: str
+    reason: str
+    details: tuple[str, ...] = ()
+    known: Taken | None = None
+    """What was taken of it before it was changed."""
+    can_apply: bool = False
+    """Whether an operator may apply the file as it is."""
+
+
+class Read(Struct, frozen=True):
+    """A file that was read and understood, before anything of it is taken."""
+
+    table: Table
+    content: str
+    cells: str = ""
+    """What the rows say (`Table.cells_digest`), where rows have no key of their own."""
+
+    @property
+    def identity(self) -> str:
+        return self.table.sha256
+
+
+async def read_whole(
+    file: Source, settings: Settings, copies: Copies, *, is_sure: bool
+) -> Read | Unsound:
+    """Read the file and understand its header. Where it cannot be read in place, what
+    is read is one of `copies`.
+
+    Raises Changed when the file is written to meanwhile, and Incomplete where it looks
+    cut, unless `is_sure`.
+    """
+    if file.fingerprint.size > settings.max_file_mb * 1_000_000:
+        return _too_large(file, settings)
+    digest = Digest()
+    while await in_thread(digest.step, file):
+        pass
+    if not is_sure:
+        await in_thread(check_end, file)
+    identity = identity_of(file, digest)
+    try:
+        readable, layout = await understand(file, digest, settings, copies)
+    except Unreadable as error:
+        return Unsound(identity, str(error))
+    dated = file.fingerprint.dated
+    if dated is None and file.form.dated_by_file:
+        return Unsound(identity, NO_DATE)
+    is_list = file.form.article is not None
+    table = Table(
+        readable,
+        identity,
+        dated or "",
+        layout,
+        articles=Articles(adds_up=file.form.adds_up) if is_list else None,
+        orders=copies.index_orders() if file.form.joins_rows else None,
+    )
+    by_place = not file.form.follows_content
+    cells = await in_thread(table.cells_digest) if by_place else ""
+    return Read(table, digest.sha256, cells)
+
+
+def identity_of(file: Source, digest: Digest) -> str:
+    """Return what tells this content from another.
+
+    Where the file's time is part of what it says, the same bytes written again say
+    something else.
+    """
+    if not file.form.dated_by_file:
+        return digest.sha256
+    said = f"{digest.sha256} {file.fingerprint.modified_ns}"
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _too_large(file: Source, settings: Settings) -> Unsound:
+    said = f"{file.name} {file.fingerprint.size} {file.fingerprint.modified_ns}"
+    return Unsound(
+        hashlib.sha256(said.encode()).hexdigest(),
+        f"the file has more than {settings.max_file_mb} MB; see max_file_mb",
+    )
+
+
+class Tally(Struct):
+    """What was found in the rows of a file so far."""
+
+    bad: int = 0
+    shown: list[Bad] = []
+    ends_open: bool = False
+    left_out: int = 0
+
+
+async def count(
+    read: Read, row: int, settings: Settings, *, is_sure: bool
+) -> Sound | Unsound:
+    """Find where row number `row` begins, and how many rows can be used."""
+    table = read.table
+    position = start = table.layout.start
+    tally = Tally()
+    if table.orders is not None:
+        table.orders.begin = row
+    more = True
+    while more:
+        left = row - position.row
+        step = min(left, STEP_ROWS) if left > 0 else STEP_ROWS
+        judged = await in_thread(table.judge, position, step)
+        position = judged.position
+        verdicts = judged.verdicts
+        unusable = [each.problem for each in verdicts if each.problem is not None]
+        tally.left_out += sum(each.is_left_out for each in verdicts)
+        tally.bad += len(unusable)
+        tally.shown += unusable[: MOST_SHOWN - len(tally.shown)]
+        tally.ends_open = judged.ends_open or tally.ends_open
+        start = position if position.row <= row else start
+        more = bool(verdicts)
+    wanted = position.row - tally.left_out
+    if table.articles is not None:
+        table.articles.begin = row
+        await in_thread(_judge_articles, table, table.articles, tally, wanted)
+    if not is_sure:
+        _check_rows(tally, position.row)
+    if _is_too_bad(tally.bad, wanted, settings.max_bad_share):
+        return _too_bad(table, tally, wanted, row)
+    notes = table.articles.notes() if table.articles else ()
+    notes = (*_notes(table, tally, position.row), *notes)
+    is_whole = tally.bad == 0 and start.row == 0
+    return Sound(
+        table,
+        read.content,
+        start,
+        position.row,
+        read.cells,
+        notes=notes,
+        left_out=tally.left_out,
+        is_whole=is_whole,
+    )
+
+
+def _notes(table: Table, tally: Tally, rows: int) -> tuple[str, ...]:
+    if not tally.left_out:
+        return ()
+    setting = f"{table.file.form.kind.replace(' ', '_')}_rows"
+    left = f"{tally.left_out} of {rows} rows are left out by {setting}"
+    return (f"{table.file.name}: {left}",)
+
+
+def _judge_articles(table: Table, articles: Articles, tally: Tally, rows: int) -> None:
+    """Count rows that contradict each other, and those below 0 where most rows are."""
+    articles.finish()
+    refused = articles.refused()
+    tally.bad += len(refused)
+    for each in refused[: MOST_SHOWN - len(tally.shown)]:
+        locator = f"{table.file.name}:{each.line}"
+        tally.shown.append(Bad(key="", raw="", reason=each.reason, locator=locator))
+    if articles.below_zero * 2 > rows:
+        tally.bad += articles.below_zero
+        said = (
+            f"{articles.below_zero} of {rows} rows are below 0, as in a file of changes"
+        )
+        told = Bad(key="", raw="", reason=said, locator=table.file.name)
+        tally.shown.insert(0, told)
+    tally.bad = min(tally.bad, rows)
+
+
+def _check_rows(tally: Tally, rows: int) -> None:
+    """Raise Incomplete where the writer may have stopped amid the rows."""
+    if tally.ends_open:
+        raise Incomplete("a quotation mark is open where the file ends")
+    if rows == 0:
+        raise Incomplete("the file has no rows yet")
+
+
+def _is_too_bad(bad: int, rows: int, most: float) -> bool:
+    return rows >= FEWEST_ROWS and bad > most * rows
+
+
+def _too_bad(table: Table, tally: Tally, rows: int, taken: int) -> Unsound:
+    before = f"; its first {taken} rows were taken earlier" if taken else ""
+    details = tuple(f"{each.locator} {each.reason}" for each in tally.shown)
+    reason = (
+        f"{tally.bad} of {rows} rows cannot be used, so none was taken{before}; the "
+        f"first: {details[0]}"
+    )
+    return Unsound(table.sha256, reason, details)

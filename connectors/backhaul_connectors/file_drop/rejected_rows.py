@@ -1,0 +1,179 @@
+"""Writes `NAME.rejected.csv`: each row that was not usable, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import io
+import re
+from collections import defaultdict
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backhaul_connectors.file_drop.column_names import folded
+from backhaul_connectors.file_drop.csv_reader import (
+    Position,
+    Row,
+    RowReader,
+    first_row,
+    sniff_delimiter,
+)
+from backhaul_connectors.file_drop.files import REJECTED
+from backhaul_sdk.files import formula_safe, in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from backhaul_connectors.file_drop.folder import Place
+    from backhaul_sdk import Rejection
+
+MARK = "rejected_row"
+REASONS = ("reason", "rejection_reason")
+"""What the added column is called: the second where the file has its own reason."""
+
+_LOCATOR = re.compile(r"(?P<name>.+):(?P<line>\d+)", re.DOTALL)
+
+
+class Sheet(Struct, frozen=True):
+    """What a rejected file holds: rows by column, each named by its mark."""
+
+    delimiter: str
+    columns: tuple[str, ...]
+    rows: dict[str, dict[str, str]]
+
+
+class RejectedRows:
+    """Writes rejected files; one writer at a time, since each adds to what is there."""
+
+    def __init__(self, place: Place, known_columns: Iterable[str]) -> None:
+        self._place = place
+        self._known = frozenset(known_columns)
+        self._lock = asyncio.Lock()
+
+    async def write(self, rejections: Sequence[Rejection]) -> None:
+        """Add the rows to the files they came from; known ones are not added again.
+
+        A file that was held as a whole has its reason beside it instead.
+        """
+        by_file: dict[str, list[Rejection]] = defaultdict(list)
+        for rejection in rejections:
+            if found := _LOCATOR.fullmatch(rejection.locator):
+                # The name comes back from a database: it must not lead elsewhere.
+                by_file[PurePath(found["name"]).stem].append(rejection)
+        async with self._lock:
+            for stem, group in by_file.items():
+                await self._add(f"{stem}.rejected.csv", group)
+
+    async def _add(self, name: str, rejections: Sequence[Rejection]) -> None:
+        present = await self._place.read(REJECTED, name)
+        content = await in_thread(added, present, rejections, self._known)
+        if content is not None:
+            await self._place.write(REJECTED, name, content)
+
+
+def added(
+    present: bytes | None, rejections: Sequence[Rejection], known: Collection[str]
+) -> bytes | None:
+    """Return the rejected file with these rows; None if it has them all."""
+    incoming = [sheet_of(rejection, known) for rejection in rejections]
+    before = [] if present is None else [read_sheet(present, known)]
+    merged = merge([*before, *incoming])
+    if before and not merged.rows.keys() > before[0].rows.keys():
+        return None
+    return to_csv(merged)
+
+
+def sheet_of(rejection: Rejection, known: Collection[str]) -> Sheet:
+    """Return the rejected row, or the rows of one parcel, under their columns.
+
+    `raw` is the header and the rows as they stood in the file. A row that cannot be
+    split goes into the first column as it is.
+    """
+    delimiter, header, rows = _split(rejection.raw, known)
+    columns = _distinct(header.cells)
+    cells = [row.cells for row in rows]
+    if any(_is_odd(row, len(columns)) for row in rows):
+        cells = [(rejection.raw[len(header.text) + 1 :],)]
+    reason = next(name for name in REASONS if name not in columns)
+    marks = [_mark(rejection, number) for number in range(len(cells))]
+    rejected = {
+        mark: dict(zip(columns, row, strict=False))
+        | {reason: rejection.reason, MARK: mark}
+        for mark, row in zip(marks, cells, strict=True)
+    }
+    return Sheet(delimiter, (*columns, reason, MARK), rejected)
+
+
+def _is_odd(row: Row, width: int) -> bool:
+    return bool(row.problem) or any(map(str.strip, row.cells[width:]))
+
+
+def _split(raw: str, known: Collection[str]) -> tuple[str, Row, list[Row]]:
+    stream = io.BytesIO(raw.encode("utf-8"))
+    delimiter = sniff_delimiter(stream, "utf-8", known)
+    nothing = Row(1, "")
+    header, start = first_row(stream, "utf-8", delimiter) or (nothing, Position())
+    rows = list(RowReader(stream, "utf-8", delimiter, start))
+    return delimiter, header, rows or [nothing]
+
+
+def _distinct(cells: Sequence[str]) -> tuple[str, ...]:
+    """Return column names of which none is empty, twice there, or our mark."""
+    names: list[str] = []
+    for number, cell in enumerate(cells or ("row",), 1):
+        name = cell.strip()
+        unusual = not name or name in names or name in (MARK, REASONS[-1])
+        names.append(f"{name or 'column'} ({number})" if unusual else name)
+    return tuple(names)
+
+
+def _mark(rejection: Rejection, number: int) -> str:
+    """Return what names the row for good: its line, and its key in short.
+
+    `number` rows of the same parcel stand before it.
+    """
+    line = rejection.locator.rpartition(":")[2]
+    key = f"{rejection.key} {number}" if number else rejection.key
+    return f"{line}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def read_sheet(content: bytes, known: Collection[str]) -> Sheet:
+    """Read a rejected file, also one that a person saved again in another form."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252", "replace")
+    stream = io.BytesIO(text.encode("utf-8"))
+    delimiter = sniff_delimiter(stream, "utf-8", {*known, folded(MARK)})
+    header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    sheet = Sheet(delimiter, tuple(header), {})
+    for number, cells in enumerate(rows):
+        values = dict(zip(header, cells, strict=False))
+        sheet.rows[values.get(MARK) or f"row {number}"] = values
+    return sheet
+
+
+def merge(sheets: Sequence[Sheet]) -> Sheet:
+    """Return all rows of all sheets; what was added by us stays at the end."""
+    columns = dict.fromkeys(name for sheet in sheets for name in sheet.columns)
+    reason = REASONS[-1] if REASONS[-1] in columns else REASONS[0]
+    own = (reason, MARK)
+    rows: dict[str, dict[str, str]] = {}
+    for sheet in sheets:
+        for mark, values in sheet.rows.items():
+            rows.setdefault(mark, values)
+    original = (name for name in columns if name not in own)
+    return Sheet(sheets[0].delimiter, (*original, *own), rows)
+
+
+def to_csv(sheet: Sheet) -> bytes:
+    """Return the file's content; with the mark that tells spreadsheets it is UTF-8."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, delimiter=sheet.delimiter)
+    writer.writerow(map(formula_safe, sheet.columns))
+    for row in sheet.rows.values():
+        writer.writerow(formula_safe(row.get(name, "")) for name in sheet.columns)
+    return out.getvalue().encode("utf-8-sig")

@@ -1,0 +1,438 @@
+"""Reads a sheet of an XLSX file as CSV lines; checks the archive's limits."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import struct
+from array import array
+from contextlib import closing
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
+from xml.sax import SAXException
+from xml.sax.handler import ContentHandler
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+from zlib import error as ZlibError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import ParseError, fromstring
+from defusedxml.expatreader import create_parser
+from msgspec import Struct
+from openpyxl.styles.numbers import BUILTIN_FORMATS, is_date_format, is_timedelta_format
+from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
+
+from backhaul_connectors.file_drop.cells import NO_RESULT, number_text
+from backhaul_connectors.file_drop.files import Unreadable
+from backhaul_connectors.file_drop.json_reader import csv_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from xml.etree.ElementTree import Element
+    from zipfile import ZipInfo
+
+
+MAX_RATIO = 100
+FREE_OF_RATIO_BYTES = 100_000
+"""Little parts pack well and do no harm."""
+MAX_DIRECTORY_BYTES = 1_000_000
+MAX_PART_BYTES = 5_000_000
+DAMAGED = "the spreadsheet is damaged: {}; open it and save it again"
+
+_END = struct.Struct("<4s4H2LH")
+_LARGE = struct.Struct("<40xQ8x20x")
+_ZEROS = re.compile("0{2,}")
+FORBIDDEN = "the spreadsheet declares its own XML entities, as only harmful ones do"
+CHUNK_BYTES = 65_536
+STEP_CHUNKS = 16
+MAX_TEXT = 32_767
+MAX_ROWS, MAX_COLUMNS = 1_048_576, 16_384
+_REFERENCE = re.compile("([A-Z]{1,3})([0-9]{1,7})")
+_LINE_ENDS = re.compile(r"[\r\n]+")
+
+
+class Style(Struct, frozen=True):
+    """How a number is shown: as a date, as a time span, or with leading zeros."""
+
+    is_date: bool = False
+    is_span: bool = False
+    width: int = 0
+
+
+class Book(Struct, frozen=True):
+    """Where the sheet and its texts lie, and what the cells' style numbers mean."""
+
+    sheet: str
+    strings: str | None
+    styles: tuple[Style, ...]
+    epoch: datetime
+
+
+def open_archive(stream: BinaryIO, max_bytes: int) -> ZipFile:
+    """Open the file as what an XLSX is. Raises Unreadable for one that is a bomb."""
+    check_directory(stream)
+    try:
+        archive = ZipFile(stream)
+    except (BadZipFile, ValueError, NotImplementedError) as error:
+        raise Unreadable(DAMAGED.format(error)) from None
+    for part in archive.infolist():
+        _check_part(part)
+    unpacked = sum(part.file_size for part in archive.infolist())
+    if unpacked > max_bytes:
+        raise Unreadable(
+            f"the spreadsheet unpacks to {unpacked / 1e6:,.0f} MB, more than "
+            f"max_unzipped_mb allows ({max_bytes // 10**6}); raise it, or save as CSV"
+        )
+    return archive
+
+
+def check_directory(stream: BinaryIO) -> None:
+    """Refuse a list of parts that would fill the memory before it can be looked at."""
+    size = stream.seek(0, 2)
+    stream.seek(max(size - 65_536 - _END.size, 0))
+    tail = stream.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) - at < _END.size:
+        raise Unreadable(DAMAGED.format("its end is missing"))
+    directory_bytes = _END.unpack_from(tail, at)[5]
+    if at >= _LARGE.size and tail[at - 20 : at].startswith(b"PK\x06\x07"):
+        # The larger kind of end, in front of this one, is what counts.
+        directory_bytes = _LARGE.unpack_from(tail, at - _LARGE.size)[0]
+    if directory_bytes > MAX_DIRECTORY_BYTES:
+        raise Unreadable("the spreadsheet lists too many parts; save it again")
+
+
+def _check_part(part: ZipInfo) -> None:
+    if part.flag_bits & 1:
+        raise Unreadable("the spreadsheet has a password; save it without")
+    if part.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise Unreadable(DAMAGED.format("it is packed in an unusual way"))
+    too_dense = part.file_size > MAX_RATIO * max(part.compress_size, 1)
+    if too_dense and part.file_size > FREE_OF_RATIO_BYTES:
+        raise Unreadable(
+            f"the spreadsheet unpacks to more than {MAX_RATIO} times its size, as only "
+            "harmful ones do; save it as CSV if it is yours"
+        )
+
+
+def read_book(archive: ZipFile, sheet: str) -> Book:
+    """Find the sheet called `sheet`, or the first that is not hidden."""
+    main = _first_target(archive, "", "/officeDocument")
+    if main is None:
+        raise Unreadable(DAMAGED.format("it holds no workbook"))
+    root = _root(archive, main)
+    targets = {name: target for name, _, target in _relations(archive, main)}
+    styles = _first_target(archive, main, "/styles")
+    return Book(
+        sheet=targets.get(_sheet_relation(root, sheet), ""),
+        strings=_first_target(archive, main, "/sharedStrings"),
+        styles=_styles(_root(archive, styles)) if styles else (),
+        epoch=_epoch(root),
+    )
+
+
+def _root(archive: ZipFile, name: str) -> Element:
+    try:
+        if archive.getinfo(name).file_size > MAX_PART_BYTES:
+            raise Unreadable(DAMAGED.format(f"{name} is too large"))
+        root: Element = fromstring(archive.read(name), forbid_dtd=True)
+    except (KeyError, BadZipFile, ParseError, EOFError) as error:
+        raise Unreadable(DAMAGED.format(error)) from None
+    except DefusedXmlException:
+        raise Unreadable(FORBIDDEN) from None
+    return root
+
+
+def _elements(root: Element, name: str) -> Iterator[Element]:
+    """Yield elements of that name, whatever namespace this edition of XLSX has."""
+    return (each for each in root.iter() if each.tag.rpartition("}")[2] == name)
+
+
+def _relations(archive: ZipFile, of: str) -> list[tuple[str, str, str]]:
+    """Return id, kind and target of all that a part refers to inside the archive."""
+    folder, base = posixpath.split(of)
+    root = _root(archive, posixpath.join(folder, "_rels", f"{base}.rels"))
+    return [
+        (
+            each.get("Id", ""),
+            each.get("Type", ""),
+            posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))[1:],
+        )
+        for each in _elements(root, "Relationship")
+        if each.get("TargetMode") != "External"
+    ]
+
+
+def _first_target(archive: ZipFile, of: str, kind: str) -> str | None:
+    found = (t for _, k, t in _relations(archive, of) if k.endswith(kind))
+    return next(found, None)
+
+
+def _sheet_relation(root: Element, wanted: str) -> str:
+    sheets = list(_elements(root, "sheet"))
+    visible = [each for each in sheets if each.get("state", "visible") == "visible"]
+    named = [each for each in sheets if each.get("name") == wanted]
+    found = (named if wanted else visible or sheets)[:1]
+    if not found:
+        names = ", ".join(each.get("name", "") for each in sheets)
+        raise Unreadable(f"the spreadsheet has no sheet {wanted!r}; it has: {names}")
+    attributes = found[0].attrib.items()
+    return next((value for name, value in attributes if name.endswith("}id")), "")
+
+
+def _epoch(root: Element) -> datetime:
+    properties = next(_elements(root, "workbookPr"), None)
+    counts_from_1904 = properties is not None and properties.get("date1904") in (
+        "1",
+        "true",
+    )
+    epoch: datetime = MAC_EPOCH if counts_from_1904 else WINDOWS_EPOCH
+    return epoch
+
+
+def _styles(root: Element) -> tuple[Style, ...]:
+    own = {
+        each.get("numFmtId"): each.get("formatCode", "")
+        for each in _elements(root, "numFmt")
+    }
+    cell_styles = next(_elements(root, "cellXfs"), None)
+    numbers = [each.get("numFmtId", "0") for each in cell_styles or ()]
+    return tuple(
+        _style(own.get(number) or BUILTIN_FORMATS.get(_number(number), ""))
+        for number in numbers
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _style(code: str) -> Style:
+    if is_timedelta_format(code):
+        return Style(is_span=True)
+    width = len(code) if _ZEROS.fullmatch(code) else 0
+    return Style(is_date=bool(is_date_format(code)), width=width)
+
+
+PLAIN = Style()
+
+
+class Damaged(Exception):
+    """The sheet is not what it should be; the text says in what."""
+
+
+def spread(
+    stream: BinaryIO, lines: BinaryIO, texts: BinaryIO, *, sheet: str, max_bytes: int
+) -> Iterator[None]:
+    """Write the sheet to `lines`, stopping now and then. Raises Unreadable.
+
+    `texts` is an empty file for what the sheet's cells refer to by number.
+    """
+    try:
+        with open_archive(stream, max_bytes) as archive:
+            book = read_book(archive, sheet)
+            strings = Strings(texts)
+            if book.strings:
+                yield from _parse(archive, book.strings, TextHandler(strings))
+            strings.finish()
+            yield from _parse(archive, book.sheet, SheetHandler(book, strings, lines))
+    except (BadZipFile, SAXException, Damaged, KeyError, EOFError, ZlibError) as error:
+        raise Unreadable(DAMAGED.format(error)) from None
+    except DefusedXmlException:
+        raise Unreadable(FORBIDDEN) from None
+
+
+def _parse(archive: ZipFile, name: str, handler: ContentHandler) -> Iterator[None]:
+    parser = create_parser(forbid_dtd=True)
+    parser.setContentHandler(handler)
+    with closing(archive.open(name)) as part:
+        number = 0
+        while chunk := part.read(CHUNK_BYTES):
+            parser.feed(chunk)
+            number += 1
+            if number % STEP_CHUNKS == 0:
+                yield
+    parser.close()
+
+
+class Strings:
+    """Texts by their number, on disk: a large sheet's would fill the memory."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._ends = array("Q", [0])
+
+    def add(self, text: str) -> None:
+        data = text.encode()
+        self._stream.write(data)
+        self._ends.append(self._ends[-1] + len(data))
+
+    def finish(self) -> None:
+        self._stream.flush()
+
+    def __getitem__(self, number: int) -> str:
+        if not 0 <= number < len(self._ends) - 1:
+            raise Damaged(f"text {number} is missing")
+        begin, end = self._ends[number], self._ends[number + 1]
+        return os.pread(self._stream.fileno(), end - begin, begin).decode()
+
+
+class TextCollector(ContentHandler):
+    """Collects the letters of a value or a text; those of its spelling aid are none."""
+
+    def __init__(self, holding: frozenset[str]) -> None:
+        super().__init__()
+        self._holding = holding
+        self._collected: list[str] = []
+        self._length = 0
+        self._is_open = False
+        self._aside = 0
+
+    def characters(self, content: str) -> None:
+        if not self._is_open or self._aside:
+            return
+        self._length += len(content)
+        if self._length > MAX_TEXT:
+            raise Damaged(f"a cell has more than {MAX_TEXT:,} letters")
+        self._collected.append(content)
+
+    def startElement(self, name: str, attrs: Any) -> None:
+        name = name.rpartition(":")[2]
+        self._is_open = name in self._holding
+        self._aside += name == "rPh"
+        self.begin(name, attrs)
+
+    def endElement(self, name: str) -> None:
+        name = name.rpartition(":")[2]
+        self._is_open = False
+        self._aside -= name == "rPh"
+        self.end(name)
+
+    def take(self) -> str:
+        """Return what was collected since the last time."""
+        text = "".join(self._collected)
+        self._collected.clear()
+        self._length = 0
+        return text
+
+    def begin(self, name: str, attrs: Any) -> None:
+        """Told of each element that begins."""
+
+    def end(self, name: str) -> None:
+        """Told of each element that ends."""
+
+
+class TextHandler(TextCollector):
+    """Takes the texts that cells refer to."""
+
+    def __init__(self, strings: Strings) -> None:
+        super().__init__(frozenset({"t"}))
+        self._strings = strings
+
+    def end(self, name: str) -> None:
+        if name == "si":
+            self._strings.add(self.take())
+
+
+class SheetHandler(TextCollector):
+    """Writes a line for each row; what lies between two rows is empty lines."""
+
+    def __init__(self, book: Book, strings: Strings, lines: BinaryIO) -> None:
+        super().__init__(frozenset({"v", "t"}))
+        self._book = book
+        self._strings = strings
+        self._lines = lines
+        self._row = 0
+        self._cells: list[str] = []
+        self._column = 0
+        self._kind, self._style = "n", PLAIN
+        self._has_formula = False
+
+    def begin(self, name: str, attrs: Any) -> None:
+        if name == "c":
+            self._begin_cell(attrs)
+        elif name == "row":
+            self._begin_row(attrs.get("r"))
+        elif name == "f":
+            self._has_formula = True
+
+    def end(self, name: str) -> None:
+        if name == "c":
+            self._end_cell()
+        elif name == "row":
+            self._lines.write(f"{csv_line(self._cells)}\n".encode())
+
+    def _begin_row(self, reference: str | None) -> None:
+        number = int(reference) if _is_number(reference) else self._row + 1
+        if not self._row < number <= MAX_ROWS:
+            raise Damaged(f"row {number} follows row {self._row}")
+        self._lines.write(b"\n" * (number - self._row - 1))
+        self._row = number
+        self._cells = []
+
+    def _begin_cell(self, attrs: Any) -> None:
+        self._column = self._column_of(attrs.get("r"))
+        style = attrs.get("s")
+        number = int(style) if _is_number(style) else 0
+        styles = self._book.styles
+        self._style = styles[number] if number < len(styles) else PLAIN
+        self._kind = attrs.get("t", "n")
+        self._has_formula = False
+
+    def _column_of(self, reference: str | None) -> int:
+        """Return the column's number from 0: where the cell says, or the next one."""
+        found = _REFERENCE.fullmatch(reference) if reference else None
+        column = _column_number(found[1]) if found else len(self._cells)
+        if not len(self._cells) <= column < MAX_COLUMNS:
+            raise Damaged(f"cell {reference} is out of place")
+        return column
+
+    def _end_cell(self) -> None:
+        raw = self.take()
+        self._cells += [""] * (self._column - len(self._cells))
+        text = self._text(raw) if raw else ""
+        # Only a text can be the empty result of a formula.
+        if self._has_formula and not raw and self._kind != "str":
+            text = NO_RESULT
+        self._cells.append(
+            _LINE_ENDS.sub(" ", text) if not text.isprintable() else text
+        )
+
+    def _text(self, raw: str) -> str:
+        if self._kind == "s":
+            return self._strings[int(raw) if _is_number(raw) else -1]
+        if self._kind == "b":
+            return "true" if raw == "1" else "false"
+        if self._kind != "n":
+            return raw
+        try:
+            return self._number(raw)
+        except (ValueError, OverflowError) as error:
+            raise Damaged(f"row {self._row}: {error}") from None
+
+    def _number(self, raw: str) -> str:
+        if self._style.is_date or self._style.is_span:
+            value = from_excel(
+                float(raw), self._book.epoch, timedelta=self._style.is_span
+            )
+            return moment_text(value)
+        return number_text(raw, self._style.width)
+
+
+def moment_text(value: datetime | date | time | timedelta) -> str:
+    """Return a date as 2026-03-31, and with a time of day as 2026-03-31T14:05:00."""
+    if isinstance(value, datetime):
+        value = (value + timedelta(milliseconds=500)).replace(microsecond=0)
+        return value.isoformat() if value.time() != time() else str(value.date())
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def _is_number(text: str | None) -> TypeGuard[str]:
+    return text is not None and text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _column_number(letters: str) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number - 1

@@ -1,0 +1,169 @@
+"""The thread that owns the session store; many scans share a commit."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from backhaul_connectors.scanner.deduplication import KeptRepeats
+from backhaul_connectors.scanner.session_store import connect, lines_of, sessions_in
+from backhaul_connectors.scanner.sessions import Collector
+from backhaul_sdk import CheckFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from backhaul_connectors.scanner.order_validation import Shop
+    from backhaul_connectors.scanner.scan import Scan
+    from backhaul_connectors.scanner.session_store import Session
+    from backhaul_connectors.scanner.sessions import (
+        Alone,
+        Collected,
+        Complete,
+        Rules,
+    )
+    from backhaul_sdk import Line
+
+T = TypeVar("T")
+
+
+class Job:
+    """A piece of work on the connection, and who waits for it."""
+
+    __slots__ = ("future", "loop", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], Any]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+    def end(self, result: object) -> None:
+        """Tell whoever still waits."""
+        if self.loop.is_closed():
+            return
+        self.loop.call_soon_threadsafe(self._tell, result)
+
+    def _tell(self, result: object) -> None:
+        if self.future.done():
+            return
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
+
+class Floor:
+    """What each device is at. A result is given after the commit; `close` is final."""
+
+    def __init__(
+        self,
+        folder: Path,
+        rules: Rules,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._wall = wall
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        try:
+            self._connection = connect(folder)
+        except (OSError, sqlite3.Error) as error:
+            problem = f"{folder} cannot hold what is collected: {error}"
+            raise CheckFailed(problem) from None
+        self._thread = threading.Thread(
+            target=self._work, name="scanner-floor", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish what was handed in and close the file. Blocks."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def take(self, scan: Scan, shop: Shop) -> Awaitable[Collected | Complete | Alone]:
+        """Keep a scan, after all that were handed in before.
+
+        Waiting raises Refused, or sqlite3.Error where it could not be kept.
+        """
+
+        def work(connection: sqlite3.Connection) -> Collected | Complete | Alone:
+            repeats = KeptRepeats(connection, self._wall())
+            second = self._clock()
+            collector = Collector(connection, self._rules, second, repeats, shop)
+            return collector.take(scan)
+
+        return self._do(work)
+
+    async def answered(self, scan: Scan) -> None:
+        """Remember that the device of a scan without a number is told of it now."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            repeats = KeptRepeats(connection, self._wall())
+            repeats.answered(scan, self._rules.dedupe_seconds)
+
+        await self._do(work)
+
+    async def owed(self) -> list[Session]:
+        """Return what is complete and was not handed in."""
+        return await self._do(lambda connection: sessions_in(connection, "closed"))
+
+    async def lines(self, session: Session) -> tuple[Line, ...]:
+        """Return what was collected."""
+        return await self._do(lambda connection: lines_of(connection, session.id))
+
+    async def settle(self, session: Session, state: str, what: str) -> None:
+        """Remember what became of it when it was handed in."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE sessions SET state = ?, what = ? WHERE id = ?",
+                (state, what, session.id),
+            )
+
+        await self._do(work)
+
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        job = Job(work)
+        self._jobs.put(job)
+        return cast("asyncio.Future[T]", job.future)
+
+    def _work(self) -> None:
+        with closing(self._connection):
+            last = False
+            while not last:
+                jobs = [self._jobs.get()]
+                while not self._jobs.empty():
+                    jobs.append(self._jobs.get())
+                last = None in jobs
+                self._commit([job for job in jobs if job is not None])
+
+    def _commit(self, jobs: list[Job]) -> None:
+        """Do all in one transaction, so that they share the wait for the disk."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            results = [self._result(job) for job in jobs]
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            results = [error] * len(jobs)
+        for job, result in zip(jobs, results, strict=True):
+            job.end(result)
+
+    def _result(self, job: Job) -> object:
+        self._connection.execute("SAVEPOINT job")
+        try:
+            result = job.work(self._connection)
+        except sqlite3.OperationalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            self._connection.execute("ROLLBACK TO job")
+            result = error
+        self._connection.execute("RELEASE job")
+        return result

@@ -1,0 +1,306 @@
+"""Reads finished shipments and stock levels from Tryton."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backhaul_connectors.tryton.rpc import Refused
+from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
+from backhaul_sdk.fields import UNREADABLE, is_placeholder, rfc3339, stock_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backhaul_connectors.tryton.rpc import Server
+    from backhaul_connectors.tryton.settings import Settings
+    from backhaul_sdk import Record
+
+SHIPMENT = "stock.shipment.out"
+MOVES_AT_ONCE = 1_000
+
+
+class Cursor(Struct, frozen=True):
+    """How far was read: the shipment written last, and the stock.
+
+    `product` is the one read last while the stock is being read, `counted` is when the
+    last reading of it began, in seconds since 1970.
+    """
+
+    written: str = ""
+    shipment: int = 0
+    product: int = 0
+    counted: float = 0.0
+
+    def to_text(self) -> str:
+        return json.dumps([self.written, self.shipment, self.product, self.counted])
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Cursor:
+        """Read the host's text; anything else means from the beginning."""
+        try:
+            written, shipment, product, counted = json.loads(text or "")
+            datetime.fromisoformat(written or "2000-01-01")
+            return cls(str(written), int(shipment), int(product), float(counted))
+        except UNREADABLE:
+            return cls()
+
+
+class Page(Struct, frozen=True):
+    """Records, the place behind them, and whether there may be more."""
+
+    records: Sequence[Record | Bad]
+    cursor: Cursor
+    more: bool
+
+
+class Reader:
+    """What is read of one database."""
+
+    def __init__(self, server: Server, settings: Settings) -> None:
+        self._server = server
+        self._settings = settings
+
+    async def shipments(self, cursor: Cursor) -> Page:
+        """Return the next shipments that are done.
+
+        Where the server's clock was set back, what is written from now on sorts
+        before the cursor: all are read anew, and what was taken is known by its key.
+        """
+        settings, size = self._settings, self._settings.batch_rows
+        await self._server.call("model.res.user.get_preferences", True)
+        if _written(cursor) > self._server.now:
+            cursor = replace(cursor, written="", shipment=0)
+        settled = self._server.now - timedelta(seconds=settings.lag_seconds)
+        fields = [
+            "number",
+            "write_date",
+            *filter(None, [settings.tracking_number_field]),
+        ]
+        rows = await self._server.call(
+            f"model.{SHIPMENT}.search_read",
+            [["state", "=", "done"], ["write_date", "<=", settled], *_behind(cursor)],
+            *(0, size, [["write_date", "ASC"], ["id", "ASC"]], fields),
+        )
+        if not rows:
+            return Page((), cursor, more=False)
+        shipments = [row["id"] for row in rows]
+        sold, carriers = await self._sold(shipments), await self._carriers(shipments)
+        told = [{**row, "carrier": carriers.get(row["id"])} for row in rows]
+        records = [each for row in told for each in self._of(row, sold)]
+        last = rows[-1]
+        place = replace(
+            cursor, written=last["write_date"].isoformat(), shipment=last["id"]
+        )
+        return Page(records, place, len(rows) == size)
+
+    async def _carriers(self, shipments: list[int]) -> dict[int, str]:
+        """Return by shipment who carries it, where Tryton knows.
+
+        It does with the module stock_shipment_cost; a user who may not read carriers
+        still ships.
+        """
+        model = f"model.{SHIPMENT}"
+        if not await self._server.call(f"{model}.fields_get", ["carrier"]):
+            return {}
+        name = ["carrier.party.name"]
+        try:
+            rows = await self._server.call(f"{model}.read", shipments, name)
+        except Refused:
+            return {}
+        return {row["id"]: said for row in rows if (said := _carrier(row))}
+
+    def is_stock_due(self, cursor: Cursor) -> bool:
+        """Tell whether the stock is to be read, or to be read on."""
+        every = self._settings.stock_seconds
+        since = self._server.now.timestamp() - cursor.counted
+        # A clock that was set back must not put the stock off until the old time.
+        return bool(every) and (cursor.product > 0 or abs(since) >= every)
+
+    async def stock(self, cursor: Cursor) -> Page:
+        """Return the next levels, as of the moment they are asked for."""
+        places = await self._house()
+        as_of, size = self._server.now, self._settings.batch_rows
+        rows = await self._server.call(
+            "model.product.product.search_read",
+            [
+                ["code", "!=", None],
+                ["type", "=", "goods"],
+                ["id", ">", cursor.product],
+            ],
+            *(0, size, [["id", "ASC"]], ["code", "quantity"]),
+            locations=places,
+            with_childs=True,
+        )
+        more = len(rows) == size
+        counted = cursor.counted if cursor.product else as_of.timestamp()
+        product = rows[-1]["id"] if more else 0
+        behind = replace(cursor, product=product, counted=counted)
+        return Page([_level(row, as_of) for row in rows], behind, more)
+
+    async def _house(self) -> list[int]:
+        """Return the locations where goods are until they leave: stored, or picked."""
+        name = self._settings.warehouse
+        named: list[Any] = [["type", "=", "warehouse"]]
+        if name:
+            named.append(["OR", [["code", "=", name]], [["name", "=", name]]])
+        found = await self._server.call(
+            "model.stock.location.search_read",
+            *(named, 0, 2, None, ["storage_location", "output_location"]),
+        )
+        if len(found) == 1:
+            return [found[0]["storage_location"], found[0]["output_location"]]
+        if name:
+            raise CheckFailed(f"there is no one warehouse called {name!r}")
+        raise CheckFailed("there is not exactly one warehouse: set warehouse")
+
+    async def _sold(self, shipments: list[int]) -> dict[int, list[dict[str, Any]]]:
+        """Return by shipment what went to customers, with the sale's line."""
+        moves: list[dict[str, Any]] = []
+        references = [f"{SHIPMENT},{id_}" for id_ in shipments]
+        while True:
+            some = await self._server.call(
+                "model.stock.move.search_read",
+                [
+                    ["shipment", "in", references],
+                    ["to_location.type", "=", "customer"],
+                    ["state", "=", "done"],
+                ],
+                *(len(moves), MOVES_AT_ONCE, [["id", "ASC"]]),
+                ["shipment", "origin", "quantity", "product.code"],
+            )
+            moves += some
+            if len(some) < MOVES_AT_ONCE:
+                break
+        sales = await self._sales_of(moves)
+        sold: dict[int, list[dict[str, Any]]] = {}
+        for move in moves:
+            shipment = int(str(move["shipment"]).rpartition(",")[2])
+            sale = sales.get(str(move["origin"]))
+            sold.setdefault(shipment, []).append({**move, "sale": sale})
+        return sold
+
+    async def _sales_of(self, moves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the sale behind each origin of a move."""
+        origins = {str(move["origin"]) for move in moves}
+        lines = sorted(
+            int(origin.rpartition(",")[2])
+            for origin in origins
+            if origin.startswith("sale.line,")
+        )
+        if not lines:
+            return {}
+        rows = await self._server.call(
+            "model.sale.line.read",
+            lines,
+            ["sale.reference", "sale.number", "sale.party.code"],
+        )
+        return {f"sale.line,{row['id']}": row["sale."] for row in rows}
+
+    def _of(
+        self, row: Mapping[str, Any], sold: Mapping[int, list[dict[str, Any]]]
+    ) -> Iterator[Record | Bad]:
+        """Yield what one shipment says: a parcel for each of our sales in it."""
+        by_sale: dict[str, list[dict[str, Any]]] = {}
+        for move in sold.get(row["id"], []):
+            sale = move["sale"] or {}
+            party = (sale.get("party.") or {}).get("code")
+            reference = sale.get("reference")
+            ours = not self._settings.customer or party == self._settings.customer
+            if reference and ours:
+                by_sale.setdefault(str(reference), []).append(move)
+        for reference, moves in by_sale.items():
+            yield _fulfillment(
+                row, reference, moves, row.get(self._settings.tracking_number_field)
+            )
+
+
+def _written(cursor: Cursor) -> datetime:
+    return datetime.fromisoformat(cursor.written or "1970-01-01").astimezone(UTC)
+
+
+def _behind(cursor: Cursor) -> list[Any]:
+    if not cursor.written:
+        return []
+    at = _written(cursor)
+    same = [["write_date", "=", at], ["id", ">", cursor.shipment]]
+    return [["OR", [["write_date", ">", at]], same]]
+
+
+def _carrier(row: Mapping[str, Any]) -> str | None:
+    party = (row.get("carrier.") or {}).get("party.") or {}
+    name = (party.get("name") or "").strip()
+    return None if is_placeholder(name) else name
+
+
+def _fulfillment(
+    row: Mapping[str, Any],
+    reference: str,
+    moves: Sequence[Mapping[str, Any]],
+    tracking: Any,
+) -> Record | Bad:
+    key = f"shipment:{row['id']}:{reference}"
+    locator = f"shipment {row['number']}"
+    goods = [
+        {"code": (move["product."] or {}).get("code"), "quantity": move["quantity"]}
+        for move in moves
+    ]
+    raw = json.dumps({"order": reference, "goods": goods}, default=str)
+    if problem := _problem(goods):
+        return Bad(key=key, raw=raw, reason=problem, locator=locator)
+    return Fulfillment(
+        key=key,
+        order=reference,
+        tracking_company=row["carrier"],
+        tracking_number=_tracking_number(tracking),
+        lines=tuple(Line(sku=g["code"], quantity=int(g["quantity"])) for g in goods),
+        shipped_at=rfc3339(row["write_date"]),
+        locator=locator,
+        raw=raw,
+    )
+
+
+def _tracking_number(value: Any) -> str | None:
+    text = str(value or "").strip()
+    return None if is_placeholder(text) else text
+
+
+def _problem(goods: Sequence[Mapping[str, Any]]) -> str:
+    for each in goods:
+        if not each["code"]:
+            return "a product of the shipment has no code; give it the store's SKU"
+        if not _is_whole(each["quantity"]) or each["quantity"] < 1:
+            return f"{each['quantity']} of {each['code']} is no number of pieces"
+    return ""
+
+
+def _is_whole(quantity: Any) -> bool:
+    try:
+        return bool(quantity == int(quantity))
+    except (TypeError, ValueError, OverflowError):  # no number, or an infinite one
+        return False
+
+
+def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
+    quantity = row["quantity"] or 0
+    key = f"stock:{row['id']}:{rfc3339(as_of)}:{quantity}"
+    raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
+    locator = f"product {row['code']}"
+    if not _is_whole(quantity):
+        reason = f"{quantity} of {row['code']} is no number of pieces"
+        return Bad(key=key, raw=raw, reason=reason, locator=locator)
+    # Tryton may have shipped what it has not received yet.
+    units, note = stock_of(int(quantity), negative_is_zero=True)
+    return StockLevel(
+        key=key,
+        sku=row["code"],
+        quantity=units,
+        note=note,
+        as_of=rfc3339(as_of),
+        locator=locator,
+        raw=raw,
+    )

@@ -1,0 +1,49 @@
+"""Runs file work in a thread to its end, and makes cells safe for spreadsheets."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?", re.ASCII)
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what `work` returns; when cancelled, wait first until it has ended.
+
+    `asyncio.to_thread` leaves a cancelled thread running, which would move or write
+    files after `close`. So `work` must be short.
+    """
+    running = asyncio.get_running_loop().run_in_executor(
+        None, partial(work, *args, **kwargs)
+    )
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; when cancelled, wait first until it has ended."""
+    running = asyncio.gather(work)
+    try:
+        (result,) = await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+    return result
+
+
+def formula_safe(cell: str) -> str:
+    """Return the cell so that no spreadsheet runs it; numbers stay numbers."""
+    is_formula = cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{cell}" if is_formula and not _NUMBER.fullmatch(cell) else cell
