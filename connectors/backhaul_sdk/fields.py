@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -18,7 +17,6 @@ from backhaul_sdk.records import CANCEL_REASONS, MAX_LEVEL, STOCK_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import tzinfo
 
 
 UNREADABLE = (
@@ -33,10 +31,6 @@ UNREADABLE = (
 version kept; reading from the beginning is safe then, where keys are stable."""
 
 
-_LEAP_SECOND = re.compile(
-    r"(\d{4}-?\d\d-?\d\d.\d\d:?\d\d:?)60((?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d))", re.ASCII
-)
-_FIRST_SECOND_ENDS = time(0, 0, 1)
 DecimalSign: TypeAlias = Literal["auto", ".", ",", "system"]
 """How a text writes decimals. "auto" refuses what is a thousand in one country and a
 fraction in another. "system" is what programs write: a point, and no thousands."""
@@ -101,38 +95,6 @@ _WHOLE: Mapping[str, re.Pattern[str]] = {
 
 class Unusable(Exception):
     """What came in cannot become a record; the text says why, and what to do."""
-
-
-def parse_time(text: str) -> datetime:
-    """Return the time of a text in RFC 3339 or ISO 8601; naive without an offset.
-
-    `t` and `z` may be small, a blank may stand for the `T`, and a fraction of a second
-    may have any number of digits; those after the sixth are cut off. A leap second is
-    read as the first second of the next day, as in POSIX time. Raises ValueError.
-    """
-    written = text.strip().upper()
-    try:
-        return datetime.fromisoformat(written)
-    except ValueError:
-        if (parts := _LEAP_SECOND.fullmatch(written)) is None:
-            raise ValueError(f"{text!r} is no time in RFC 3339") from None
-    before = datetime.fromisoformat(f"{parts[1]}59{parts[2]}")
-    try:
-        after = before.astimezone(UTC) + timedelta(seconds=1)
-    except OverflowError:
-        raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
-    if after.time() >= _FIRST_SECOND_ENDS:
-        raise ValueError(f"{text!r} has a second 60 that is no leap second")
-    return after
-
-
-def rfc3339(at: datetime, timespec: str = "auto") -> str:
-    """Return an aware time as records have it, in UTC: `2026-03-31T14:05:00Z`.
-
-    `timespec` is that of `datetime.isoformat`. Raises OverflowError at the ends of
-    the calendar.
-    """
-    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def reason_of(text: str, known: frozenset[str], default: str) -> str:
@@ -506,39 +468,3 @@ def known_reasons(reason_map: Mapping[str, str]) -> Mapping[str, str]:
 
 def _word(text: str) -> str:
     return re.sub(r"[\s_-]+", "_", plain(text)).casefold()
-
-
-def in_zone(local: datetime, zone: tzinfo, name: str) -> datetime:
-    """Return a time without an offset as one with the offset of `zone`.
-
-    Where the clocks change, an hour of local times does not exist or exists twice.
-    Raises Unusable for these: a guess would be an hour off.
-    """
-    first, second = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
-    if first.utcoffset() == second.utcoffset():
-        return first
-    is_there = first.astimezone(UTC).astimezone(zone).replace(tzinfo=None) == local
-    what = "exists twice" if is_there else "does not exist"
-    likely = second if is_there else first
-    raise Unusable(
-        f"{name} {local.isoformat(' ')} {what} in {zone}, where the clocks change in "
-        f"that hour; write it with its offset, such as {likely.isoformat()}"
-    )
-
-
-def day_alone(value: object) -> date | None:
-    """Return the day of a value that names no time of day; None of any other."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value
-    if not isinstance(value, str):
-        return None
-    try:
-        return date.fromisoformat(plain(value))
-    except ValueError:
-        return None
-
-
-def day_start(day: date, zone: tzinfo) -> datetime:
-    """Return the first moment of a day in a zone."""
-    # The first of two midnights, and the end of a night that skips its midnight.
-    return datetime.combine(day, time(), tzinfo=zone)

@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from backhaul_sdk.fields import (
     Unusable,
-    day_alone,
-    day_start,
     identifier,
-    in_zone,
     label,
     plain,
     reason,
@@ -25,6 +22,7 @@ from backhaul_sdk.fields import (
     yes_or_no,
 )
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
+from backhaul_sdk.times import day_alone, day_start, in_zone
 
 NUMBER = "794658123456"
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u202a\u2066\u034f\ufe0f\u3164"

@@ -13,7 +13,8 @@ from jmespath.exceptions import JMESPathError
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_sdk.fields import Unusable, parse_time, plain, rfc3339
+from backhaul_sdk.fields import Unusable, plain
+from backhaul_sdk.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

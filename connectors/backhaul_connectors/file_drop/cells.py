@@ -10,16 +10,8 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backhaul_sdk import fields
-from backhaul_sdk.fields import (
-    DIGITS_KEPT,
-    Unusable,
-    day_alone,
-    day_start,
-    in_zone,
-    parse_time,
-    rfc3339,
-    unmarked,
-)
+from backhaul_sdk.fields import DIGITS_KEPT, Unusable, unmarked
+from backhaul_sdk.times import day_alone, day_start, in_zone, parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,14 +21,16 @@ from backhaul_sdk import (
     StockLevel,
     Tracking,
     fields,
+    times,
 )
-from backhaul_sdk.fields import Unusable, parse_time, rfc3339
+from backhaul_sdk.fields import Unusable
 from backhaul_sdk.records import (
     CANCEL_REASONS,
     MAX_DELTA,
     STOCK_REASONS,
     TRACKING_STATUSES,
 )
+from backhaul_sdk.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -265,7 +267,7 @@ BUILDERS: Mapping[str, Callable[[Reader, Any, str], Record]] = {
 
 def moment(value: Any, name: str) -> str:
     """Return a time in UTC, to the millisecond. Raises Unusable."""
-    if fields.day_alone(value) is not None:
+    if times.day_alone(value) is not None:
         raise Unusable(f"{name} is a day without a time of day: {str(value)[:40]!r}")
     try:
         found = parse_time(str(value))

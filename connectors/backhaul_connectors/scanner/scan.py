@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_sdk.fields import parse_time, rfc3339
 from backhaul_sdk.records import MAX_DELTA
+from backhaul_sdk.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

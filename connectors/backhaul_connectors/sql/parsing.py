@@ -18,9 +18,11 @@ from backhaul_sdk import (
     StockAdjustment,
     StockLevel,
     fields,
+    times,
 )
-from backhaul_sdk.fields import Unusable, rfc3339
+from backhaul_sdk.fields import Unusable
 from backhaul_sdk.records import CANCEL_REASONS, MAX_DELTA, STOCK_REASONS
+from backhaul_sdk.times import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,8 +122,8 @@ def _shipped_at(values: Values, origin: Origin) -> str | None:
     value = values.get("shipped_at")
     if value is None:
         return None
-    if (day := fields.day_alone(value)) is not None:
-        return rfc3339(fields.day_start(day, origin.zone))
+    if (day := times.day_alone(value)) is not None:
+        return rfc3339(times.day_start(day, origin.zone))
     latest(value, origin.zone, "shipped at")
     with suppress(Unusable):
         return rfc3339(moment(value, origin.zone, "shipped at"))
@@ -209,7 +211,7 @@ def _stock_level(values: Values, origin: Origin, raw: str) -> StockLevel:
 def _counted_at(values: Values, origin: Origin) -> str:
     counted = values.get("as_of")
     counted = origin.changed_at if counted is None else counted
-    if fields.day_alone(counted) is not None:
+    if times.day_alone(counted) is not None:
         raise Unusable(
             f"as of is a day without a time of day: {shown(counted)!r}; two counts of"
             " one day could not be told apart, so name a column with a time"

@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from backhaul_sdk.fields import Unusable, in_zone, parse_time
+from backhaul_sdk.fields import Unusable
+from backhaul_sdk.times import in_zone, parse_time
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import Refused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
-from backhaul_sdk.fields import UNREADABLE, is_placeholder, rfc3339, stock_of
+from backhaul_sdk.fields import UNREADABLE, is_placeholder, stock_of
+from backhaul_sdk.times import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
