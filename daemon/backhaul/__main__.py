@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 import sys
 
-from backhaul import loading
+from backhaul.cli import lazy_imports
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    app = loading.program_for(sys.argv[1:])
-    from backhaul.cli import exits
+    app = lazy_imports.program_for(sys.argv[1:])
+    from backhaul.cli import exit_codes
     from backhaul.observe.redaction import Redactor
 
     _let_all_be_told()
     redactor = Redactor()
-    sys.exit(exits.run(lambda: app(obj=redactor), sys.argv[1:], redactor))
+    sys.exit(exit_codes.run(lambda: app(obj=redactor), sys.argv[1:], redactor))
 
 
 def _let_all_be_told() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from backhaul.alerting.causes import causes
+from backhaul.alerting.conditions import causes
 from backhaul.core.clock import to_text
-from backhaul.settings.alerts import Alerts
+from backhaul.settings.alerts import AlertSettings
 from backhaul.store.alerting import Backup, Needs
 
 NOW = 1_000_000.0
@@ -24,7 +24,7 @@ WELL: dict[str, Any] = {
     "news": {"erp": {"up": True, "reason": None}},
     "dry_run": (),
 }
-WANTED = Alerts.model_validate({"drift_rows": 3})
+WANTED = AlertSettings.model_validate({"drift_rows": 3})
 SILENCE = {"courier": 3_600.0}
 
 

@@ -18,11 +18,10 @@ from pydantic import ValidationError
 from sqlite_utils import Database
 from standardwebhooks import Webhook
 
-from backhaul.alerting.message import LISTED
-from backhaul.alerting.watch import Watch
+from backhaul.alerting.notifications import LISTED, Watch
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
-from backhaul.settings.alerts import Alerts
+from backhaul.settings.alerts import AlertSettings
 from backhaul.store.alerting import Alert
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.migrations import migrations
@@ -84,7 +83,7 @@ class Scene:
     looks: int = 0
 
     def watch(self, **settings: str | None) -> Watch:
-        wanted = Alerts.model_validate(
+        wanted = AlertSettings.model_validate(
             {
                 "mail_to": ["ops@shop.example", "boss@shop.example"],
                 "mail_from": "backhaul@shop.example",
@@ -304,7 +303,7 @@ async def test_a_host_that_nobody_can_look_up_ends_nothing(
 def test_settings_refuse_a_host_with_an_empty_part(key: str) -> None:
     value = {"smtp_host": "mail..shop", "webhook_url": "https://hooks..shop"}[key]
     with pytest.raises(ValidationError, match="address"):
-        Alerts.model_validate({key: value, "webhook_secret": SECRET})
+        AlertSettings.model_validate({key: value, "webhook_secret": SECRET})
 
 
 @pytest.mark.parametrize("answer", [404, None])
@@ -328,8 +327,12 @@ async def test_a_hook_that_fails_is_named_without_its_path(
 def test_settings_refuse_an_address_that_no_letter_can_bear(address: str) -> None:
     """The first cause to be told of would have ended the daemon, at each start."""
     with pytest.raises(ValidationError, match="is not an address of mail"):
-        Alerts.model_validate({"mail_to": [address], "mail_from": "a@shop.example"})
-    kept = Alerts.model_validate({"mail_to": ["ops@[10.0.0.1]"], "mail_from": "a@x"})
+        AlertSettings.model_validate(
+            {"mail_to": [address], "mail_from": "a@shop.example"}
+        )
+    kept = AlertSettings.model_validate(
+        {"mail_to": ["ops@[10.0.0.1]"], "mail_from": "a@x"}
+    )
     assert kept.mail_to == ("ops@[10.0.0.1]",)
 
 
@@ -375,4 +378,4 @@ WRONG = {
 @pytest.mark.parametrize("missing", WRONG)
 def test_half_a_way_is_refused_in_words(missing: str) -> None:
     with pytest.raises(ValidationError, match=missing):
-        Alerts.model_validate(WRONG[missing])
+        AlertSettings.model_validate(WRONG[missing])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from support import session
 from support.daemon import NOBODY, Office, running
 from support.databases import rows

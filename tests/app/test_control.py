@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul import listening
-from backhaul.admin import site
-from backhaul.control import SOCKET_NAME, Control, NoDaemon, WentAway
+from backhaul.admin import routes
+from backhaul.app import sockets
+from backhaul.app.control_socket import SOCKET_NAME, Control, NoDaemon, WentAway
 from backhaul.errors import BackhaulError, Busy, Unusable
-from backhaul.reconcile.desk import Desk
-from backhaul.reconcile.wanted import PATH, Wanted
+from backhaul.sync.on_demand import Desk
+from backhaul.sync.resource_types import PATH, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -53,10 +53,10 @@ async def numbers() -> bytes:
 async def control(folder: Path) -> AsyncIterator[Control]:
     """Ask the application that a daemon has on its socket."""
     changes = {"test/refuse": refuse, "test/give": give_back}
-    app = site.build(lambda: False, status, changes, numbers)
+    app = routes.build(lambda: False, status, changes, numbers)
     app.router.add_routes(Desk({}).routes())
-    listener = listening.Listener(app)
-    await listener.start(listening.bind_unix(folder / SOCKET_NAME))
+    listener = sockets.Listener(app)
+    await listener.start(sockets.bind_unix(folder / SOCKET_NAME))
     yield Control(folder)
     await listener.stop()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.app import Daemon
+    from backhaul.app.daemon import Daemon
     from support.daemon import Office
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.app import Daemon
+from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.errors import Busy
 from support.clock import RunningClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from backhaul.control import Control
+from backhaul.app.control_socket import Control
 from support.daemon import connected
 from support.databases import count, rows
 from support.reference_shop import open_shop

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul.app import Daemon
+    from backhaul.app.daemon import Daemon
 
 
 COLUMNS = "order,tracking_company,tracking_number"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from loguru import logger
 
+from backhaul.app.reload import differences, taken_over
 from backhaul.cli import context
-from backhaul.reloading import differences, taken_over
 from support.daemon import in_process
 from support.payloads import envelope, order, signed
 from support.supervising import handing, kept_socket, manager
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from backhaul.app import Daemon
+    from backhaul.app.daemon import Daemon
     from support.daemon import Office
 
 NEW = "whsec_" + "9" * 32

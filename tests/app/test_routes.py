@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from backhaul.control import SOCKET_NAME
+from backhaul.app.control_socket import SOCKET_NAME
 from dashboard.test_roles import EXPECTED
 from support import session
 from support.daemon import connected
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from backhaul.app import Daemon
+    from backhaul.app.daemon import Daemon
     from support.daemon import Office
 
 BODY = envelope("orders/create", order())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.app import Daemon
+from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from support.daemon import Office, in_process
 from support.databases import count, rows

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.programs]
 
 CAN_WAIT = {
     *("jinja2", "aiosmtplib", "openpyxl", "asyncssh", "sqlalchemy", "psycopg"),
-    *("pymysql", "backhaul.demo.playing", "backhaul.doctor.examination"),
+    *("pymysql", "backhaul.demo.runner", "backhaul.doctor.check_runner"),
 }
 """What only a page, a mail or a connector of its own kind needs."""
 
@@ -31,5 +31,5 @@ def test_a_start_loads_nothing_that_can_wait(tmp_path: Path) -> None:
         lines = started.log.read_text("utf-8").splitlines()
     told = [line for line in lines if line.startswith("import time:")]
     loaded = {line.rpartition("|")[2].strip() for line in told}
-    assert "backhaul.app" in loaded
+    assert "backhaul.app.daemon" in loaded
     assert CAN_WAIT & loaded == set()

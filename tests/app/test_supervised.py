@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.app.systemd import Supervisor
 from backhaul.errors import Busy, ConfigurationError
 from backhaul.store.sqlite.inbox import append_batch
 from backhaul.store.sqlite.writer import Writer
-from backhaul.supervisor import Supervisor
 from support.clock import VirtualClock
 from support.supervising import OURS, handing, kept_socket, manager
 from support.waiting import until

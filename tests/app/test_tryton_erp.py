@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.clock import SystemClock, to_text
+from backhaul.demo.back_office_checks import Sale, TrytonBooks
 from backhaul.demo.books import (
+    Cause,
     counted_since,
     read_books,
     read_progress,
     records_from,
 )
-from backhaul.demo.causes import Cause
 from backhaul.demo.home import COURIER, SCANNER, TRYTON
 from backhaul.demo.ledger import draw_up
-from backhaul.demo.sales import Sale, TrytonBooks
 from support.daemon import DaemonProcess, connected_process
 from support.databases import rows
 from support.reference import reference

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.app import Daemon
+from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.errors import WriterFailed

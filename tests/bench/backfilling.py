@@ -12,17 +12,16 @@ import msgspec
 import typer
 import uvloop
 
-from backhaul.core.budget import Priority
 from backhaul.core.clock import SystemClock
-from backhaul.ingest.drain import Drain
-from backhaul.reconcile.absence import Absence
-from backhaul.reconcile.kinds import ORDERS
-from backhaul.reconcile.repairing import Repair
-from backhaul.reconcile.sweeping import SweepWork
-from backhaul.reconcile.wanted import BACKFILL
-from backhaul.shop.client import ShopClient, StoreFacts
-from backhaul.shop.transport import Limits, Transport
+from backhaul.core.rate_limit import Priority
+from backhaul.ingest.fold_worker import Drain
+from backhaul.platform.client import ShopClient, StoreFacts
+from backhaul.platform.transport import Limits, Transport
 from backhaul.store.opening import open_store
+from backhaul.sync.deletion_check import Absence
+from backhaul.sync.diff_repair import Repair
+from backhaul.sync.full_sync import SweepWork
+from backhaul.sync.resource_types import BACKFILL, ORDERS
 from bench import machine
 
 CLOCK = SystemClock()

@@ -7,7 +7,7 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.drain import Drain
+from backhaul.ingest.fold_worker import Drain
 from backhaul.store.contract import Arrival
 from bench.orders import STORE
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.core import signature
+from backhaul.core import webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -114,7 +114,7 @@ def _request(body: bytes, more: Mapping[str, str] | None = None) -> bytes:
         "X-Service-Api-Version: v1",
         "webhook-id: evt_4f9d1b7c2a8e4e6f",
         "webhook-timestamp: 1772359200",
-        f"{signature.HEADER}: {signature.sign(body, SECRET).decode()}",
+        f"{webhook.HEADER}: {webhook.sign(body, SECRET).decode()}",
         *(f"{name}: {value}" for name, value in (more or {}).items()),
         f"Content-Length: {len(body)}",
     ]

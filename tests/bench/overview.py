@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from backhaul.admin.passwords import Passwords
+from backhaul.admin.accounts import Passwords
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from backhaul.store.users import Role

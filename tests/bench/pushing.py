@@ -17,12 +17,12 @@ from loguru import logger
 
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.core.lifecycle import Cause, State
+from backhaul.platform import requests
+from backhaul.platform.client import ShopClient
+from backhaul.platform.requests import Dialect
+from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
 from backhaul.settings import Push
-from backhaul.shop import requests
-from backhaul.shop.client import ShopClient
-from backhaul.shop.requests import Dialect
-from backhaul.shop.transport import Limits, Transport
 from backhaul.store.contract import Command, Matched, NewCommand, NewRecord
 from backhaul.store.opening import open_store
 from backhaul.store.outbox import Attempt, Sendable, Settlement

@@ -16,14 +16,13 @@ from backhaul.core.clock import SystemClock
 from backhaul.demo.books import read_progress
 from backhaul.demo.home import DEVICES
 from backhaul.demo.pair import open_pair
-from backhaul.demo.quiet import until_quiet
-from backhaul.demo.scanners import Handheld
-from backhaul.demo.shoppers import Storefront, fill_cart
+from backhaul.demo.runner import until_quiet
+from backhaul.demo.workers import Handheld, Storefront, fill_cart
 from bench import machine
 from bench.results import CountsDisagreeError, Rounds, agree
 
 if TYPE_CHECKING:
-    from backhaul.demo.causes import Placement
+    from backhaul.demo.books import Placement
     from backhaul.demo.pair import Pair
     from bench.results import Scale
 

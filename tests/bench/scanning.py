@@ -15,7 +15,7 @@ import typer
 import uvloop
 from loguru import logger
 
-from backhaul import garbage
+from backhaul.app import gc_tuning
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.core.clock import SystemClock
@@ -112,7 +112,7 @@ def main(directory: str, count: int) -> None:
     # As the daemon has it: nobody reads a line for each record, and garbage is looked
     # for less often.
     logger.remove()
-    garbage.look_less_often()
+    gc_tuning.look_less_often()
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         database = Path(folder, "scans.db")
         ours = uvloop.run(_ours(database, count))

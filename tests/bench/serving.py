@@ -13,15 +13,14 @@ import typer
 import uvloop
 from aiohttp import web
 
-from backhaul import garbage
-from backhaul.core import signature
+from backhaul.app import gc_tuning, public_http
+from backhaul.app.public_http import Arrivals
+from backhaul.app.sockets import Listener, bind_tcp
+from backhaul.core import webhook
 from backhaul.core.clock import SystemClock
-from backhaul.ingest.drain import Drain
+from backhaul.ingest.fold_worker import Drain
 from backhaul.ingest.receiver import Receiver
-from backhaul.ingest.signers import Signers
-from backhaul.listening import Listener, bind_tcp
-from backhaul.public import site
-from backhaul.public.arriving import Arrivals
+from backhaul.ingest.webhook_secrets import Signers
 from backhaul.store.opening import open_store
 from bench.orders import PATH, SECRET, STORE
 
@@ -49,8 +48,8 @@ def bare_handler() -> Handler:
 
     async def receive(request: web.Request) -> web.Response:
         body = await request.read()
-        presented = request.headers.get(signature.HEADER, "")
-        known = signature.verify(body, presented, [SECRET]) is not None
+        presented = request.headers.get(webhook.HEADER, "")
+        known = webhook.verify(body, presented, [SECRET]) is not None
         return web.Response(status=200 if known else 401)
 
     return receive
@@ -85,14 +84,14 @@ def _listener(kind: Kind, routes: list[web.RouteDef]) -> Listener:
         app.router.add_routes(routes)
         return Listener(app)
     arrivals = Arrivals(REQUEST_SECONDS, SLOW_PER_ADDRESS, MAX_WAITING_BYTES)
-    return Listener(site.build(routes, MAX_BODY_BYTES, arrivals), door=arrivals)
+    return Listener(public_http.build(routes, MAX_BODY_BYTES, arrivals), door=arrivals)
 
 
 async def _serve(kind: Kind, database: Path) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     if kind is not Kind.BARE:
-        garbage.look_less_often()
+        gc_tuning.look_less_often()
     async with _routes(kind, database) as routes:
         listener = _listener(kind, routes)
         sock = bind_tcp("127.0.0.1", 0, "bench")

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from sqlite3 import connect
 from typing import TYPE_CHECKING, TypeAlias
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from bench import machine, orders, peer_programs
 from bench.peers import MissingError, free_port, install, running
 
@@ -40,7 +40,7 @@ class Fastapi:
     def run(self, folder: Path) -> Iterator[tuple[int, int, Count]]:
         """Receive; yields port, process id and what counts the deliveries."""
         database, port = folder / "fastapi.db", free_port()
-        given = [str(database), str(port), signature.HEADER, orders.SECRET.decode()]
+        given = [str(database), str(port), webhook.HEADER, orders.SECRET.decode()]
         program = [str(self._python), "-c", peer_programs.FASTAPI]
         with running([*program, *given], port) as pid:
             yield port, pid, lambda: _rows(database)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from bench import __main__ as command
 from bench import load, orders, servers
 from bench.peers import JsonServer, MissingError
@@ -142,5 +142,5 @@ def test_orders_are_distinct_signed_and_of_a_usual_size() -> None:
     assert len(set(bodies)) == 100
     assert all(2_400 < len(body) < 2_800 for body in bodies)
     request = orders.requests(1)[0]
-    assert signature.sign(bodies[0], orders.SECRET) in request
+    assert webhook.sign(bodies[0], orders.SECRET) in request
     assert request.endswith(bodies[0])

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backhaul.cli import writing_out
+from backhaul.cli import query
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite.asking import Asker
@@ -185,7 +185,7 @@ def test_text_that_looks_like_a_formula_is_disarmed(office: Office) -> None:
 @example(b"@SUM(A1)")
 @given(st.text() | st.integers() | st.floats(allow_nan=False) | st.binary())
 def test_no_cell_of_text_begins_like_a_formula(value: object) -> None:
-    cell = writing_out.cell(value)
+    cell = query.cell(value)
     if isinstance(value, str | bytes):
         assert str(cell)[:1] not in {"=", "+", "-", "@", "\t", "\r"}
         assert cell in {_decoded(value), f"'{_decoded(value)}"}
@@ -211,7 +211,7 @@ def test_a_file_is_replaced_whole_or_stays(office: Office, tmp_path: Path) -> No
 def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with (
         pytest.raises(BackhaulError, match=r"orders.csv: cannot be written: No space"),
-        writing_out.output(tmp_path / "orders.csv"),
+        query.open_output(tmp_path / "orders.csv"),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert list(tmp_path.iterdir()) == []
@@ -223,7 +223,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with writing_out.output(pipe) as stream:
+        with query.open_output(pipe) as stream:
             stream.write("a row\n")
         assert pipe.is_fifo()
         assert os.read(reader, 100) == b"a row\n"
@@ -238,7 +238,7 @@ def test_a_folder_in_the_files_place_is_told(office: Office, tmp_path: Path) -> 
 
 
 def _break_off(out: Path) -> None:
-    with writing_out.output(out) as opened:
+    with query.open_output(out) as opened:
         opened.write("half")
         raise ZeroDivisionError
 

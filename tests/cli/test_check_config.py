@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from backhaul.cli.configuration import check_config, summary
-from backhaul.cli.exits import run
+from backhaul.cli.doctor import check_config, summary
+from backhaul.cli.exit_codes import run
 from backhaul.settings import load_settings
 from settings.configurations import STORE, secret, written
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backhaul.cli import evidence
+from backhaul.cli import command_view
 from backhaul.core.lifecycle import State
 
 NEVER, MAY_HAVE = "It was never sent.", "may have"
@@ -29,7 +29,7 @@ def test_no_command_is_called_unsent_that_may_have_been_sent(
     state: State, sent_at: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = COMMAND | {"state": state, "sent_at": sent_at}
-    evidence.history(found)
+    command_view.history(found)
     said = " ".join(capsys.readouterr().out.split())
     may_have = sent_at is not None or state in {State.UNCERTAIN, State.APPLIED}
     assert (NEVER in said) is not may_have
@@ -38,7 +38,7 @@ def test_no_command_is_called_unsent_that_may_have_been_sent(
 def test_a_command_says_when_it_is_due_and_what_it_waits_for() -> None:
     pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
     store = {"stopped": {"everything": "restored", "cancel": "403"}, "paused": pause}
-    waits = dict(evidence._waits(COMMAND, store))
+    waits = dict(command_view._waits(COMMAND, store))
     assert waits["due at"] == COMMAND["due_at"]
     assert waits["sending waits"] == "restored"
     assert waits["paused until"] == f"{pause['until']}: {pause['reason']}"
@@ -46,4 +46,4 @@ def test_a_command_says_when_it_is_due_and_what_it_waits_for() -> None:
 
 @pytest.mark.parametrize("state", [State.APPLIED, State.PARKED, State.REJECTED])
 def test_a_command_that_is_over_waits_for_nothing(state: State) -> None:
-    assert list(evidence._waits(COMMAND | {"state": state}, {})) == []
+    assert list(command_view._waits(COMMAND | {"state": state}, {})) == []

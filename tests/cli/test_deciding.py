@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.cli.changing import change
+from backhaul.cli.daemon_client import change
 from backhaul.errors import BackhaulError
 from support.daemon import connected_process, in_process
 from support.databases import rows

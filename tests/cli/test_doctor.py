@@ -17,11 +17,11 @@ import pytest
 
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from backhaul.doctor import daemon
-from backhaul.doctor.examination import examine
-from backhaul.doctor.machine import Machine
+from backhaul.doctor.check_runner import examine
 from backhaul.doctor.result import Result, State
+from backhaul.doctor.storage import Machine
 from support import misconfigured as planted
 from support.daemon import NOBODY, Office, daemon_process, in_process, office_of
 from support.mirrored import fill, lone_office, orders

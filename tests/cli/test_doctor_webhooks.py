@@ -10,8 +10,8 @@ import pytest
 from backhaul.cli import context
 from backhaul.doctor.result import Result, State
 from backhaul.doctor.webhooks import RoundTrip
-from backhaul.shop.client import ShopClient
-from backhaul.shop.transport import Limits, Transport
+from backhaul.platform.client import ShopClient
+from backhaul.platform.transport import Limits, Transport
 from support.clock import RunningClock
 from support.databases import fold_all, started_store
 from support.mirrored import lone_office

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from backhaul.cli.exits import run
+from backhaul.cli.exit_codes import run
 from backhaul.errors import (
     AlreadyRunning,
     BackhaulError,
@@ -110,7 +110,7 @@ def test_debug_adds_nothing_to_an_expected_error(
 
 
 CRASHING = """
-from backhaul.cli.exits import run
+from backhaul.cli.exit_codes import run
 from backhaul.observe import logs
 from backhaul.observe.redaction import Redactor
 
@@ -151,7 +151,7 @@ def test_in_a_log_of_text_the_traceback_follows_its_line() -> None:
 
 
 FULL = """
-from backhaul.cli.exits import run
+from backhaul.cli.exit_codes import run
 
 raise SystemExit(run(lambda: print("a row"), []))
 """
@@ -204,7 +204,7 @@ def test_it_goes_round_a_typer_app(
 def test_nothing_is_logged_before_the_log_is_set_up() -> None:
     script = (
         "from loguru import logger\n"
-        "from backhaul.cli.exits import run\n"
+        "from backhaul.cli.exit_codes import run\n"
         "run(lambda: logger.bind(action='a.b').error('canary'), [])"
     )
     done = subprocess.run(

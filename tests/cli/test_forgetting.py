@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.traffic import captures
+from backhaul.traffic import capture_files
 from support import payloads
 from support.daemon import connected_process, in_process
 from support.databases import rows
@@ -164,11 +164,11 @@ def test_captures_are_written_anew_without_the_person(office: Office) -> None:
     kept.parent.mkdir()
     in_process("capture", str(kept), config=office.config)
     kept.chmod(0o640)
-    others = list(captures.read(kept))
+    others = list(capture_files.read(kept))
     command = ("forget", "customer", "cus_1", "--yes", "--json")
     found = in_process(*command, config=office.config).json()
     assert (found["captures"], found["still_in"]) == ([str(kept)], [])
-    left = list(captures.read(kept))
+    left = list(capture_files.read(kept))
     assert [event._replace(body=b"") for event in left] == [
         event._replace(body=b"") for event in others
     ]
@@ -221,12 +221,12 @@ def test_a_file_in_the_way_keeps_nobody_from_being_told(office: Office) -> None:
 def test_a_capture_keeps_what_another_store_was_told(office: Office) -> None:
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)
-    head, events = captures.read_head(kept), list(captures.read(kept))
+    head, events = capture_files.read_head(kept), list(capture_files.read(kept))
     others = [event._replace(store="other") for event in events]
     with kept.open("w", encoding="utf-8", newline="\n") as stream:
-        captures.write(head, [*events, *others], stream)
+        capture_files.write(head, [*events, *others], stream)
     in_process("forget", "customer", "cus_1", "--yes", config=office.config)
-    left = list(captures.read(kept))
+    left = list(capture_files.read(kept))
     assert left[len(events) :] == others
     assert not [e for e in left[: len(events)] if EMAIL.encode() in e.body]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.cli.reconciling import LINE_ROWS
+from backhaul.cli.reconcile import LINE_ROWS
 from support.daemon import backhaul
 from support.many_orders import Platform, serving
 from support.terminal import seen

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from loguru import logger
 
-from backhaul.app import Daemon
+from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store

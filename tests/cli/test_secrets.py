@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from backhaul.ingest.signers import secret_fingerprint
+from backhaul.ingest.webhook_secrets import secret_fingerprint
 from support.daemon import backhaul, daemon_process, in_process, office_of
 from support.payloads import envelope, order, signed
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.cli.exits import run
+from backhaul.cli.exit_codes import run
 from backhaul.errors import Unusable
 from support import payloads
 from support.daemon import in_process

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from backhaul.cli.lazy_imports import program_for
 from backhaul.cli.root import app
-from backhaul.loading import program_for
 from support.mirrored import lone_office
 from support.unanswering import met_before
 
@@ -29,8 +29,14 @@ for command in " ".join(sys.argv[1:]).split(" then "):
         pass
     sys.stderr.write(" ".join(sys.modules) + "\\n")
 """
-DAEMON = {"apscheduler", "backhaul.app", "backhaul.oneshot", "sqlite_utils", "uvloop"}
-HEAVY = {*DAEMON, "aiohttp", "httpx", "jinja2", "backhaul.demo.playing"}
+DAEMON = {
+    "apscheduler",
+    "backhaul.app.daemon",
+    "backhaul.app.offline",
+    "sqlite_utils",
+    "uvloop",
+}
+HEAVY = {*DAEMON, "aiohttp", "httpx", "jinja2", "backhaul.demo.runner"}
 
 
 READY = """
@@ -104,7 +110,7 @@ async def test_a_daemon_is_ready_without_what_it_needs_later(tmp_path: Path) -> 
         )
     assert done.returncode == 0, done.stderr[-2_000:]
     looks, *loaded = done.stdout.split()
-    assert "backhaul.app" in loaded
+    assert "backhaul.app.daemon" in loaded
     assert LATER & {*loaded} == set()
     assert int(looks) <= FEW_LOOKS
 

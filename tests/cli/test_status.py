@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.cells import cell_len
 
+from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.cli import context
-from backhaul.cli.fitting import Line, Section, cut, fit, packed
-from backhaul.cli.troubles import troubles
-from backhaul.control import SOCKET_NAME
-from backhaul.reconcile.kinds import KINDS
+from backhaul.cli.output import Line, Section, cut, fit, packed
+from backhaul.cli.problems import troubles
 from backhaul.store.contract import Matched, NewCommand, NewRecord, Unmatched
+from backhaul.sync.resource_types import KINDS
 from support.daemon import in_process
 from support.databases import started_store, write
 from support.mirrored import fill, lone_office, orders

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.cli import showing
+from backhaul.cli import output
 from backhaul.cli.jobs import COLUMNS as JOB_COLUMNS
 from backhaul.cli.jobs import shown as job_shown
 from backhaul.core.clock import from_text
@@ -26,7 +26,7 @@ def usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str], **changed: str) -> str:
-    showing.table([ROW | changed], COLUMNS, "no jobs")
+    output.table([ROW | changed], COLUMNS, "no jobs")
     return capsys.readouterr().out
 
 
@@ -61,7 +61,7 @@ def test_the_jobs_of_a_store_fit_with_when_they_ran_and_will(
     due |= {"next_run_at": "2026-03-01T13:20:00.000Z"}
     resting = due | {"job": "audit", "last_run_at": None, "paused_at": "2026-03-01"}
     rows = [job_shown(ROW | row, now) for row in (due, resting)]
-    showing.table(rows, JOB_COLUMNS, "no jobs")
+    output.table(rows, JOB_COLUMNS, "no jobs")
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert [line for line in lines if line and "─" not in line] == [
         "job store when last run next run",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.traffic.samples import SAMPLES
+from backhaul.traffic.sample_events import SAMPLES
 from support.daemon import (
     NOBODY,
     backhaul,

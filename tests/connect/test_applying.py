@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.connect.mending import mended
+from backhaul.connect.quarantine_retry import mended
 from backhaul.errors import BackhaulError
 from backhaul_sdk import Bad, Batch
 from support.back_office import Desk, host_of, shipped

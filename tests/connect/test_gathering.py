@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import force_setattr
 
-from backhaul.connect.gathering import MOST_AT_ONCE, Gathering
+from backhaul.connect.host import MOST_AT_ONCE, Gathering
 from backhaul.errors import Busy
 from backhaul.store.contract import NewRecord, RecordOutcome, WaitingRecord
 from support.back_office import Desk, host_of, shipped

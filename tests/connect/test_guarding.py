@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from backhaul.connect.guarding import ConnectorFailed, guarded
+from backhaul.connect.health import ConnectorFailed, guarded
 from backhaul_sdk import CheckFailed
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from backhaul import listening
-from backhaul.connect import intake
+from backhaul.app import public_http, sockets
+from backhaul.app.public_http import Arrivals
+from backhaul.connect import http_routes
 from backhaul.errors import Busy
-from backhaul.public import site
-from backhaul.public.arriving import Arrivals
 from backhaul_sdk import HttpRequest, HttpResponse, Route
 from support.back_office import Desk, host_of, shipped
 from support.databases import count, locked
@@ -31,16 +30,18 @@ class Intake:
     async def post(
         self, path: str, body: bytes = b"{}", **headers: str
     ) -> tuple[int, dict[str, object], dict[str, str]]:
-        sock = listening.bind_tcp("127.0.0.1", 0, "public")
+        sock = sockets.bind_tcp("127.0.0.1", 0, "public")
         arrivals = Arrivals(10, 32, 1 << 20)
-        app = site.build(intake.routes("desk", self.wanted), 1_000, arrivals)
-        listener = listening.Listener(app, door=arrivals)
+        app = public_http.build(
+            http_routes.routes("desk", self.wanted), 1_000, arrivals
+        )
+        listener = sockets.Listener(app, door=arrivals)
         await listener.start(sock)
         try:
             async with (
                 aiohttp.ClientSession() as session,
                 session.post(
-                    f"{listening.url_of(sock)}{path}", data=body, headers=headers
+                    f"{sockets.url_of(sock)}{path}", data=body, headers=headers
                 ) as answer,
             ):
                 found = await answer.read()

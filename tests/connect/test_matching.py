@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.matching import Matcher, encode
-from backhaul.connect.waiting import WaitingRoom
+from backhaul.connect.quarantine_retry import WaitingRoom
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from support import payloads
 from support.back_office import Desk, host_of, shipped

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from backhaul.core.sku_text import difference, near_text, same_text
+from backhaul.core.sku_matching import difference, near_text, same_text
 from backhaul.store.sqlite.sku_spellings import (
     NEAR,
     add_alphabets,

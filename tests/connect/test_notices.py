@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli.connectors import _reason
-from backhaul.cli.troubles import troubles
-from backhaul.connect.guarding import ConnectorFailed
-from backhaul.connect.notices import LONGEST, MOST, Notices, read_notices
+from backhaul.cli.problems import troubles
+from backhaul.connect.health import (
+    LONGEST,
+    MOST,
+    ConnectorFailed,
+    Notices,
+    read_notices,
+)
 from backhaul.errors import BackhaulError
 from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings

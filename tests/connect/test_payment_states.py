@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.connect.instances import subscribe_all
+from backhaul.connect.lifecycle import subscribe_all
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.sqlite.explaining import Explainer
 from support import payloads
@@ -17,7 +17,7 @@ from support.news import Books, deliver, sink_of
 from support.payloads import envelope, instant
 
 if TYPE_CHECKING:
-    from backhaul.connect.sink import Sink
+    from backhaul.connect.delivery_worker import Sink
     from backhaul.store.sqlite.database import SqliteStore
     from support.clock import VirtualClock
 

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.connect import registry
 from backhaul.errors import ConfigurationError
-from backhaul.settings.connectors import Connector
+from backhaul.settings.connections import Connector
 from backhaul_sdk import Spec
 from backhaul_sdk.testing import HOST_KEYS
 from support.back_office import Desk

@@ -25,7 +25,7 @@ from support.payloads import envelope, instant
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from backhaul.connect.sink import Sink
+    from backhaul.connect.delivery_worker import Sink
     from backhaul.store.sqlite.database import SqliteStore
     from support.clock import VirtualClock
 

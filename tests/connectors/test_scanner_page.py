@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from backhaul.connect import intake
+from backhaul.connect import http_routes
 from backhaul_sdk import Fulfillment, HttpRequest, Line, StockAdjustment
 from connectors.scanning import TOKEN, Dock
 from support.browsing import open_visit
@@ -57,7 +57,7 @@ async def hall(tmp_path: Path) -> AsyncIterator[Hall]:
     dock = Dock({"folder": tmp_path / "floor"})
     scanner = await dock.open()
     app = web.Application()
-    app.add_routes(intake.routes("dock", await scanner.listen(dock.host.emit)))
+    app.add_routes(http_routes.routes("dock", await scanner.listen(dock.host.emit)))
     async with TestServer(app) as server:
         origin = str(server.make_url("/")).rstrip("/")
         async with open_visit(origin) as visit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.budget import LONGEST_PAUSE_SECONDS, Budget, Priority
+from backhaul.core.rate_limit import LONGEST_PAUSE_SECONDS, Budget, Priority
 
 POLICY = '"key";q=240;w=60'
 READS = (Priority.REREAD, Priority.INCREMENTAL, Priority.SWEEP)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.drift import Drift, compare
-from backhaul.core.fold import Version
+from backhaul.core.fold import Drift, Version, compare
 
 EARLY, LATE = "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:01.000Z"
 BEFORE, BEGAN, AFTER = "2026-03-01T13:00", "2026-03-01T13:01", "2026-03-01T13:02"

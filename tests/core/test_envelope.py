@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backhaul.core.envelope import Envelope, open_envelope
+from backhaul.core.webhook import Envelope, open_envelope
 from backhaul.errors import Unusable
 
 ORDER = {"id": "ord_1", "status": "PENDING"}

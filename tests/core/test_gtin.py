@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.gtin import looks_like_one, normalized, spellings
+from backhaul.core.sku_matching import looks_like_one, normalized, spellings
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.core import strict_json
-from backhaul.core.money import EXPONENTS, to_minor
+from backhaul.core.resources import EXPONENTS, to_minor
 from backhaul.errors import Unusable
 
 AMOUNTS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from backhaul.core.proof import (
+from backhaul.core.effect_proof import (
     Finding,
     Found,
     Habits,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul.core.signature import sign, verify
+from backhaul.core.webhook import sign, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from backhaul.core import standing
-from backhaul.core.standing import FULFILLMENT, moves, of_order
-from backhaul.shop import wire
+from backhaul.core import status_rank
+from backhaul.core.status_rank import FULFILLMENT, moves, of_order
+from backhaul.platform import decoding
 from support import payloads
 
 
 def stands(**members: Any) -> int:
-    return of_order(wire.order(payloads.order(**members)))
+    return of_order(decoding.order(payloads.order(**members)))
 
 
 FORWARD = [
@@ -53,7 +53,7 @@ def test_each_part_is_told_apart() -> None:
         for status, money, parcel in every
     ]
     assert len(set(found)) == len(found) == 2 * 3 * 4
-    assert max(found) < standing.GONE
+    assert max(found) < status_rank.GONE
     paid, cancelled = stands(financialStatus="PAID"), stands(status="CANCELLED")
     assert list(moves(paid, cancelled)) == [True, False]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import pytest
 
-from backhaul.admin import dashboard
+from backhaul.admin import routes
 from backhaul.store.contract import NewRecord, Unmatched
 from support import payloads
 from support.dashboard import PASSWORD
@@ -121,7 +121,7 @@ def kept(office: Office) -> Kept:
 
 
 def test_every_form_that_changes_something_is_here() -> None:
-    forms = {_shape(one.path) for one in dashboard.ROUTES if one.method == "POST"}
+    forms = {_shape(one.path) for one in routes.ROUTES if one.method == "POST"}
     assert forms - {"/logout"} == set(DEEDS)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.admin.sessions import IDLE_SECONDS, LONGEST_SECONDS
+from backhaul.admin.accounts import IDLE_SECONDS, LONGEST_SECONDS
 from backhaul.admin.throttle import FREE_ADDRESS
 from backhaul.store.users import Role
 from support.dashboard import COOKIE, PASSWORD, open_office

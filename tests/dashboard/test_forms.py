@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.admin.headers import HEADERS
+from backhaul.admin.client_address import HEADERS
 
 if TYPE_CHECKING:
     from support.dashboard import Office

@@ -11,15 +11,15 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Unusable
-from backhaul.reconcile.kinds import KINDS
-from backhaul.shop import wire
+from backhaul.platform import decoding
 from backhaul.store.sqlite.board import SCANNED
+from backhaul.sync.resource_types import KINDS
 from support import payloads
 from support.databases import take
 from support.planned_jobs import settings_of
 
 if TYPE_CHECKING:
-    from backhaul.shop import shapes
+    from backhaul.platform import schemas
     from support.dashboard import Browser, Office
 
 OLD, NEW = b"an old secret of the store", b"a new secret of the store"
@@ -167,8 +167,8 @@ DELIVERY = {
 
 
 async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -> None:
-    async def tell() -> list[shapes.Delivery]:
-        return [wire.delivery(DELIVERY)]
+    async def tell() -> list[schemas.Delivery]:
+        return [decoding.delivery(DELIVERY)]
 
     office.deliveries["main"] = tell
     browser = await office.browser("otto")
@@ -188,7 +188,7 @@ async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -
 
 
 async def test_a_platform_that_cannot_be_read_is_said_so(office: Office) -> None:
-    async def refuse() -> list[shapes.Delivery]:
+    async def refuse() -> list[schemas.Delivery]:
         raise Unusable("GET /webhooks: 403")
 
     office.deliveries["main"] = refuse

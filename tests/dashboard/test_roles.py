@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.admin import dashboard
+from backhaul.admin import routes
 from backhaul.admin.pages.commands import PATHS
 from support.dashboard import PEOPLE
 from support.routes import without_row
 
 if TYPE_CHECKING:
-    from backhaul.admin.guard import Route
+    from backhaul.admin.auth import Route
     from support.dashboard import Browser, Office
 
 OUT = 303
@@ -112,7 +112,7 @@ async def test_every_route_has_its_row(office: Office) -> None:
     assert without_row(office.app, EXPECTED) == []
 
 
-@pytest.mark.parametrize("route", dashboard.ROUTES, ids=lambda one: one.path)
+@pytest.mark.parametrize("route", routes.ROUTES, ids=lambda one: one.path)
 def test_no_get_changes_anything(route: Route) -> None:
     """What only reads is handed nothing that writes: its module says show or search."""
     reads = route.page.__name__.startswith(("show", "search"))

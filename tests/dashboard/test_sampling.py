@@ -6,10 +6,10 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from backhaul.admin.drawing import chart
+from backhaul.admin.rendering import chart
 from backhaul.core.clock import to_text
+from backhaul.maintenance.self_monitoring import Sampler
 from backhaul.observe.metrics import Metrics
-from backhaul.upkeep.sampling import Sampler
 from support.clock import START, VirtualClock
 from support.databases import rows, started_store
 from support.waiting import until

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from backhaul.demo.causes import Cause
+from backhaul.demo.books import Cause, Kind
 from backhaul.demo.erp import Told
-from backhaul.demo.findings import Kind
 from demo.world import (
     CANCEL,
     CANCELLED,

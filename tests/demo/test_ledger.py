@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from backhaul.demo.causes import Placement
-from backhaul.demo.findings import Kind
+from backhaul.demo.books import Kind, Placement
 from demo.world import (
     ADJUST,
     CANCEL,

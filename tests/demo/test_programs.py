@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from backhaul.core.clock import SystemClock
 from backhaul.demo.home import FIRST_PORT, HOST, PORTS, Home, free_ports
 from backhaul.demo.pair import open_pair
-from backhaul.demo.programs import Program, ProgramFailed
-from backhaul.demo.quiet import until_quiet
+from backhaul.demo.processes import Program, ProgramFailed
+from backhaul.demo.runner import until_quiet
 from backhaul.errors import BackhaulError
 from support.waiting import HANG_SECONDS
 

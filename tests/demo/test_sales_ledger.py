@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from backhaul.demo.findings import Kind
+from backhaul.demo.back_office_checks import Sale, TrytonBooks
+from backhaul.demo.books import Kind
 from backhaul.demo.home import TRYTON
-from backhaul.demo.sales import Sale, TrytonBooks
 from demo.world import CANCELLED, OPEN, SHIPPED, World, agreeing_world, command
 
 Change = Callable[[World], object]

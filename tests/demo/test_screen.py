@@ -6,7 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from backhaul.demo.findings import Finding, Kind
+from backhaul.demo.books import Finding, Kind
 from backhaul.demo.ledger import Latency, Ledger
 from backhaul.demo.screen import SHOWN, Screen
 

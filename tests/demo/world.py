@@ -6,16 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backhaul.demo.books import Books
-from backhaul.demo.causes import Cause, Placement
+from backhaul.demo.books import Books, Cause, Placement
 from backhaul.demo.ledger import Ledger, draw_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from backhaul.demo.back_office_checks import TrytonBooks
     from backhaul.demo.books import Row
     from backhaul.demo.erp import Told
-    from backhaul.demo.sales import TrytonBooks
 
 T0, T1, T2 = (f"2026-03-31T10:00:0{second}.000Z" for second in range(3))
 SHIPPED, CANCELLED, OPEN = "ord_1", "ord_2", "ord_3"

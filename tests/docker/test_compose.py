@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # no stubs are installed
 
-from backhaul.push.ending import STOP_SECONDS
+from backhaul.push.dispatcher import STOP_SECONDS
 from backhaul.settings import load_settings
 from backhaul_reference.arguments import parser
 

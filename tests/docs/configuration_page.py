@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from backhaul.settings import Job, Jobs, Settings
-from backhaul.settings.fields import ANY_NAME, is_list, is_named, is_secret, section_of
 from backhaul.settings.jobs import StoreJob
+from backhaul.settings.sources import ANY_NAME, is_list, is_named, is_secret, section_of
 from backhaul.settings.values import (
     check_base_url,
     duration_text,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from typer.main import get_command
 
-from backhaul.cli import exits
+from backhaul.cli import exit_codes
 from backhaul.cli.root import app
 from backhaul.errors import BackhaulError, ConfigurationError, CorruptData, PortInUse
 
@@ -32,15 +32,15 @@ backhaul \\- {about}
 """
 CODES = {
     0: "It was done.",
-    exits.FAILED: "It failed, or was refused; the reason is on standard error.",
+    exit_codes.FAILED: "It failed, or was refused; the reason is on standard error.",
     2: "The command line cannot be understood.",
     CorruptData.exit_code: "The database is damaged, or a newer version made it.",
     PortInUse.exit_code: "The platform does not answer, or a port is taken.",
-    exits.BUG: "A bug.",
-    exits.TEMPORARY: "Not now; try again.",
-    exits.PERMISSION: "A file may not be opened.",
+    exit_codes.BUG: "A bug.",
+    exit_codes.TEMPORARY: "Not now; try again.",
+    exit_codes.PERMISSION: "A file may not be opened.",
     ConfigurationError.exit_code: "The configuration cannot be used.",
-    exits.INTERRUPTED: "Interrupted.",
+    exit_codes.INTERRUPTED: "Interrupted.",
 }
 FILES = {
     "./backhaul.toml, /etc/backhaul/backhaul.toml": "The configuration, where neither "
@@ -84,8 +84,13 @@ def codes() -> set[int]:
     kinds = [BackhaulError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    fatal = {getattr(kind, "exit_code", exits.FAILED) for kind in kinds}
-    return fatal | {exits.BUG, exits.TEMPORARY, exits.PERMISSION, exits.INTERRUPTED}
+    fatal = {getattr(kind, "exit_code", exit_codes.FAILED) for kind in kinds}
+    return fatal | {
+        exit_codes.BUG,
+        exit_codes.TEMPORARY,
+        exit_codes.PERMISSION,
+        exit_codes.INTERRUPTED,
+    }
 
 
 def _command(path: str, command: Command) -> str:

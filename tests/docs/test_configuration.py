@@ -12,7 +12,7 @@ import pytest
 
 from backhaul.connect import registry
 from backhaul.settings import Connector, Settings, Store, load_settings
-from backhaul.settings.fields import ANY_NAME, is_secret, leaves, secret_names
+from backhaul.settings.sources import ANY_NAME, is_secret, leaves, secret_names
 from backhaul.settings.values import duration_text
 from docs.configuration_page import default_text, page, sentence
 

@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from backhaul.cli.root import app
-from backhaul.settings import fields
+from backhaul.settings import sources
 from docs import man_page, words
 from docs.log_actions import actions
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SETTINGS = {part for path, _ in fields.leaves() for part in path}
+SETTINGS = {part for path, _ in sources.leaves() for part in path}
 
 
 def verbs() -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
 from backhaul.store.contract import Arrival
 from support.busy_shop import BusyShop

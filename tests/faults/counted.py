@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from backhaul.app.wiring import build_client, build_repair, build_targeter
 from backhaul.connect.matching import Matcher, encode
 from backhaul.core.identity import step_id
-from backhaul.ingest.drain import Drain
-from backhaul.parts import build_client, build_repair, build_targeter
+from backhaul.ingest.fold_worker import Drain
 from backhaul.store.contract import NewRecord
 from faults.sweeping import STORE, program
 from support.databases import rows

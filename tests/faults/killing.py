@@ -8,19 +8,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
-from backhaul.demo.books import damage
-from backhaul.demo.findings import Kind
+from backhaul.demo.books import Kind, damage
 from backhaul.demo.pair import open_pair
-from backhaul.demo.playing import beside, conclude, floor_for
-from backhaul.demo.shop_floor import Pace
+from backhaul.demo.runner import beside, conclude, floor_for
+from backhaul.demo.simulation import Pace
 from support.databases import rows
 from support.loop_guard import on_purpose
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul.demo.playing import Result
-    from backhaul.demo.programs import Program
+    from backhaul.demo.processes import Program
+    from backhaul.demo.runner import Result
 
 RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
 """None is given up because each try met a dead receiver, or one that starts slowly.

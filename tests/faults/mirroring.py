@@ -7,12 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backhaul.app.wiring import build_client, build_reconciler, build_rereader
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.drain import Drain
-from backhaul.parts import build_client, build_reconciler, build_rereader
-from backhaul.reconcile.acquaintance import acquaint
-from backhaul.reconcile.kinds import KINDS
-from backhaul.reconcile.wanted import FULL
+from backhaul.ingest.fold_worker import Drain
+from backhaul.sync.resource_types import FULL, KINDS
+from backhaul.sync.store_identity import acquaint
 from support.clock import RunningClock
 from support.databases import started_store
 
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
     from pathlib import Path
 
-    from backhaul.reconcile.reconciler import Reconciler
-    from backhaul.reconcile.rereading import Rereader
+    from backhaul.platform.client import StoreFacts
     from backhaul.settings import Settings
-    from backhaul.shop.client import StoreFacts
     from backhaul.store.contract import Arrival
     from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.sync.reconciler import Reconciler
+    from backhaul.sync.refetcher import Rereader
 
 STORE = "main"
 PART = 100

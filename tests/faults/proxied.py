@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
-    from backhaul.demo.findings import Finding
+    from backhaul.demo.books import Finding
     from support.daemon import Office
     from support.fault_proxy import FaultProxy
     from support.reference import ReferenceProcess

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loguru import logger
 
+from backhaul.app.wiring import build_client, build_sender
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import OPEN
 from backhaul.demo.books import read_books
-from backhaul.demo.effects import StoreBooks, effects_of
+from backhaul.demo.effect_checks import StoreBooks, effects_of
 from backhaul.demo.ledger import compare_effects
-from backhaul.parts import build_client, build_sender
-from backhaul.push.keying import Keying
-from backhaul.push.settling import interrupted
+from backhaul.push.idempotency import Keying
+from backhaul.push.response_classifier import interrupted
 from backhaul.settings import Settings
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from backhaul_reference.platform.quirks import NONE, parse
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from backhaul.demo.findings import Finding
-    from backhaul.parts import Sender
-    from backhaul.shop.client import StoreFacts
+    from backhaul.app.wiring import Sender
+    from backhaul.demo.books import Finding
+    from backhaul.platform.client import StoreFacts
     from backhaul.store.sqlite.database import SqliteStore
     from support.reference_shop import Shop
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from backhaul.app.control_socket import SOCKET_NAME
+from backhaul.app.offline import offline
 from backhaul.cli import context
-from backhaul.control import SOCKET_NAME
-from backhaul.oneshot import offline
 from faults.trials import LONG, chances, tell
 from support.daemon import DaemonProcess
 from support.databases import rows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.parts import build_client
+from backhaul.app.wiring import build_client
 from backhaul_reference.platform.quirks import parse
 from faults.capturing import become
 from faults.fates import KEYLESS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from backhaul.ingest.folding import fold_one
+from backhaul.ingest.topics import fold_one
 from backhaul.store.contract import Arrival
 from backhaul.store.sqlite.differences import dump
 from support.captured import captured

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from backhaul.control import SOCKET_NAME
+from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.core.clock import from_text
 from backhaul.settings import Push
 from faults.naming import NAME, name_server

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
-from backhaul.connect.waiting import WaitingRoom
+from backhaul.connect.quarantine_retry import WaitingRoom
 from backhaul_sdk import Bad, Batch, StockAdjustment
 from faults.sweeping import STORE, program, stage
 from support import payloads

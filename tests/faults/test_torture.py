@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.demo.books import read_books
-from backhaul.demo.mirrored import check_mirror
+from backhaul.demo.mirror_checks import check_mirror
 from faults.history import disordered, trade
 from faults.sending import sender
 from faults.trials import LONG, SEED, chances, tell

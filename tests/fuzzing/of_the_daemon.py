@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.connect.mending import mended
-from backhaul.core import signature, strict_json
-from backhaul.core.budget import Budget
-from backhaul.core.envelope import open_envelope
+from backhaul.connect.quarantine_retry import mended
+from backhaul.core import strict_json, webhook
 from backhaul.core.outcome import OPTIONAL_MEMBERS, classify_refusal
+from backhaul.core.rate_limit import Budget
+from backhaul.core.webhook import open_envelope
 from backhaul.errors import BackhaulError, ConfigurationError, Unusable
+from backhaul.maintenance import search_indexer
+from backhaul.platform import decoding, responses
+from backhaul.platform.transport import Answer
 from backhaul.settings import load_settings
-from backhaul.shop import listing, members, wire
-from backhaul.shop.transport import Answer
-from backhaul.traffic import captures
-from backhaul.traffic.replaying import named_store
+from backhaul.traffic import capture_files
+from backhaul.traffic.capture_files import named_store
 from fuzzing.targets import Target, as_json, as_text, lines_of
 from support import payloads
 
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     Read = Callable[[Mapping[str, Any]], object]
 
 READ: dict[str, Read] = {
-    "orders/create": wire.order,
-    "products/update": lambda data: wire.product(data, "INR"),
-    "products/delete": wire.deletion,
-    "inventory/level_update": wire.stock_change,
-    "customers/create": wire.customer,
+    "orders/create": decoding.order,
+    "products/update": lambda data: decoding.product(data, "INR"),
+    "products/delete": decoding.deletion,
+    "inventory/level_update": decoding.stock_change,
+    "customers/create": decoding.customer,
 }
 SAMPLES = {
     "orders/create": payloads.order(
@@ -60,33 +61,33 @@ HISTORY = {
 
 def feed_webhook(topic: str, data: bytes) -> None:
     """Open a delivery, read what is inside, and what it says to the search."""
-    members.told(topic, data)
+    search_indexer.told(topic, data)
     with suppress(Unusable):
         opened = open_envelope(data, topic)
-        READ.get(opened.topic, wire.order)(opened.data)
+        READ.get(opened.topic, decoding.order)(opened.data)
 
 
 def feed_signature(data: bytes) -> None:
-    assert signature.verify(data, as_text(data), [payloads.SECRET]) is None
+    assert webhook.verify(data, as_text(data), [payloads.SECRET]) is None
 
 
 def feed_page(data: bytes) -> None:
     date, *rest = as_text(data).split("\n", 1)
     body = rest[0].encode("utf-8", "surrogateescape") if rest else data
     with suppress(Unusable):
-        found = listing.read(Answer(200, {"date": date}, body))
+        found = responses.read_page(Answer(200, {"date": date}, body))
         for row in found.rows:
             _row(row)
 
 
 def _row(row: bytes) -> None:
     reads = (
-        wire.entry,
-        wire.moved,
-        wire.hook,
-        wire.level,
-        wire.last_attempt,
-        wire.order,
+        decoding.entry,
+        decoding.moved,
+        decoding.hook,
+        decoding.level,
+        decoding.last_attempt,
+        decoding.order,
     )
     with suppress(Unusable):
         document = strict_json.decode_object(row)
@@ -125,9 +126,9 @@ def _file(name: str, data: bytes) -> Path:
 def feed_capture(data: bytes) -> None:
     file = _file("day.jsonl", data)
     with suppress(Unusable):
-        captures.read_head(file)
+        capture_files.read_head(file)
     with suppress(Unusable):
-        for arrival in captures.read(file):
+        for arrival in capture_files.read(file):
             assert isinstance(arrival.body, bytes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from backhaul.ingest.answers import Answers
+from backhaul.ingest.receiver import Answers
 from support.clock import VirtualClock
 
 STORES = {"main", "other"}

@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
-from backhaul import listening
-from backhaul.observe.bad_requests import QUIET_SECONDS, BadRequests, kind_of
+from backhaul.app import sockets
+from backhaul.app.sockets import QUIET_SECONDS, BadRequests, kind_of
 from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ async def listening_on(counted: Counter[tuple[str, ...]]) -> AsyncIterator[int]:
     app.router.add_get("/fail", _fail)
     app.router.add_get("/lose", _lose)
     app.router.add_post("/webhooks/main", _take)
-    listener = listening.Listener(app, bad_requests=counted)
-    sock = listening.bind_tcp("127.0.0.1", 0, "public")
+    listener = sockets.Listener(app, bad_requests=counted)
+    sock = sockets.bind_tcp("127.0.0.1", 0, "public")
     await listener.start(sock)
     try:
         yield sock.getsockname()[1]

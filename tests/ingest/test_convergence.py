@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.ingest.folding import fold_one
+from backhaul.ingest.topics import fold_one
 from support import payloads
 from support.captured import captured
 from support.databases import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.drain import LONGEST_SLICE_SECONDS, SLICE_SECONDS, Drain
-from backhaul.shop.client import StoreFacts
+from backhaul.ingest.fold_worker import LONGEST_SLICE_SECONDS, SLICE_SECONDS, Drain
+from backhaul.platform.client import StoreFacts
 from support.databases import append, count
 from support.payloads import STORE_ID, arrival, envelope, order
 from support.push_scene import killed

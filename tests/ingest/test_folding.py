@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.core.envelope import TOPICS as SUBSCRIBED
-from backhaul.ingest.folding import TOPICS
+from backhaul.core.webhook import TOPICS as SUBSCRIBED
+from backhaul.ingest.topics import TOPICS
 from backhaul_reference.platform.state.events import TOPICS as PROMISED
 from support import payloads
 from support.databases import count, fold_all, rows, states, take

@@ -7,9 +7,8 @@ import weakref
 import aiohttp
 from aiohttp import web
 
-from backhaul import listening
-from backhaul.public import site
-from backhaul.public.arriving import SMALL_BYTES, Arrivals
+from backhaul.app import public_http, sockets
+from backhaul.app.public_http import SMALL_BYTES, Arrivals
 from support.waiting import until
 
 LARGE = SMALL_BYTES + 1
@@ -24,10 +23,10 @@ async def test_a_large_body_goes_with_its_answer() -> None:
         return web.Response(text=str(len(await request.read())))
 
     arrivals = Arrivals(5, 5, 10 * LARGE)
-    app = site.build([web.post("/{name}", handle)], 2 * LARGE, arrivals)
-    listener = listening.Listener(app, 5, arrivals)
-    sock = listening.bind_tcp("127.0.0.1", 0, "public")
-    url = listening.url_of(sock)
+    app = public_http.build([web.post("/{name}", handle)], 2 * LARGE, arrivals)
+    listener = sockets.Listener(app, 5, arrivals)
+    sock = sockets.bind_tcp("127.0.0.1", 0, "public")
+    url = sockets.url_of(sock)
     await listener.start(sock)
     try:
         async with (

@@ -10,9 +10,8 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from backhaul import listening
-from backhaul.public import site
-from backhaul.public.arriving import Arrivals
+from backhaul.app import public_http, sockets
+from backhaul.app.public_http import Arrivals
 from support.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -25,10 +24,10 @@ async def answer(_: web.Request) -> web.Response:
     return web.Response(text="whole")
 
 
-async def listener_on(sock: socket.socket) -> listening.Listener:
+async def listener_on(sock: socket.socket) -> sockets.Listener:
     arrivals = Arrivals(5, 5, 1_000)
-    app = site.build([web.get("/{name}", answer)], 1_000, arrivals)
-    listener = listening.Listener(app, 5, arrivals)
+    app = public_http.build([web.get("/{name}", answer)], 1_000, arrivals)
+    listener = sockets.Listener(app, 5, arrivals)
     await listener.start(sock)
     return listener
 
@@ -41,7 +40,7 @@ def test_who_comes_as_it_ends_is_answered_by_it_or_by_the_next(
     """However many rounds of the loop have passed since they asked."""
 
     async def come() -> None:
-        with listening.bind_tcp("127.0.0.1", 0, "public") as kept:
+        with sockets.bind_tcp("127.0.0.1", 0, "public") as kept:
             kept.listen()
             ending = await listener_on(kept.dup())
             client = socket.create_connection(kept.getsockname())
@@ -63,9 +62,9 @@ def test_who_comes_as_it_ends_is_answered_by_it_or_by_the_next(
 
 async def test_who_has_just_come_is_answered_and_who_says_nothing_is_left() -> None:
     arrivals = Arrivals(5, 5, 1_000)
-    app = site.build([web.get("/{name}", answer)], 1_000, arrivals)
-    listener = listening.Listener(app, 5, arrivals)
-    sock = listening.bind_tcp("127.0.0.1", 0, "public")
+    app = public_http.build([web.get("/{name}", answer)], 1_000, arrivals)
+    listener = sockets.Listener(app, 5, arrivals)
+    sock = sockets.bind_tcp("127.0.0.1", 0, "public")
     host, port = sock.getsockname()
     await listener.start(sock)
     streams = [await asyncio.open_connection(host, port) for _ in range(2)]

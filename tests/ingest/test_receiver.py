@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from support.databases import count, fold_all, locked, rows, states
 from support.payloads import OLD_SECRET, SECRET, envelope, order, signed
 from support.receiving import Reply, raw_request, status_of
@@ -103,7 +103,7 @@ def test_the_signature_is_what_openssl_computes(tmp_path: Path) -> None:
         capture_output=True,
         check=True,
     ).stdout
-    assert signature.sign(BODY, SECRET) == encoded
+    assert webhook.sign(BODY, SECRET) == encoded
 
 
 TOPICS = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from support.databases import count
 from support.payloads import SECRET, envelope, order, signed
 from support.receiving import MAX_BODY_BYTES, Served, raw_request, served, status_of
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
 
 BODY = envelope("orders/create", order())
-RIGHT = signature.sign(BODY, SECRET).decode()
-HEADER = signature.HEADER
+RIGHT = webhook.sign(BODY, SECRET).decode()
+HEADER = webhook.HEADER
 
 FORGED: dict[str, list[tuple[str, str]]] = {
     "none": [],
     "empty": [(HEADER, "")],
-    "of another body": [(HEADER, signature.sign(b"{}", SECRET).decode())],
-    "by another secret": [(HEADER, signature.sign(BODY, b"whsec_other").decode())],
-    "by nothing": [(HEADER, signature.sign(BODY, b"").decode())],
+    "of another body": [(HEADER, webhook.sign(b"{}", SECRET).decode())],
+    "by another secret": [(HEADER, webhook.sign(BODY, b"whsec_other").decode())],
+    "by nothing": [(HEADER, webhook.sign(BODY, b"").decode())],
     "right beside wrong": [(HEADER, "AAAA"), (HEADER, RIGHT)],
     "right and wrong in one": [(HEADER, f"{RIGHT},AAAA")],
     "hexadecimal": [(HEADER, base64.b64decode(RIGHT).hex())],

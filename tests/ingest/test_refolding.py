@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.ingest.folding import fold_one
-from backhaul.ingest.refolding import Refolder
-from backhaul.shop.client import StoreFacts
+from backhaul.ingest.fold_worker import Refolder
+from backhaul.ingest.topics import fold_one
+from backhaul.platform.client import StoreFacts
 from backhaul.store.refolds import Selection
 from backhaul.store.sqlite.differences import dump
 from support import payloads

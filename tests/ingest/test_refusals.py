@@ -8,7 +8,7 @@ import pytest
 from loguru import logger
 
 from backhaul.errors import Busy
-from backhaul.ingest.refusals import CALM_SECONDS, Refusals
+from backhaul.ingest.receiver import CALM_SECONDS, Refusals
 from support.clock import VirtualClock
 from support.locking import LockOfAnotherProcess
 from support.payloads import envelope, order

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from backhaul.errors import Busy
-from backhaul.ingest.signers import SAVE_SECONDS, Signers, secret_fingerprint
+from backhaul.ingest.webhook_secrets import SAVE_SECONDS, Signers, secret_fingerprint
 from backhaul.store.deeds import Deed
 from support.clock import VirtualClock
 from support.databases import locked, rows
@@ -36,7 +36,7 @@ async def signers(store: SqliteStore, clock: VirtualClock) -> Signers:
 
 
 def accepts(signers: Signers, secret: bytes, now: str = EARLY) -> bool:
-    return signers.signed("main", BODY, signature.sign(BODY, secret).decode(), now)
+    return signers.signed("main", BODY, webhook.sign(BODY, secret).decode(), now)
 
 
 def uses(store: SqliteStore) -> dict[str, str | None]:

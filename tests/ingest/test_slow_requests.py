@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from backhaul.public.arriving import GRACE_SECONDS, Arrivals
+from backhaul.app.public_http import GRACE_SECONDS, Arrivals
 from backhaul.store.contract import FoldReport
 from support.databases import count
 from support.payloads import envelope, order, signed

@@ -132,7 +132,7 @@ async def test_the_event_itself_lets_go_once_it_can_be_read(
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status="ONLY-NOW"))
     with monkeypatch.context() as patched:
-        patched.setattr("backhaul.shop.wire.word", _refuse)
+        patched.setattr("backhaul.platform.decoding.word", _refuse)
         await fold_all(store)
     assert await claimed(store) == []
     everything = Selection(state="quarantined")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.push.auditing import CLOCK_SECONDS
+from backhaul.push.history_audit import CLOCK_SECONDS
 from support import payloads
 from support.push_history import HISTORY, history, move
 from support.push_scene import audited

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.identity import command_id
-from backhaul.push.auditing import CLOCK_SECONDS, FLYING, OPENING
+from backhaul.push.history_audit import CLOCK_SECONDS, FLYING, OPENING
 from backhaul.settings import Push
 from support import payloads
 from support.clock import START

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.push import targeting
-from backhaul.reconcile.stock_reading import StockReader
-from backhaul.shop.transport import InDoubt, Transport
+from backhaul.platform.transport import InDoubt, Transport
+from backhaul.push import stock_targets
+from backhaul.sync.stock_reader import StockReader
 from backhaul_sdk import Cancellation
 from support.counting import SOON, House, house, now
 from support.databases import rows, write
@@ -34,7 +34,7 @@ CAUTIOUS = SOON | {"on_absent": "park"}
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the rounds of reading, as many as ever, follow on each other at once."""
-    monkeypatch.setattr(targeting, "ROUNDS_SECONDS", (0.1, 0.2, 0.3))
+    monkeypatch.setattr(stock_targets, "ROUNDS_SECONDS", (0.1, 0.2, 0.3))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.push.door import PROBE_SECONDS
+from backhaul.push.availability import PROBE_SECONDS
 from backhaul.settings import Push
 from support.push_scene import Scene, scene, working
 from support.push_server import document, message, problem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.cli import evidence
+from backhaul.cli import command_view
 from backhaul.store.deciding import Decision
 from backhaul.store.sqlite.explaining import Explainer
 from support import payloads
@@ -44,7 +44,7 @@ def shown(stage: Scene, command: str, capsys: pytest.CaptureFixture[str]) -> str
     with closing(Explainer(stage.path)) as explainer:
         found = explainer.command(command)
     assert found is not None
-    evidence.show(found)
+    command_view.show(found)
     return " ".join(capsys.readouterr().out.split())
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.circuit import FAILURES_TO_OPEN, PROBE_SECONDS
-from backhaul.push.door import FAILING
+from backhaul.core.backoff import FAILURES_TO_OPEN, PROBE_SECONDS
+from backhaul.platform.client import LISTS
+from backhaul.push.availability import FAILING
 from backhaul.settings import Push
-from backhaul.shop.client import LISTS
 from support.push_scene import Scene, scene, working
 from support.push_server import message, problem
 from support.waiting import until

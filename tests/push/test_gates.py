@@ -8,8 +8,8 @@ import pytest
 
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import KINDS
-from backhaul.push.auditing import CLOCK_SECONDS
-from backhaul.push.gates import JOBS, Gates
+from backhaul.push.history_audit import CLOCK_SECONDS
+from backhaul.push.send_windows import JOBS, Gates
 from backhaul.settings import Push
 from support.clock import VirtualClock
 from support.push_history import HISTORY, history

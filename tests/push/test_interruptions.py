@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from backhaul.push.recording import REST_SECONDS
-from backhaul.push.settling import interrupted
+from backhaul.push.response_classifier import interrupted
+from backhaul.push.retry_store import REST_SECONDS
 from support.databases import locked, rows
 from support.push_scene import Scene, applied, kept, killed, scene, working
 from support.push_server import message

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from backhaul.push.keying import KEYED_ONCE, Keying
-from backhaul.shop.client import StoreFacts
+from backhaul.platform.client import StoreFacts
+from backhaul.push.idempotency import KEYED_ONCE, Keying
 from support.push_history import HISTORY, history, move
 from support.push_looks import doubt, looks, outwait
 from support.push_scene import Scene, scene, working

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from backhaul.core.quiet import QuietHours
+from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import Busy
-from backhaul.push.door import PROBE_SECONDS
+from backhaul.push.availability import PROBE_SECONDS
 from backhaul.store.deciding import Decision
 from backhaul.store.sqlite.doubts import SqliteDoubts
 from support.clock import START

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from backhaul.reconcile.stock_reading import StockReader
-from backhaul.shop.transport import InDoubt, Transport
+from backhaul.platform.transport import InDoubt, Transport
+from backhaul.sync.stock_reader import StockReader
 from support.counting import House, house, now
 from support.databases import rows, write
 from support.waiting import until

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core.circuit import FAILURES_TO_OPEN
-from backhaul.core.circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
+from backhaul.core.backoff import FAILURES_TO_OPEN
+from backhaul.core.backoff import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
+from backhaul.platform.client import LISTS
 from backhaul.settings import Push
-from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows, take
 from support.push_history import HISTORY, history, move

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.push.settler import TOLD_AFTER
+from backhaul.push.resolver import TOLD_AFTER
 from support.databases import rows
 from support.push_history import HISTORY, history, move
 from support.push_scene import Broken, Scene, scene, working

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.matching import Matcher, encode
-from backhaul.push.settling import interrupted
+from backhaul.push.response_classifier import interrupted
 from backhaul.settings import Push
 from backhaul.store.contract import NewRecord
 from backhaul.store.deciding import RESTOCK_UNSHIPPED, Decision

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from backhaul.push.auditing import OPENING
-from backhaul.push.proving import Prover
+from backhaul.push.effect_verification import Prover
+from backhaul.push.history_audit import OPENING
 from support.push_history import HISTORY, history, move
 from support.push_scene import audited
 from support.push_server import problem
@@ -16,7 +16,7 @@ from support.waiting import until
 if TYPE_CHECKING:
     import pytest
 
-    from backhaul.core.proof import Move
+    from backhaul.core.effect_proof import Move
     from support.push_scene import Scene
     from support.push_server import Connection, Request
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from backhaul.shop.transport import InDoubt, Transport
+from backhaul.platform.transport import InDoubt, Transport
 from backhaul_sdk import StockAdjustment, StockLevel
 from support.counting import ERP, House, now, working
 from support.reference_shop import Shop, open_shop

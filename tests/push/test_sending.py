@@ -11,8 +11,8 @@ import pytest
 
 from backhaul.core.clock import from_text
 from backhaul.core.identity import fingerprint
+from backhaul.platform.client import LISTS
 from backhaul.settings import Push
-from backhaul.shop.client import LISTS
 from support import payloads
 from support.databases import rows
 from support.push_scene import API_KEY, HELD_SECONDS, Scene, applied, scene, working

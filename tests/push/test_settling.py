@@ -6,8 +6,7 @@ import pytest
 
 from backhaul.core.lifecycle import State, move
 from backhaul.core.outcome import Outcome, Verdict
-from backhaul.push.judging import Judged
-from backhaul.push.settling import CAUSES, interrupted, settlement
+from backhaul.push.response_classifier import CAUSES, Judged, interrupted, settlement
 from backhaul.settings import Push
 from support.clock import START
 

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from backhaul.shop.transport import Answer, Transport
+from backhaul.platform.transport import Answer, Transport
 from backhaul.store.sqlite import corrections
 from backhaul_sdk import Cancellation, StockAdjustment
 from support.counting import ERP, House, house, now

@@ -13,8 +13,8 @@ from loguru import logger
 from backhaul.connect.matching import Matcher, encode
 from backhaul.core.clock import to_text
 from backhaul.core.stock import Seen
-from backhaul.push.targeting import RETRY_CAP_SECONDS, ROUNDS_SECONDS, Targeter
-from backhaul.shop.transport import NotSent
+from backhaul.platform.transport import NotSent
+from backhaul.push.stock_targets import RETRY_CAP_SECONDS, ROUNDS_SECONDS, Targeter
 from backhaul.store.contract import NewRecord
 from backhaul_sdk import StockLevel
 from support import payloads

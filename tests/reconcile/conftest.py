@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.ingest.drain import Drain
-from backhaul.reconcile.reconciler import Reconciler
-from backhaul.reconcile.repairing import Repair
+from backhaul.ingest.fold_worker import Drain
+from backhaul.platform.client import ShopClient, StoreFacts
+from backhaul.platform.transport import Limits, Transport
 from backhaul.settings import Reconcile
-from backhaul.shop.client import ShopClient, StoreFacts
-from backhaul.shop.transport import Limits, Transport
+from backhaul.sync.diff_repair import Repair
+from backhaul.sync.reconciler import Reconciler
 from support import payloads
 from support.clock import RunningClock
 from support.databases import started_store

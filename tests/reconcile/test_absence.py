@@ -8,9 +8,9 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
-from backhaul.reconcile.rehearsing import Rehearsal
-from backhaul.reconcile.repairing import Comparison
-from backhaul.shop.client import ReadRefused
+from backhaul.platform.client import ReadRefused
+from backhaul.sync.diff_repair import Comparison
+from backhaul.sync.on_demand import Rehearsal
 from reconcile.conftest import reconciling
 from support import payloads
 from support.databases import fold_all, rows

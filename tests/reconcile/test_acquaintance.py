@@ -16,9 +16,9 @@ from backhaul.errors import (
     OtherStore,
     PlatformUnavailable,
 )
-from backhaul.reconcile.acquaintance import Identity, acquaint
-from backhaul.shop.client import LISTS, ShopClient, StoreFacts
-from backhaul.shop.transport import Limits, NotSent, Transport
+from backhaul.platform.client import LISTS, ShopClient, StoreFacts
+from backhaul.platform.transport import Limits, NotSent, Transport
+from backhaul.sync.store_identity import Identity, acquaint
 from support.databases import locked, write
 from support.push_server import document, message, problem, unused_url
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from support.daemon import NOBODY, Office, backhaul, running
 from support.databases import count, rows
 from support.reconciling import ON_DEMAND, differences, drift, reconcile, untold

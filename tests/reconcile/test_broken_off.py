@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from backhaul.errors import Unusable
-from backhaul.reconcile import sweeping
-from backhaul.reconcile.walking import Shown
+from backhaul.sync import full_sync
+from backhaul.sync.list_pass import Shown
 from reconcile.conftest import reconciling
 from support import payloads
 from support.databases import rows
@@ -159,7 +159,7 @@ async def test_a_stop_at_the_moment_of_a_failure_is_heard(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk = Breaking()
-    monkeypatch.setattr(sweeping, "Walk", lambda *_: walk)
+    monkeypatch.setattr(full_sync, "Walk", lambda *_: walk)
     async with reconciling(place) as reconciler:
         walking = asyncio.ensure_future(reconciler.walk("full", ["products"]))
         for _ in range(100):

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from backhaul.core.budget import Priority
-from backhaul.reconcile.absence import Absence
-from backhaul.reconcile.kinds import ORDERS
-from backhaul.reconcile.repairing import Repair
-from backhaul.reconcile.sweeping import SweepWork
-from backhaul.reconcile.wanted import BACKFILL
-from backhaul.shop.client import PAGE_ROWS, ShopClient
-from backhaul.shop.transport import Limits, Transport
+from backhaul.core.rate_limit import Priority
+from backhaul.platform.client import PAGE_ROWS, ShopClient
+from backhaul.platform.transport import Limits, Transport
+from backhaul.sync.deletion_check import Absence
+from backhaul.sync.diff_repair import Repair
+from backhaul.sync.full_sync import SweepWork
+from backhaul.sync.resource_types import BACKFILL, ORDERS
 from support.clock import LeapingClock
 from support.databases import count, started_store
 

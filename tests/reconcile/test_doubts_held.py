@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.reconcile.absence import PATIENCE_SECONDS
+from backhaul.sync.deletion_check import PATIENCE_SECONDS
 from reconcile.conftest import reconciling
 from support import payloads
 from support.push_server import document

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.reconcile.rehearsing import Rehearsal
-from backhaul.reconcile.repairing import Comparison
+from backhaul.sync.diff_repair import Comparison
+from backhaul.sync.on_demand import Rehearsal
 from reconcile.conftest import reconciling
 from support.databases import rows
 from support.persons import GUEST, customer, forget, order, told_in
 from support.push_server import document
 
 if TYPE_CHECKING:
-    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.sync.reconciler import Reconciler
     from reconcile.conftest import Place
 
 ORDERS = {

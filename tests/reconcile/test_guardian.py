@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from support.daemon import Office, running
 from support.databases import count, rows
 from support.push_server import unused_url
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from backhaul.app import Daemon
+    from backhaul.app.daemon import Daemon
 
 OTHER = "http://127.0.0.1:9/hook"
 LISTENS = 'host = "127.0.0.1"\nport = 0'

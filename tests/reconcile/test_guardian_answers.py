@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
-from backhaul.reconcile.guardian import Guardian
-from backhaul.reconcile.keyring import Keyring
-from backhaul.shop.transport import Transport
+from backhaul.platform.secret_files import Keyring
+from backhaul.platform.transport import Transport
+from backhaul.sync.webhook_subscriptions import Guardian
 from reconcile.conftest import API_KEY, LIMITS
 from support import payloads
 from support.push_server import document, message

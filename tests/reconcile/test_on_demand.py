@@ -13,9 +13,9 @@ from urllib.parse import parse_qs
 import pytest
 from aiohttp import web
 
-from backhaul.control import SOCKET_NAME
-from backhaul.reconcile.desk import PATIENCE_SECONDS, Desk
-from backhaul.reconcile.wanted import Wanted
+from backhaul.app.control_socket import SOCKET_NAME
+from backhaul.sync.on_demand import PATIENCE_SECONDS, Desk
+from backhaul.sync.resource_types import Wanted
 from reconcile.conftest import reconciling
 from support import payloads
 from support.daemon import backhaul

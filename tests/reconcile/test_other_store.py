@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from backhaul.app.offline import desk, rehearsal
 from backhaul.errors import OtherStore
-from backhaul.oneshot import desk, rehearsal
 from backhaul.settings import load_settings
 from support.daemon import Office, running
 from support.databases import count, rows
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from backhaul.app import Daemon
+    from backhaul.app.daemon import Daemon
 
 
 @pytest.fixture

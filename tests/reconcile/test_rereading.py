@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import Busy
-from backhaul.reconcile.rereading import Rereader
+from backhaul.sync.refetcher import Rereader
 from support import payloads
 from support.databases import fold_all, rows
 from support.push_scene import Answer, killed

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 import pytest
 from loguru import logger
 
-from backhaul.core.budget import Priority
-from backhaul.shop.transport import TooLong
+from backhaul.core.rate_limit import Priority
+from backhaul.platform.transport import TooLong
 from reconcile.conftest import opened, reconciling
 from support import payloads
 from support.clock import PacedClock
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.sync.reconciler import Reconciler
     from reconcile.conftest import Place
 
     Answer = Callable[[Request], bytes]

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs
 import pytest
 from loguru import logger
 
-from backhaul.reconcile.stock_reading import StockReader
-from backhaul.shop.client import ShopClient
+from backhaul.platform.client import ShopClient
+from backhaul.sync.stock_reader import StockReader
 from reconcile.conftest import reconciling
 from reconcile.test_running import ended, running
 from support import payloads
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from loguru import Message, Record
 
-    from backhaul.reconcile.reconciler import Reconciler
+    from backhaul.sync.reconciler import Reconciler
     from reconcile.conftest import Place
     from support.databases import Row
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
-from backhaul.reconcile.kinds import Row
-from backhaul.reconcile.walking import MOST_STALE_PAGES, Shown, Walk
+from backhaul.sync.list_pass import MOST_STALE_PAGES, Shown, Walk
+from backhaul.sync.resource_types import Row
 from reconcile.conftest import reconciling
 from reconcile.test_walking import List, ids, walk_over
 from support import payloads

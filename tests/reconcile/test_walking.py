@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from backhaul.reconcile.kinds import Row
-from backhaul.reconcile.walking import Known, Shown, Walk
+from backhaul.sync.list_pass import Known, Shown, Walk
+from backhaul.sync.resource_types import Row
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from multidict import MultiMapping
 
-from backhaul.admin.guard import COOKIE, HOST_BOUND
+from backhaul.admin.auth import COOKIE, HOST_BOUND
 from reference_dashboard.conftest import STORE, Browser
 
 OPENED = re.compile(r"backhaul_reference_session=[\w-]{43};")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.jobs import Jobs
-from backhaul.push.bursts import LONGEST_SECONDS
-from backhaul.schedule import Schedule
+from backhaul.app.jobs import Jobs
+from backhaul.app.schedule import Schedule
+from backhaul.push.send_windows import LONGEST_SECONDS
 from support.databases import locked, rows
 from support.planned_jobs import settings_of
 from support.push_scene import scene, working

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.app.jobs import Jobs, plans
+from backhaul.app.schedule import Schedule
 from backhaul.connect.polling import Polls
-from backhaul.core.quiet import QuietHours
+from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import BackhaulError
-from backhaul.jobs import Jobs, plans
-from backhaul.schedule import Schedule
 from backhaul.settings import Settings
 from backhaul_sdk import Batch
 from support.back_office import Desk, host_of, shipped

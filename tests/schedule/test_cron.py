@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from backhaul.schedule import Cron, Timetable
-from backhaul.settings.jobs import Job
-from backhaul.settings.schedules import check_cron
+from backhaul.app.schedule import Cron, Timetable
+from backhaul.settings.jobs import Job, check_cron
 
 SUNDAY = datetime.fromisoformat("2026-03-01").astimezone()
 WEEK = 7

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.app.jobs import Jobs
+from backhaul.app.schedule import Schedule
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, Busy
-from backhaul.jobs import Jobs
-from backhaul.schedule import Schedule
 from backhaul.store.job_runs import JobRun, Trigger
 from support.clock import VirtualClock, settle_down
 from support.databases import count, locked, rows, started_store

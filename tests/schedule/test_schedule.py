@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul.app.schedule import WATCH_SECONDS, Schedule
 from backhaul.core.clock import SystemClock
-from backhaul.schedule import WATCH_SECONDS, Schedule
 from backhaul.settings.jobs import Job
 from support.clock import SettableClock, VirtualClock, settle_down
 from support.waiting import HANG_SECONDS, until

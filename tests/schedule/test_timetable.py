@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul.core.quiet import QuietHours
-from backhaul.schedule import UNBELIEVED, Cron, Timetable
+from backhaul.app.schedule import UNBELIEVED, Cron, Timetable
+from backhaul.core.quiet_hours import QuietHours
 from backhaul.settings.jobs import Job
 from backhaul.settings.values import parse_quiet
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.ingest.signers import secret_fingerprint
+from backhaul.ingest.webhook_secrets import secret_fingerprint
 from service.machine import ROOT, machine
 from support.waiting import await_true
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul.jobs import at_once, plans, rules
+from backhaul.app.jobs import at_once, plans, rules
 from backhaul.settings import Scheduled, Settings, load_settings
 from settings.configurations import STORE, complaints, written
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul.settings.schedules import check_cron
+from backhaul.settings.jobs import check_cron
 from backhaul.settings.values import (
     UNIT_SECONDS,
     check_base_url,

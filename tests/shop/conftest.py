@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.shop.transport import Limits, Transport
+from backhaul.platform.transport import Limits, Transport
 from support.clock import RunningClock
 from support.waiting import HANG_SECONDS
 

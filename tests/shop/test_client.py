@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import pytest
 
-from backhaul.core.budget import Priority
+from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
-from backhaul.shop.client import PAGE_ROWS, ReadRefused, ShopClient, StoreFacts
-from backhaul.shop.listing import Listing
-from backhaul.shop.transport import InDoubt, NotSent, Transport
+from backhaul.platform.client import PAGE_ROWS, ReadRefused, ShopClient, StoreFacts
+from backhaul.platform.responses import Listing
+from backhaul.platform.transport import InDoubt, NotSent, Transport
 from support.push_server import (
     Connection,
     Request,

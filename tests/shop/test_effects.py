@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.shop.effects import shows_more
+from backhaul.ingest.objects import shows_more
 from support.reference_shop import cart, open_shop
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from backhaul.shop import history
-from backhaul.shop.client import PAGE_ROWS, ShopClient
-from backhaul.shop.transport import Transport
+from backhaul.platform import history
+from backhaul.platform.client import PAGE_ROWS, ShopClient
+from backhaul.platform.transport import Transport
 from support.push_history import move
 from support.push_server import Connection, Request, document, serving
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backhaul.core import strict_json
 from backhaul.errors import Unreadable, Unusable
-from backhaul.shop import fields, wire
+from backhaul.platform import decoding, fields
 from support import payloads
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ AT = payloads.instant(0)
 def order(**members: Any) -> Order:
     """Read an order with these members as it comes over the wire."""
     text = json.dumps(payloads.order() | members).encode()
-    return wire.order(strict_json.decode_object(text), currency="INR")
+    return decoding.order(strict_json.decode_object(text), currency="INR")
 
 
 def with_item(**members: Any) -> Order:
@@ -205,16 +205,16 @@ def test_the_document_holds_the_contracts_form() -> None:
     assert (kept["number"], kept["items"][0]["quantity"]) == (9014, 2)
     assert "title" not in kept["items"][0]
     assert "shipments" not in kept
-    again = wire.order(kept)
+    again = decoding.order(kept)
     assert (again.number, again.items) == (found.number, found.items)
 
 
 def test_the_document_is_the_same_however_parcels_are_named() -> None:
     parcel = {"id": "shp_1", "carrier": "DHL", "awb": 77, "shippedAt": AT}
     data = payloads.order(shipments=[parcel])
-    own = wire.order(data, ("carrier", "awb"), "INR")
+    own = decoding.order(data, ("carrier", "awb"), "INR")
     assert own.shipments[0].tracking_number == "77"
-    assert own.document == wire.order(data).document
+    assert own.document == decoding.order(data).document
 
 
 def test_an_error_names_the_order() -> None:
@@ -225,7 +225,7 @@ def test_an_error_names_the_order() -> None:
 
 def product(**members: Any) -> Product:
     text = json.dumps(payloads.product() | members).encode()
-    return wire.product(strict_json.decode_object(text), "INR")
+    return decoding.product(strict_json.decode_object(text), "INR")
 
 
 def test_a_product_is_read_in_other_forms() -> None:
@@ -239,18 +239,20 @@ def test_a_product_is_read_in_other_forms() -> None:
 
 
 def test_small_payloads_are_read_in_other_forms() -> None:
-    person: Customer = wire.customer(payloads.customer() | {"id": 5, "email": ["a@b"]})
+    person: Customer = decoding.customer(
+        payloads.customer() | {"id": 5, "email": ["a@b"]}
+    )
     assert (person.id, person.email) == ("5", None)
     assert b"a@b" not in person.document
-    gone = wire.deletion({"id": 7, "deletedAt": 1767323045, "title": []})
+    gone = decoding.deletion({"id": 7, "deletedAt": 1767323045, "title": []})
     assert (gone.id, gone.title) == ("7", "")
     line = {"variantId": 8, "stock": "12", "adjustment": "-3"}
-    change = wire.stock_change(
+    change = decoding.stock_change(
         {"productId": 7, "levels": [line], "reason": None, "updatedAt": AT}
     )
     (move,) = change.moves
     assert (move.level.variant_id, move.level.stock, move.adjustment) == ("8", 12, -3)
-    level, at = wire.level(line | {"productId": 7, "updatedAt": 1767323045})
+    level, at = decoding.level(line | {"productId": 7, "updatedAt": 1767323045})
     assert (level.product_id, level.stock, at[:4]) == ("7", 12, "2026")
 
 
@@ -270,7 +272,7 @@ JSON = st.recursive(
 def test_a_quantity_is_the_number_that_was_sent_or_unreadable(value: Any) -> None:
     data = payloads.order(items=[payloads.item(quantity=value)])
     try:
-        (item,) = wire.order(data).items
+        (item,) = decoding.order(data).items
     except Unusable:
         return
     assert not isinstance(value, bool)
@@ -280,7 +282,7 @@ def test_a_quantity_is_the_number_that_was_sent_or_unreadable(value: Any) -> Non
 @given(value=JSON)
 def test_a_status_is_the_word_that_was_sent_or_unreadable(value: Any) -> None:
     try:
-        found = wire.order(payloads.order(status=value))
+        found = decoding.order(payloads.order(status=value))
     except Unusable:
         return
     assert found.status == str(value).strip().upper()
@@ -288,7 +290,7 @@ def test_a_status_is_the_word_that_was_sent_or_unreadable(value: Any) -> None:
 
 @given(value=JSON, member=st.sampled_from(["sku", "title", "unitPrice", "productId"]))
 def test_whatever_decides_nothing_never_stops_an_order(value: Any, member: str) -> None:
-    found = wire.order(payloads.order(items=[payloads.item(**{member: value})]))
+    found = decoding.order(payloads.order(items=[payloads.item(**{member: value})]))
     assert (found.status, found.items[0].quantity) == ("PENDING", 2)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from backhaul.core.lifecycle import State
 from backhaul.errors import Unusable
-from backhaul.shop import requests, wire
-from backhaul.shop.requests import Dialect
+from backhaul.platform import decoding, requests
+from backhaul.platform.requests import Dialect
 from backhaul.store.contract import Command
 from support import payloads
 
@@ -235,5 +235,5 @@ STRANGE_ITEMS: list[object] = [
 @pytest.mark.parametrize("items", STRANGE_ITEMS, ids=str)
 def test_strange_lines_of_a_parcel_are_no_error(items: object) -> None:
     data = shipped(PARCEL | {"items": items})
-    order = wire.order(data)
+    order = decoding.order(data)
     assert requests.shows(fulfill(lines=(("li_1", 2),)), order, data) in {True, False}

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from tenacity import AsyncRetrying
 
-from backhaul.core.budget import Priority
-from backhaul.shop.transport import InDoubt, NotSent, TooLong, Transport
+from backhaul.core.rate_limit import Priority
+from backhaul.platform.transport import InDoubt, NotSent, TooLong, Transport
 from shop.conftest import API_KEY, SHORT_SECONDS
 from support.push_server import (
     Connection,

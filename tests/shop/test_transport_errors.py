@@ -7,7 +7,7 @@ import traceback
 import httpx
 import pytest
 
-from backhaul.shop.transport import Answer, InDoubt, Limits, NotSent, Transport
+from backhaul.platform.transport import Answer, InDoubt, Limits, NotSent, Transport
 from support.clock import RunningClock
 from support.push_server import message, saying, serving, unused_url
 

@@ -21,7 +21,7 @@ from backhaul.core.resources import (
     Variant,
 )
 from backhaul.errors import Unusable
-from backhaul.shop import wire
+from backhaul.platform import decoding
 from support import payloads
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ LEVEL = {
 
 
 def product(data: Mapping[str, Any]) -> Product:
-    return wire.product(data, "INR")
+    return decoding.product(data, "INR")
 
 
 def test_order_as_the_contract_shows_it() -> None:
@@ -48,7 +48,7 @@ def test_order_as_the_contract_shows_it() -> None:
         shipments=[payloads.shipment(trackingNumber=None)],
         cancellation=cancelled,
     )
-    assert wire.order(data) == Order(
+    assert decoding.order(data) == Order(
         id="ord_1",
         number=1001,
         name="#1001",
@@ -89,7 +89,7 @@ def test_product_as_the_contract_shows_it() -> None:
 def test_small_payloads_as_the_contract_shows_them() -> None:
     person = payloads.customer(at=2)
     counted = {"ordersCount": 1, "totalSpent": "9.00"}
-    assert wire.customer(person | counted) == Customer(
+    assert decoding.customer(person | counted) == Customer(
         "cus_1",
         "Asha Rao",
         "asha@example.com",
@@ -97,17 +97,17 @@ def test_small_payloads_as_the_contract_shows_them() -> None:
         payloads.instant(2),
         strict_json.encode({k: v for k, v in person.items() if k != "ordersCount"}),
     )
-    gone = wire.deletion(payloads.deletion())
+    gone = decoding.deletion(payloads.deletion())
     assert (gone.id, gone.deleted_at) == ("prod_1", payloads.instant(9))
-    assert wire.level(LEVEL) == (Level("prod_1", "var_1", 12), payloads.instant(0))
+    assert decoding.level(LEVEL) == (Level("prod_1", "var_1", 12), payloads.instant(0))
     move = StockMove(Level("prod_1", "var_1", 10), -2, "MANUAL_ADJUSTMENT")
-    assert wire.stock_change(payloads.stock_change()) == StockChange(
+    assert decoding.stock_change(payloads.stock_change()) == StockChange(
         "adj_1", "prod_1", None, payloads.instant(1), (move,)
     )
 
 
 def test_statuses_may_come_in_lower_case() -> None:
-    found = wire.order(
+    found = decoding.order(
         payloads.order(
             status="pending", financialStatus="paid", fulfillmentStatus="Fulfilled"
         )
@@ -116,25 +116,25 @@ def test_statuses_may_come_in_lower_case() -> None:
     assert said == ("PENDING", "PAID", "FULFILLED")
     assert product(payloads.product(status="ACTIVE")).status == "active"
     change = payloads.stock_change(reason="order_placed")
-    assert wire.stock_change(change).moves[0].reason == "ORDER_PLACED"
+    assert decoding.stock_change(change).moves[0].reason == "ORDER_PLACED"
 
 
 def test_parcels_are_read_by_the_stores_own_names() -> None:
     own = payloads.shipment(carrier="DHL", awb="7")
     del own["trackingCompany"], own["trackingNumber"]
     theirs = payloads.order(shipments=[own, payloads.shipment("shp_2")])
-    found = wire.order(theirs, ("carrier", "awb"))
+    found = decoding.order(theirs, ("carrier", "awb"))
     told = [(one.tracking_company, one.tracking_number) for one in found.shipments]
     assert told == [("DHL", "7"), ("BlueDart", "BD1")]
     assert b'"awb":"7"' in found.document
-    assert wire.order(theirs).shipments[0].tracking_number is None
+    assert decoding.order(theirs).shipments[0].tracking_number is None
 
 
 def test_money_may_come_as_numbers() -> None:
     text = json.dumps(payloads.order()).replace('"1499.00"', "1499.00")
     data = strict_json.decode(text.replace('"2998.00"', "2998").encode())
     assert isinstance(data["items"][0]["unitPrice"], Decimal)
-    found = wire.order(data)
+    found = decoding.order(data)
     assert (found.total_minor, found.items[0].unit_price_minor) == (299_800, 149_900)
     assert b'"unitPrice":1499.00' in found.document
 
@@ -149,7 +149,7 @@ def test_money_follows_the_currency(currency: str, amount: str, minor: int) -> N
         totals={"total": amount},
         items=[payloads.item(unitPrice=amount)],
     )
-    found = wire.order(data)
+    found = decoding.order(data)
     assert (found.total_minor, found.items[0].unit_price_minor) == (minor, minor)
 
 
@@ -167,7 +167,7 @@ CONFIRMATIONS = [
 def test_whether_an_order_waits_for_the_merchant(
     confirmation: dict[str, Any] | None, awaits: bool
 ) -> None:
-    order = wire.order(payloads.order(confirmation=confirmation))
+    order = decoding.order(payloads.order(confirmation=confirmation))
     assert order.awaiting_confirmation is awaits
 
 
@@ -175,15 +175,15 @@ def test_only_the_necessary_is_needed() -> None:
     statuses = ("status", "financialStatus", "fulfillmentStatus")
     order: dict[str, Any] = dict.fromkeys(statuses, "X")
     order |= {"id": "ord_1", "updatedAt": payloads.instant(0), "items": []}
-    assert wire.order(order).total_minor == 0
+    assert decoding.order(order).total_minor == 0
     bare = {"id": "prod_1", "title": "x", "updatedAt": payloads.instant(0)}
     assert (product(bare).variants, product(bare).status) == ((), "active")
 
 
 READERS: dict[str, tuple[Callable[[Mapping[str, Any]], Any], dict[str, Any]]] = {
-    "order": (wire.order, payloads.order(shipments=[payloads.shipment()])),
+    "order": (decoding.order, payloads.order(shipments=[payloads.shipment()])),
     "product": (product, payloads.product()),
-    "customer": (wire.customer, payloads.customer()),
+    "customer": (decoding.customer, payloads.customer()),
 }
 
 
@@ -264,24 +264,28 @@ def test_retyped_member_that_is_used_is_named(
 @pytest.mark.parametrize("stock", [2**63, -(2**63) - 1, 10**30, "x", 1.5, None, True])
 def test_stock_that_cannot_be_kept_is_unusable(stock: Any) -> None:
     with pytest.raises(Unusable, match="stock"):
-        wire.level(LEVEL | {"stock": stock})
+        decoding.level(LEVEL | {"stock": stock})
     with pytest.raises(Unusable, match="stock"):
-        wire.stock_change(payloads.stock_change(levels=[LEVEL | {"stock": stock}]))
+        decoding.stock_change(payloads.stock_change(levels=[LEVEL | {"stock": stock}]))
 
 
 def test_answers_may_be_wrapped_or_bare() -> None:
     order = payloads.order()
-    assert wire.resource({"data": order}) == wire.resource(order) == order
-    assert wire.rows({"data": [order], "meta": {}}) == wire.rows([order]) == [order]
+    assert decoding.resource({"data": order}) == decoding.resource(order) == order
+    assert (
+        decoding.rows({"data": [order], "meta": {}})
+        == decoding.rows([order])
+        == [order]
+    )
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 1, {"data": []}, {"data": None}])
 def test_no_object_in_the_answer(document: Any) -> None:
     with pytest.raises(Unusable, match="holds no object"):
-        wire.resource(document)
+        decoding.resource(document)
 
 
 @pytest.mark.parametrize("document", [None, {}, "x", 1, {"data": {}}, {"rows": []}])
 def test_no_list_in_the_answer(document: Any) -> None:
     with pytest.raises(Unusable, match="holds no list"):
-        wire.rows(document)
+        decoding.rows(document)

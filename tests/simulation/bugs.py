@@ -34,7 +34,7 @@ class Bug:
 
 NO_BUG = Bug(
     "all is well",
-    "daemon/backhaul/push/settler.py",
+    "daemon/backhaul/push/resolver.py",
     "if looks < len(self._push.looks) and",
     "if looks < len(self._push.looks) and",
 )
@@ -48,13 +48,13 @@ BUGS = (
     ),
     Bug(
         "a command without an answer is sent again",
-        "daemon/backhaul/shop/transport.py",
+        "daemon/backhaul/platform/transport.py",
         "lambda error: isinstance(error, NotSent) and may_send()",
         "lambda error: isinstance(error, NotSent | InDoubt) and may_send()",
     ),
     Bug(
         "a timeout counts as never sent",
-        "daemon/backhaul/shop/transport.py",
+        "daemon/backhaul/platform/transport.py",
         "    httpx.ConnectTimeout,\n",
         "    httpx.ConnectTimeout,\n    httpx.ReadTimeout,\n",
     ),
@@ -66,7 +66,7 @@ BUGS = (
     ),
     Bug(
         "what was being sent at a death counts as never sent",
-        "daemon/backhaul/push/settling.py",
+        "daemon/backhaul/push/response_classifier.py",
         "        causes=CAUSES[Outcome.UNCERTAIN],\n",
         "        causes=CAUSES[Outcome.NEVER_SENT],\n",
         # A world rarely notices: what was sent is proved before it is sent again.
@@ -75,7 +75,7 @@ BUGS = (
     ),
     Bug(
         "absence is believed at the first look",
-        "daemon/backhaul/push/settler.py",
+        "daemon/backhaul/push/resolver.py",
         "if looks < len(self._push.looks) and",
         "if looks < 1 and",
         # Few commands land so late that a world notices.
@@ -137,35 +137,35 @@ BUGS = (
     ),
     Bug(
         "a restored database sends at once",
-        "daemon/backhaul/push/auditing.py",
+        "daemon/backhaul/push/history_audit.py",
         "        self._door.fence(OPENING)\n",
         "        self._door.lift()\n",
         "tests/push/test_auditing.py::test_nothing_is_sent_before_the_history_is_read",
     ),
     Bug(
         "a 429 counts as a failure",
-        "daemon/backhaul/push/settling.py",
+        "daemon/backhaul/push/response_classifier.py",
         "BACKING_OFF = frozenset({",
         "BACKING_OFF = frozenset({Outcome.THROTTLED, ",
         "tests/push/test_settling.py::test_step",
     ),
     Bug(
         "each attempt has a key of its own",
-        "daemon/backhaul/push/settler.py",
+        "daemon/backhaul/push/resolver.py",
         "            idempotency_key(command.id),\n",
         '            idempotency_key(command.id + "again"),\n',
         "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
         "other bytes leave under the same key",
-        "daemon/backhaul/push/settler.py",
+        "daemon/backhaul/push/resolver.py",
         "            doubt.request,\n",
         '            doubt.request + b" ",\n',
         "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
         "a key is used again that has lost its worth",
-        "daemon/backhaul/push/settler.py",
+        "daemon/backhaul/push/resolver.py",
         "may_send=lambda: self._lets_out(doubt) and self._may_replay(doubt),",
         "may_send=lambda: self._lets_out(doubt),",
         "tests/push/test_keys.py::"
@@ -173,7 +173,7 @@ BUGS = (
     ),
     Bug(
         "a platform is believed to take keys for ever",
-        "daemon/backhaul/push/keying.py",
+        "daemon/backhaul/push/idempotency.py",
         "return await self.heed(facts) == since",
         "return True",
         "tests/push/test_keying.py::test_a_platform_that_takes_keys_no_more_is_read",
@@ -202,7 +202,7 @@ BUGS = (
     ),
     Bug(
         "any tag proves any command",
-        "daemon/backhaul/core/proof.py",
+        "daemon/backhaul/core/effect_proof.py",
         "if move.note == wanted.tag)",
         "if move.note)",
         "tests/core/test_proof.py::test_finding",

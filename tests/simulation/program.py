@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backhaul.app import Daemon
+from backhaul.app.daemon import Daemon
 from backhaul.errors import Busy, ConfigurationError, PlatformUnavailable
 from backhaul.settings import Settings
 from backhaul.store import restoring

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import to_text
-from backhaul.demo.books import damage, read_books
-from backhaul.demo.causes import Cause
-from backhaul.demo.counts import COUNT
+from backhaul.demo.back_office_checks import COUNT
+from backhaul.demo.books import Cause, damage, read_books
 from backhaul.demo.ledger import draw_up
 from backhaul_reference.platform.state import order_payments
 from simulation.program import INSTANCE, STORE, Program

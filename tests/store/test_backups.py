@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlite_utils import Database
 
-from backhaul.cli import exits
+from backhaul.cli import exit_codes
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, CorruptData
+from backhaul.maintenance.backup import Backer, Plan
 from backhaul.store.opening import open_store, pending
 from backhaul.store.restoring import drill, restore
 from backhaul.store.sqlite import connections, copies, manifests
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations import migrations
-from backhaul.upkeep.backing_up import Backer, Plan
 from support.clock import VirtualClock
 from support.databases import count, rows, started_store
 from support.payloads import arrival
@@ -470,7 +470,7 @@ def test_damage_met_anywhere_is_told_with_what_to_do(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(database)
-    assert exits.run(lambda: rows(database, "SELECT * FROM inbox"), []) == 65
+    assert exit_codes.run(lambda: rows(database, "SELECT * FROM inbox"), []) == 65
     said = capsys.readouterr().err
     assert "the database is damaged" in said
     assert "backhaul restore FILE" in said

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from backhaul.reconcile.kinds import KINDS
 from backhaul.store.sqlite.connections import open_reader
 from backhaul.store.sqlite.consistency import consistency
+from backhaul.sync.resource_types import KINDS
 from support.clock import START, VirtualClock
 from support.databases import started_store
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loguru import logger
 
-from backhaul.cli import evidence
+from backhaul.cli import command_view
 from backhaul.store.deciding import Decision
 from backhaul.store.outbox import Sendable
 from backhaul.store.sqlite.explaining import Explainer
@@ -176,7 +176,7 @@ async def test_a_person_is_shown_the_rest_of_it(
     finally:
         explainer.close()
     assert found is not None
-    evidence.show(found)
+    command_view.show(found)
     said = " ".join(capsys.readouterr().out.split())
     assert f"made true by adjust command {STEP}" in said
     assert "reckoned cannot be read: it is damaged in the database" in said

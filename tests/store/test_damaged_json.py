@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.connect.matching import Matcher, encode
+from backhaul.core.effect_proof import Meaning, Move
 from backhaul.core.identity import step_id
-from backhaul.core.landing import Meaning
 from backhaul.core.lifecycle import Cause, State
-from backhaul.core.proof import Move
-from backhaul.shop.members import describe
+from backhaul.maintenance.search_indexer import describe
 from backhaul.store import sqlite
 from backhaul.store.contract import NewRecord, Unmatched
 from backhaul.store.deciding import Decision

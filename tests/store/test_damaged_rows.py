@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.core.intact import digest_of, is_intact
+from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import Cause, State
-from backhaul.ingest.folding import fold_one
+from backhaul.ingest.topics import fold_one
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 from support import payloads
 from support.clock import VirtualClock

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backhaul.core.clock import SystemClock
 from backhaul.core.fold import Version
-from backhaul.shop import wire
+from backhaul.platform import decoding
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.mirror import MirrorTransaction
 from backhaul.store.sqlite.mirror_rows import parts
@@ -43,7 +43,7 @@ def written(connection: sqlite3.Connection, **members: Any) -> list[str]:
     connection.set_trace_callback(
         lambda text: said.append((text, connection.total_changes))
     )
-    mirror.put_order("main", wire.order(payloads.order(**members)), VERSION)
+    mirror.put_order("main", decoding.order(payloads.order(**members)), VERSION)
     connection.set_trace_callback(None)
     then = [*(changes for _, changes in said[1:]), connection.total_changes]
     return [

@@ -11,7 +11,7 @@ from sqlite_utils import Database
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import AlreadyRunning
-from backhaul.shop import wire
+from backhaul.platform import decoding
 from backhaul.store.opening import open_store, pending
 from backhaul.store.sqlite.migrations import migrations
 from support import payloads
@@ -60,7 +60,7 @@ def older(tmp_path: Path) -> Path:
 
 def shown_order(path: Path, id_: str, lines: int, parcels: int) -> None:
     """Write an order that shows so many, without the rows of them."""
-    document = wire.order(
+    document = decoding.order(
         payloads.order(
             id_,
             items=[payloads.item(f"li_{n}") for n in range(lines)],
@@ -71,7 +71,7 @@ def shown_order(path: Path, id_: str, lines: int, parcels: int) -> None:
 
 
 def shown_product(path: Path, id_: str, deleted_at: str | None = None) -> None:
-    document = wire.product(payloads.product(id_), "INR").document
+    document = decoding.product(payloads.product(id_), "INR").document
     write(path, PRODUCT, id_, deleted_at, document.decode())
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
-from backhaul.ingest.drain import Drain
+from backhaul.ingest.fold_worker import Drain
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.writer import Writer
 from support.databases import count, locked, rows, started_store

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 from loguru import logger
 
-from backhaul.connect.matching import Matcher, encode
-from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.drain import Drain
-from backhaul.parts import (
+from backhaul.app.wiring import (
     build_client,
     build_reconciler,
     build_sender,
     build_targeter,
 )
+from backhaul.connect.matching import Matcher, encode
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.ingest.fold_worker import Drain
 from backhaul.settings import Settings
 from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.deciding import Decision
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from backhaul.parts import Sender
-    from backhaul.push.targeting import Targeter
-    from backhaul.shop.transport import Transport
+    from backhaul.app.wiring import Sender
+    from backhaul.platform.transport import Transport
+    from backhaul.push.stock_targets import Targeter
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Record
     from support.reference_shop import Shop

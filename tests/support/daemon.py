@@ -25,11 +25,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul.app import Daemon
-from backhaul.cli import context, exits
+from backhaul.app.control_socket import SOCKET_NAME
+from backhaul.app.daemon import Daemon
+from backhaul.cli import context, exit_codes
 from backhaul.cli.root import app
-from backhaul.control import SOCKET_NAME
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from support import session, tracking
 from support.loop_guard import on_purpose
 from support.waiting import HANG_SECONDS, await_true, until
@@ -299,7 +299,7 @@ def in_process(*arguments: object, config: Path) -> Said:
     before, sys.argv = sys.argv, ["backhaul", *given]
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            code = exits.run(app, given)
+            code = exit_codes.run(app, given)
     finally:
         sys.argv = before
     texts = [stream.detach().getvalue().decode() for stream in (out, err)]

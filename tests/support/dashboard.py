@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from backhaul.admin import dashboard, site
-from backhaul.admin.desk import Given
-from backhaul.admin.passwords import Passwords
-from backhaul.changes import Parts, changes
+from backhaul.admin import routes
+from backhaul.admin.accounts import Passwords
+from backhaul.admin.context import Given
+from backhaul.app.actions import Parts, changes
+from backhaul.app.jobs import Jobs
 from backhaul.core.clock import to_text
-from backhaul.ingest.refolding import Refolder
-from backhaul.ingest.signers import Signers
-from backhaul.jobs import Jobs
+from backhaul.ingest.fold_worker import Refolder
+from backhaul.ingest.webhook_secrets import Signers
+from backhaul.maintenance.search_indexer import describe
+from backhaul.maintenance.self_monitoring import Sampler
 from backhaul.observe.metrics import Metrics
+from backhaul.platform.client import StoreFacts
+from backhaul.platform.requests import Dialect
 from backhaul.settings import Settings
-from backhaul.shop.client import StoreFacts
-from backhaul.shop.members import describe
-from backhaul.shop.requests import Dialect
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from backhaul.store.users import Role
-from backhaul.upkeep.sampling import Sampler
 from support.clock import VirtualClock
 from support.databases import rows, started_store
 from support.payloads import STORE_ID
@@ -203,7 +203,7 @@ async def open_office(
         sampler = Sampler(
             store.samples, lambda: store.numbers.read(["courier"]), Metrics(), clock
         )
-        app = site.build(lambda: True, tell, {}, numbers)
+        app = routes.build(lambda: True, tell, {}, numbers)
         given = Given(
             settings,
             clock,
@@ -214,7 +214,7 @@ async def open_office(
             sampler,
             deliveries,
         )
-        dashboard.install(app, given)
+        routes.install(app, given)
         server = TestServer(app)
         await server.start_server(access_log=None)
         office = Office(

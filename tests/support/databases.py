@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
-from backhaul.ingest.folding import fold_one
+from backhaul.ingest.topics import fold_one
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.differences import MIRROR
 from support.payloads import STORE_ID, arrival

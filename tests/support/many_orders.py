@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from backhaul.core import strict_json
-from backhaul.shop import wire
+from backhaul.platform import decoding
 from support import payloads
 from support.databases import make_database
 
@@ -42,7 +42,9 @@ def _template(updated_at: str) -> bytes:
     made = payloads.order(f"ord_{NUMBER}", number=NUMBER, customer=None, items=[])
     for name in ("totals", "confirmation", "createdAt", "source", "externalId"):
         del made[name]
-    document = wire.order(made | {"updatedAt": updated_at, "placedAt": OLD}).document
+    document = decoding.order(
+        made | {"updatedAt": updated_at, "placedAt": OLD}
+    ).document
     assert document.count(b"%d" % NUMBER) == 3
     return document
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from backhaul.core.clock import SystemClock
-from backhaul.doctor.machine import Machine
+from backhaul.doctor.storage import Machine
 from backhaul.store.sqlite.connections import PAGE_BYTES
 from support import session
 from support.daemon import Office

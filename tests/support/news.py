@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from backhaul.connect.delivery_worker import Sink
 from backhaul.connect.health import Health
-from backhaul.connect.sink import Sink
 from backhaul.store.deliveries import Subscriber
 from backhaul_sdk import Applied, Change, Connector, Found, Unknown
 from backhaul_sdk.contract import TOPICS

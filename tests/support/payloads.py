@@ -6,7 +6,7 @@ import json
 from itertools import count
 from typing import Any
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from backhaul.store.contract import Arrival
 
 STORE_ID = "sto_01"
@@ -168,7 +168,7 @@ def envelope(topic: str, data: Any, **members: Any) -> bytes:
 def signed(body: bytes, secret: bytes = SECRET, **headers: str) -> dict[str, str]:
     """Return the headers of a delivery."""
     return {
-        signature.HEADER: signature.sign(body, secret).decode(),
+        webhook.HEADER: webhook.sign(body, secret).decode(),
         "Content-Type": "application/json",
         **headers,
     }

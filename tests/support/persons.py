@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
-from backhaul.shop.members import describe
+from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.maintenance.search_indexer import describe
 from backhaul.store.contract import Unmatched
-from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 
 if TYPE_CHECKING:

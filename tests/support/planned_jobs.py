@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from backhaul.jobs import Jobs
-from backhaul.schedule import Schedule
+from backhaul.app.jobs import Jobs
+from backhaul.app.schedule import Schedule
 from backhaul.settings import Settings
 from support.clock import SettableClock
 from support.databases import rows, started_store

@@ -14,16 +14,16 @@ from loguru import logger
 
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
-from backhaul.push.auditing import Auditor
+from backhaul.platform.client import LISTS, ShopClient, StoreFacts
+from backhaul.platform.requests import Dialect
+from backhaul.platform.transport import Limits, Transport
 from backhaul.push.dispatcher import Dispatcher
-from backhaul.push.keying import KEYED_ONCE, Keying
-from backhaul.push.proving import Prover
-from backhaul.push.rehearsing import Rehearsal
-from backhaul.push.settler import Replay, Settler
+from backhaul.push.dry_run import Rehearsal
+from backhaul.push.effect_verification import Prover
+from backhaul.push.history_audit import Auditor
+from backhaul.push.idempotency import KEYED_ONCE, Keying
+from backhaul.push.resolver import Replay, Settler
 from backhaul.settings import Push
-from backhaul.shop.client import LISTS, ShopClient, StoreFacts
-from backhaul.shop.requests import Dialect
-from backhaul.shop.transport import Limits, Transport
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from support import payloads
 from support.clock import START, VirtualClock, settle_down

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import aiohttp
 from yarl import URL
 
-from backhaul import listening
+from backhaul.app import public_http, sockets
+from backhaul.app.public_http import Arrivals
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.receiver import Receiver
-from backhaul.ingest.signers import Signers
-from backhaul.public import site
-from backhaul.public.arriving import Arrivals
+from backhaul.ingest.webhook_secrets import Signers
 from support.payloads import OLD_SECRET, SECRET, signed
 
 if TYPE_CHECKING:
@@ -123,10 +122,10 @@ async def served(
         signers = Signers(SecretsInMemory(), clock)
         await signers.load(secrets)
         receiver = Receiver(inbox, clock, signers, arrived)
-        app = site.build(receiver.routes(), MAX_BODY_BYTES, arrivals)
-        listener = listening.Listener(app, max_connections, arrivals)
-        sock = listening.bind_tcp("127.0.0.1", 0, "public")
-        running.url = listening.url_of(sock)
+        app = public_http.build(receiver.routes(), MAX_BODY_BYTES, arrivals)
+        listener = sockets.Listener(app, max_connections, arrivals)
+        sock = sockets.bind_tcp("127.0.0.1", 0, "public")
+        running.url = sockets.url_of(sock)
         await listener.start(sock)
         try:
             yield running

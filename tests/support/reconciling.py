@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.control import SOCKET_NAME
+from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.demo.books import read_books
-from backhaul.demo.mirrored import check_mirror
+from backhaul.demo.mirror_checks import check_mirror
 from support.databases import rows
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from backhaul.listening import BACKLOG
+from backhaul.app.sockets import BACKLOG
 from support.daemon import DaemonProcess
 from support.databases import rows
 from support.delivering import Load

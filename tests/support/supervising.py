@@ -7,8 +7,8 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from backhaul import listening
-from backhaul.supervisor import Supervisor
+from backhaul.app import sockets
+from backhaul.app.systemd import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def manager(address: Path | str) -> Iterator[Manager]:
 @contextmanager
 def kept_socket() -> Iterator[socket.socket]:
     """A listening socket that outlives whoever serves it."""
-    with listening.bind_tcp("127.0.0.1", 0, "public") as kept:
+    with sockets.bind_tcp("127.0.0.1", 0, "public") as kept:
         kept.listen(4_096)
         yield kept
 

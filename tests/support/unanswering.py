@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from backhaul.app import Daemon
+from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
@@ -18,7 +18,7 @@ from support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.supervisor import Supervisor
+    from backhaul.app.systemd import Supervisor
 
 STORE_ID = "sto_1"
 

@@ -17,7 +17,7 @@ from backhaul.testing import (
     sign,
     signed_headers,
 )
-from backhaul.testing.programs import ProgramError
+from backhaul.testing.processes import ProgramError
 from support.loop_guard import on_purpose
 from support.processes import children
 

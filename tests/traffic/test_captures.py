@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.errors import Unusable
-from backhaul.shop.client import StoreFacts
+from backhaul.platform.client import StoreFacts
 from backhaul.store.contract import Arrival
-from backhaul.traffic import captures
-from backhaul.traffic.disorder import Disorder
+from backhaul.traffic import capture_files
+from backhaul.traffic.network_faults import Disorder
 
-HEAD = captures.Head(captures.FORMAT, "t", {"main": StoreFacts("sto_1", "EUR")})
+HEAD = capture_files.Head(
+    capture_files.FORMAT, "t", {"main": StoreFacts("sto_1", "EUR")}
+)
 BODIES = [
     b"{}",
     b"",
@@ -29,7 +31,7 @@ BODIES = [
 
 def written(arrivals: list[Arrival]) -> str:
     stream = io.StringIO(newline="")
-    assert captures.write(HEAD, arrivals, stream) == len(arrivals)
+    assert capture_files.write(HEAD, arrivals, stream) == len(arrivals)
     return stream.getvalue()
 
 
@@ -41,8 +43,8 @@ def test_what_is_written_is_read_byte_for_byte(tmp_path: Path) -> None:
     arrivals = [arrival(body) for body in BODIES]
     path = tmp_path / "capture.jsonl"
     path.write_text(written(arrivals), newline="")
-    assert list(captures.read(path)) == arrivals
-    assert captures.read_head(path) == HEAD
+    assert list(capture_files.read(path)) == arrivals
+    assert capture_files.read_head(path) == HEAD
 
 
 @given(st.binary(max_size=200))
@@ -50,7 +52,7 @@ def test_any_body_survives(body: bytes) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "capture.jsonl")
         path.write_text(written([arrival(body)]), newline="")
-        assert [read.body for read in captures.read(path)] == [body]
+        assert [read.body for read in capture_files.read(path)] == [body]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +72,12 @@ def test_what_is_wrong_is_told(text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "capture.jsonl"
     path.write_text(text)
     with pytest.raises(Unusable, match=f"capture.jsonl.*{told}"):
-        list(captures.read(path))
+        list(capture_files.read(path))
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="No such file"):
-        captures.read_head(tmp_path / "none.jsonl")
+        capture_files.read_head(tmp_path / "none.jsonl")
 
 
 RUN = [

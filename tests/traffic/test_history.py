@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store.sqlite.history import WINDOW, History, Wanted
-from backhaul.traffic import captures
+from backhaul.traffic import capture_files
 from support import payloads
 from support.databases import append, fold_all, started_store, take
 from support.memory import peak_bytes
@@ -44,10 +44,10 @@ async def test_what_was_pruned_is_left_out_and_counted(
         pass
     out = tmp_path / "day.jsonl"
     with closing(History(store.path)) as history, out.open("w") as stream:
-        head = captures.Head(captures.FORMAT, "t", {})
-        assert captures.write(head, history.arrivals(Wanted()), stream) == 1
+        head = capture_files.Head(capture_files.FORMAT, "t", {})
+        assert capture_files.write(head, history.arrivals(Wanted()), stream) == 1
         assert history.pruned == 2
-    (left,) = captures.read(out)
+    (left,) = capture_files.read(out)
     assert left.received_at == payloads.instant(50)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.clock import SystemClock
-from backhaul.traffic.replaying import replay_into
+from backhaul.traffic.capture_files import replay_into
 from support import payloads
 from support.databases import fold_as_demo, rows
 from support.payloads import read

@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Unusable
 from backhaul.store.contract import Arrival
-from backhaul.traffic.replaying import Receiving, deliveries_to, replay_to
+from backhaul.traffic.capture_files import Receiving, deliveries_to, replay_to
 from support.clock import VirtualClock, settle_down
 from support.push_server import unused_url
 
@@ -45,16 +45,16 @@ async def receiver() -> AsyncIterator[tuple[str, list[Headers]]]:
 
 @pytest.mark.parametrize("name", ["x-service-topic", "X-Service-Topic"])
 async def test_a_header_is_sent_once_however_it_is_written(name: str) -> None:
-    headers = f'{{"{name}":"orders/updated","{signature.HEADER.lower()}":"old"}}'
+    headers = f'{{"{name}":"orders/updated","{webhook.HEADER.lower()}":"old"}}'
     async with receiver() as (url, came):
         run = [delivery(headers=headers.encode())]
         answers = await replay_to(Receiving(url, b"key"), run, SystemClock())
     assert answers == {200: 1}
     sent = [(k.lower(), text) for k, text in came[0]]
     topics = [text for k, text in sent if k == "x-service-topic"]
-    signatures = [text for k, text in sent if k == signature.HEADER.lower()]
+    signatures = [text for k, text in sent if k == webhook.HEADER.lower()]
     assert topics == ["orders/updated"]
-    assert signatures == [signature.sign(b"{}", b"key").decode()]
+    assert signatures == [webhook.sign(b"{}", b"key").decode()]
 
 
 async def test_what_the_headers_did_not_tell_is_told() -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.shop import people
+from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.platform import personal_data
 from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.sqlite.explaining import Explainer
-from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 from support.databases import fold_all, rows, started_store, take
 from support.persons import (
@@ -258,11 +258,11 @@ async def test_an_open_reader_is_told_of(tmp_path: Path) -> None:
 
 def test_to_redact_again_changes_nothing() -> None:
     for topic, document in (("orders/read", order(1)), ("customers/read", customer())):
-        once = people.redacted(topic, document)
-        assert people.redacted(topic, once) == once
+        once = personal_data.redacted(topic, document)
+        assert personal_data.redacted(topic, once) == once
         assert once["id"] == document["id"]
         assert not any(secret in json.dumps(once) for secret in SECRETS)
-    assert people.redacted("orders/read", order(1))["items"] == order(1)["items"]
+    assert personal_data.redacted("orders/read", order(1))["items"] == order(1)["items"]
 
 
 async def test_somebody_else_who_names_the_person_keeps_an_own_order(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
+from backhaul.maintenance.retention import REST_SECONDS, Pruner
 from backhaul.store.contract import Arrival
 from backhaul.store.sqlite.explaining import Explainer
 from backhaul.store.upkeep import Pruned
-from backhaul.upkeep.pruning import REST_SECONDS, Pruner
 from support import payloads
 from support.clock import START, VirtualClock, settle_down
 from support.databases import fold_all, mirror_of, rows, started_store

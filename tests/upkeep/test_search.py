@@ -10,10 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backhaul.shop.members import describe
+from backhaul.maintenance.search_indexer import YIELD_SECONDS, Indexer, describe
 from backhaul.store.sqlite.explaining import Explainer
 from backhaul.store.upkeep import Followed
-from backhaul.upkeep.indexing import YIELD_SECONDS, Indexer
 from support import payloads
 from support.clock import VirtualClock, settle_down
 from support.databases import append, rows, started_store, take

@@ -12,10 +12,10 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
+from backhaul.maintenance.customer_erasure import Forgetter
 from backhaul.store.contract import NewRecord
 from backhaul.store.sqlite.forgetting import SqliteForgetting
 from backhaul.store.sqlite.writer import Writer
-from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 from support.databases import rows, started_store, take
 from support.persons import EMAIL, NAME, match_none

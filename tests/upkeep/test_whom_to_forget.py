@@ -10,11 +10,11 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.shop import people
+from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.platform import personal_data
 from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.sqlite.forgetting import SqliteForgetting, holds, needles_of
 from backhaul.store.sqlite.writer import Writer
-from backhaul.upkeep.forgetting import Forgetter
 from support import payloads
 from support.databases import fold_all, rows, started_store, take
 from support.persons import (
@@ -125,8 +125,8 @@ async def test_what_was_sold_keeps_its_name_whoever_is_called_so(
     )
     await forget(store)
     ((left, raw),) = rows(store.path, "SELECT payload, raw FROM records")
-    assert json.loads(left) == {"sku": "BLEND-250", "for": people.ERASED}
-    assert raw == f"sku,for\nBLEND-250,{people.ERASED}"
+    assert json.loads(left) == {"sku": "BLEND-250", "for": personal_data.ERASED}
+    assert raw == f"sku,for\nBLEND-250,{personal_data.ERASED}"
     query = "SELECT json_extract(body, '$.data.title') FROM inbox WHERE id = 1"
     assert rows(store.path, query) == [("Blend of the house",)]
 

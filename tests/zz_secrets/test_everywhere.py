@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from backhaul.connect import registry
-from backhaul.settings import Settings, fields
+from backhaul.settings import Settings, sources
 from connectors.lining import certificate
 from dashboard.test_roles import EXPECTED
 from support import session
@@ -149,9 +149,9 @@ def test_every_secret_that_can_be_set_is_a_canary(tmp_path: Path) -> None:
     for type_, names in given.items():
         # The tokens of devices have one in every daemon of these tests.
         assert registry.secret_fields(type_) - names <= {"devices"}, type_
-    alerts = fields.section_at(("alerts",), Settings)
+    alerts = sources.section_at(("alerts",), Settings)
     assert alerts is not None
-    assert {*fields.secret_names(alerts)} <= {*read["alerts"]}
+    assert {*sources.secret_names(alerts)} <= {*read["alerts"]}
 
 
 def test_those_that_were_shown_them_have_heard_them(scene: Scene) -> None:

@@ -1,1 +1,1 @@
-"""The listener for people and monitoring."""
+"""Admin listener: dashboard, health, metrics and JSON API."""

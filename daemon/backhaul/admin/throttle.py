@@ -1,10 +1,4 @@
-"""Slows down who guesses passwords, without locking out those whose names are guessed.
-
-Failures count for three things at once: a name from an address, an address, and a name
-from anywhere. A stranger who guesses a name is slowed down at his own address; the
-person who has that name logs in from another one. Only guesses from very many addresses
-slow a name down everywhere, except at addresses from which it logged in before.
-"""
+"""Slows down password guessing."""
 
 from __future__ import annotations
 

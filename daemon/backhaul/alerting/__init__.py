@@ -1,1 +1,1 @@
-"""What needs a person, told to one: once when it begins, and once when it is over."""
+"""Alerts operators when a problem begins and when it ends."""

@@ -1,1 +1,1 @@
-"""The command line."""
+"""Command line: one module per command or noun."""

@@ -1,11 +1,11 @@
-"""`backhaul backup`, `restore` and `migrate`: the database as one file."""
+"""`backhaul backup`, `restore` and `migrate`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backhaul.cli import context, showing
+from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
@@ -33,7 +33,7 @@ def backup(
     made = manifests.back_up(database, out, SystemClock())
     if as_json:
         about = {"manifest": str(manifests.path_of(out)), "sha256": made.sha256}
-        showing.json({"file": str(out), "bytes": made.bytes, **about})
+        output.json({"file": str(out), "bytes": made.bytes, **about})
     else:
         typer.echo(f"{out}: {made.bytes} bytes, checked")
 
@@ -85,7 +85,7 @@ def _tell(what: str, backup: Path, found: "Restored", as_json: bool) -> None:
         told = {"rows": dict(found.rows), "newest_event_at": found.newest_event_at}
         moved = [str(each) for each in found.moved]
         more = {"aside": aside, "moved": moved, "revived": found.revived}
-        showing.json({"backup": str(backup), **told, **more})
+        output.json({"backup": str(backup), **told, **more})
         return
     rows = ", ".join(f"{number} {name}" for name, number in found.rows.items())
     newest = found.newest_event_at or "never"
@@ -109,7 +109,7 @@ def migrate(
     if plan:
         steps = opening.pending(settings.database_file)
         if as_json:
-            showing.json({"ahead": steps})
+            output.json({"ahead": steps})
             return
         for step in steps:
             typer.echo(step)
@@ -119,6 +119,6 @@ def migrate(
         steps = opening.pending(settings.database_file)
         opening.open_store(settings.database_file, SystemClock())
     if as_json:
-        showing.json({"done": steps})
+        output.json({"done": steps})
     else:
         typer.echo(f"{len(steps)} steps done" if steps else "nothing to do")

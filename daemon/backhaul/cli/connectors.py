@@ -1,4 +1,4 @@
-"""`backhaul connectors`: the instances, how they are, and what they are told."""
+"""`backhaul connectors`: connections, their health and decisions."""
 
 import asyncio
 from enum import StrEnum
@@ -6,15 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from backhaul.cli import context, showing
-from backhaul.cli.changing import change, who
-from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explainer
-from backhaul.cli.deciding import ReasonOption
-from backhaul.cli.listings import StateOption, print_list, require_known
+from backhaul.app.control_socket import Control, NoDaemon
+from backhaul.cli import context, output
+from backhaul.cli.context import (
+    ConfigOption,
+    JsonOption,
+    LimitOption,
+    ReasonOption,
+    explainer,
+)
+from backhaul.cli.daemon_client import change, who
+from backhaul.cli.events import StateOption, print_list, require_known
 from backhaul.connect import registry
-from backhaul.connect.guarding import ConnectorFailed, guarded
-from backhaul.connect.notices import read_notices
-from backhaul.control import Control, NoDaemon
+from backhaul.connect.health import ConnectorFailed, guarded, read_notices
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 
@@ -92,7 +96,7 @@ def check(
         raise BackhaulError(f"{name}: {error}") from None
     notices = read_notices(connector)
     if as_json:
-        showing.json({"name": name, "ok": True, "notices": notices})
+        output.json({"name": name, "ok": True, "notices": notices})
         return
     typer.echo(f"{name}: ready to work")
     for notice in notices:
@@ -111,7 +115,7 @@ def run(
     _known(context.settings(config), name)
     done = change(config, "connectors/run", {"name": name, "who": who()})
     if as_json:
-        showing.json(done)
+        output.json(done)
         return
     counts = ", ".join(f"{n} {state}" for state, n in done["records"].items())
     typer.echo(f"{name}: {counts or 'nothing new'}")
@@ -150,7 +154,7 @@ def settle(
     asked = {"delivery": delivery, "verb": verb.value, "who": who(), "reason": reason}
     done = change(config, "connectors/settle", asked)
     if as_json:
-        showing.json(done)
+        output.json(done)
     else:
         typer.echo(f"delivery {delivery} is {done['state']} now")
 

@@ -1,9 +1,10 @@
-"""What every command does first: read the configuration, open the database to read."""
+"""Global options, configuration and read access for every command."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, normalize
 from backhaul.errors import BackhaulError
 from backhaul.settings import load_settings
+from backhaul.store.deciding import LONGEST_REASON
 from backhaul.store.sqlite.asking import Asker
 from backhaul.store.sqlite.explaining import Explainer
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul.errors import Finding
     from backhaul.settings import Connector, Settings
+
 
 ConfigOption = Annotated[
     Path | None,
@@ -122,3 +125,58 @@ def asker(config: Path | None) -> Iterator[Asker]:
             yield opened
     finally:
         opened.close()
+
+
+def program() -> typer.Typer:
+    """Return it without any command."""
+    made = typer.Typer(
+        name="backhaul",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help="Carries a back office's work back to its store, "
+        "and the store's news back.",
+    )
+    made.callback()(_options)
+    return made
+
+
+def _options(
+    _debug: Annotated[
+        bool, typer.Option("--debug", help="Print the traceback of a bug.")
+    ] = False,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=lambda wanted: _print_version(wanted),
+            help="Print the version.",
+        ),
+    ] = False,
+) -> None:
+    """Take the options that hold for every command."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("backhaul"))
+        raise typer.Exit
+
+
+def _written(reason: str | None) -> str | None:
+    if reason is not None and not reason.strip():
+        raise typer.BadParameter("say why, for whoever looks at it later")
+    if reason is not None and len(reason) > LONGEST_REASON:
+        raise typer.BadParameter(f"it is longer than {LONGEST_REASON} characters")
+    return reason
+
+
+WHY = "Why; kept with your name."
+
+
+ReasonOption = Annotated[str, typer.Option("--reason", help=WHY, callback=_written)]
+
+
+OptionalReason = Annotated[
+    str | None, typer.Option("--reason", help=WHY, callback=_written)
+]

@@ -1,21 +1,29 @@
-"""`backhaul doctor`: what keeps it from working, with a fix on every line."""
+"""`backhaul doctor`, `check-config` and `support-bundle`: diagnostics."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from backhaul.cli import context, showing
-from backhaul.cli.context import ConfigOption, JsonOption
-from backhaul.core.clock import SystemClock
+from backhaul.app import jobs
+from backhaul.app.control_socket import Control
+from backhaul.cli import context, output
+from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.cli.daemon_client import ask
+from backhaul.connect import registry
+from backhaul.core.clock import SystemClock, in_a_name
 from backhaul.errors import BackhaulError, ConfigurationError
-from backhaul.settings import load_settings
+from backhaul.settings import Settings, configuration_file, load_settings
+from backhaul.store.sqlite import stranded
 
 if TYPE_CHECKING:
+    from backhaul.doctor.bundle import Cleaner
     from backhaul.doctor.result import Result
+
 
 # What is looked at loads the store and the HTTP client: no other command should wait
 # for these.
@@ -49,7 +57,7 @@ def doctor(
     found = asyncio.run(_examined(config, as_json, deep=deep))
     counts = {state: sum(each.state == state for each in found) for state in STATES}
     if as_json:
-        showing.json({"results": [_row(each) for each in found], **counts})
+        output.json({"results": [_row(each) for each in found], **counts})
     else:
         typer.echo(", ".join(f"{n} {state}" for state, n in counts.items()))
     if counts["fail"]:
@@ -74,13 +82,13 @@ async def examined(
     config: Path | None, *, deep: bool = False
 ) -> AsyncIterator["Result"]:
     """Yield what was found; of a configuration that cannot be used only that."""
-    from backhaul.doctor import configured
-    from backhaul.doctor.examination import examine
+    from backhaul.doctor import configuration
+    from backhaul.doctor.check_runner import examine
 
     try:
         settings = context.settings(config)
     except ConfigurationError as error:
-        for each in configured.findings(error, config, os.environ):
+        for each in configuration.findings(error, config, os.environ):
             yield each
         return
     clock = SystemClock()
@@ -95,13 +103,13 @@ def _row(each: "Result") -> dict[str, str]:
 
 def _print(each: "Result") -> None:
     head = " ".join(part for part in (each.check, each.about) if part)
-    showing.finding(each.state, f"{head}: {each.said}")
+    output.finding(each.state, f"{head}: {each.said}")
     if each.fix:
-        showing.finding("", f"fix: {each.fix}")
+        output.finding("", f"fix: {each.fix}")
 
 
 async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
-    from backhaul.doctor.host_key import shown_by
+    from backhaul.doctor.configuration import shown_by
 
     # The connector's own settings are not judged: the key is what they lack.
     known = load_settings(config).connectors
@@ -110,7 +118,7 @@ async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
         raise BackhaulError(f"no connector is called {name!r}; there are: {there}")
     key = await shown_by(name, known[name].options)
     if as_json:
-        showing.json(
+        output.json(
             {
                 "connector": name,
                 "server": key.where,
@@ -122,3 +130,164 @@ async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
     typer.echo(f"{key.where} shows {key.fingerprint}")
     typer.echo("If its administrator confirms that fingerprint, set:")
     typer.echo(f'[connectors.{name}]\nsftp_host_key = "{key.line}"')
+
+
+def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Check the configuration: ok, or everything that is wrong with it (exit 78).
+
+    What the daemon runs with and should not be so is a warning, as `backhaul doctor`
+    has it too: a file with secrets that others may read, plain HTTP, secrets in the
+    environment.
+    """
+    from backhaul.doctor import configuration
+    from backhaul.doctor.result import State
+
+    try:
+        settings = context.settings(config)
+    except ConfigurationError as error:
+        more = configuration.shown_to_others(config, os.environ)
+        raise ConfigurationError([*error.findings, *more]) from None
+    looked = configuration.look(settings, config, os.environ)
+    warnings = [each for each in looked if each.state is not State.OK]
+    if as_json:
+        file = configuration_file(config)
+        shown = {"file": None if file is None else str(file), **dict(summary(settings))}
+        output.json({**shown, "warnings": [each.said for each in warnings]})
+        return
+    console = Console(highlight=False)
+    console.print("[green]ok[/]", end="  ")
+    console.out(configuration_file(config) or "environment only")
+    rows = list(summary(settings))
+    width = max(len(name) for name, _ in rows) + 2
+    for name, value in rows:
+        console.out(f"{name:<{width}}{value}")
+    for each in warnings:
+        typer.echo(f"warning: {each.said} ({each.fix})", err=True)
+
+
+def summary(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield what the configuration amounts to, in a few rows without secrets."""
+    yield "state", str(settings.state_dir)
+    yield "database", str(settings.database_file)
+    yield "public", f"{settings.public.host}:{settings.public.port}"
+    yield "admin", f"{settings.admin.host}:{settings.admin.port}"
+    for name, store in settings.stores.items():
+        yield f"store {name}", store.base_url
+        if not store.webhook_secrets:
+            yield f"webhooks {name}", _without_secret(settings)
+    for each in stranded.found(settings.database_file, settings.stores):
+        yield f"no store {each.store}", f"but it has {each}: {each.mend}"
+    for name, connector in settings.connectors.items():
+        state = "" if connector.enabled else ", disabled"
+        said = registry.meanings(connector.type, connector.options)
+        kind = f"{connector.type} for {connector.store}{state}"
+        yield f"connector {name}", "; ".join([kind, *said])
+    yield from _jobs(settings)
+
+
+def _jobs(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield when each job runs; once for all stores where they do not differ."""
+    plans, rules = jobs.plans(settings), jobs.rules(settings)
+    told = {name: ": ".join([plans[name], *_rule(rules, name)]) for name in plans}
+    for name in dict.fromkeys(jobs.key_of(called)[0] for called in told):
+        own = {n: words for n, words in told.items() if jobs.key_of(n)[0] == name}
+        if len(set(own.values())) == 1:
+            own = {name: next(iter(own.values()))}
+        yield from ((f"job {called}", words) for called, words in own.items())
+
+
+def _rule(rules: Mapping[str, str], name: str) -> list[str]:
+    return [rules[name]] if name in rules else []
+
+
+def _without_secret(settings: Settings) -> str:
+    if settings.public.url:
+        return "no secret is given: the daemon subscribes, and keeps what it is given"
+    return (
+        "are refused: neither webhook_secrets nor [public] url is given;"
+        " `backhaul run` says what to enter in the platform's dashboard"
+    )
+
+
+def support_bundle(
+    out: Annotated[
+        Path | None, typer.Argument(help="The .tar.gz to write; it must be new.")
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what somebody who helps needs: no secrets and no personal data.
+
+    It begins with all that `doctor` looks at, so it may take a while.
+    """
+    # As in `doctor`.
+    from backhaul.doctor import bundle
+    from backhaul.doctor.bundle import Cleaner
+
+    now = SystemClock().now()
+    name = out or Path(f"backhaul-support-{in_a_name(now)}.tar.gz")
+    results = asyncio.run(_checks_as_json(config))
+    settings = _usable(config)
+    cleaner = Cleaner(settings)
+    parts = {
+        "README.txt": bundle.ABOUT.encode(),
+        "versions.json": bundle.document(bundle.versions),
+        "doctor.json": bundle.document(lambda: bundle.findings(results, cleaner)),
+    }
+    if settings is not None:
+        parts |= _parts(config, settings, cleaner)
+    bundle.write(name, parts, now)
+    if as_json:
+        output.json({"file": str(name), "parts": list(parts)})
+    else:
+        typer.echo(f"{name}: {', '.join(parts)}; read it before you hand it on")
+
+
+async def _checks_as_json(config: Path | None) -> list["Result"]:
+    return [each async for each in examined(config)]
+
+
+def _usable(config: Path | None) -> Settings | None:
+    try:
+        return context.settings(config)
+    except ConfigurationError:
+        return None  # the doctor's findings say what is wrong with it
+
+
+def _parts(
+    config: Path | None, settings: Settings, cleaner: "Cleaner"
+) -> dict[str, bytes]:
+    from backhaul.doctor import bundle
+    from backhaul.store.sqlite import examining
+
+    file = settings.database_file
+    return {
+        "configuration.json": bundle.document(lambda: cleaner.settings(settings)),
+        "status.json": bundle.document(
+            lambda: cleaner.value(_status(config, settings))
+        ),
+        "jobs.json": bundle.document(lambda: cleaner.value(_jobs_as_json(config))),
+        "schema.sql": bundle.schema(file),
+        "counts.json": bundle.document(lambda: examining.counts(file)),
+        "metrics.txt": cleaner.secrets(_metrics(settings)).encode(),
+        "log.jsonl": bundle.log_lines(settings.log.file, cleaner).encode(),
+    }
+
+
+def _status(config: Path | None, settings: Settings) -> dict[str, Any]:
+    live, silence = ask(settings)
+    with explainer(config) as known:
+        counts, consistency = known.counts(), known.consistency()
+    return {"daemon": live or silence, **counts, "consistency": consistency}
+
+
+def _jobs_as_json(config: Path | None) -> list[dict[str, Any]]:
+    with explainer(config) as known:
+        return list(known.jobs().values())
+
+
+def _metrics(settings: Settings) -> str:
+    try:
+        return Control(settings.state_dir).text("/metrics")
+    except (BackhaulError, OSError) as error:
+        return f"# {error}\n"

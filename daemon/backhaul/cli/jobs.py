@@ -1,4 +1,4 @@
-"""`backhaul jobs`: when the scheduled jobs run, and running or pausing them by hand."""
+"""`backhaul jobs`: list, run, pause and resume scheduled jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from backhaul.cli import context, showing
-from backhaul.cli.changing import change, who
+from backhaul.app.jobs import label
+from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
-from backhaul.cli.live import ask, job_rows
+from backhaul.cli.daemon_client import ask, change, job_rows, who
 from backhaul.core.clock import SystemClock
-from backhaul.core.spans import ago
-from backhaul.jobs import label
+from backhaul.core.text import ago
 
 jobs = typer.Typer(no_args_is_help=True, help="The scheduled jobs.")
 
@@ -34,10 +33,10 @@ def list_jobs(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         states = known.jobs()
     rows = job_rows(settings, live, states)
     if as_json:
-        showing.json(rows)
+        output.json(rows)
         return
     now = SystemClock().now()
-    showing.table([shown(row, now) for row in rows], COLUMNS, "no jobs")
+    output.table([shown(row, now) for row in rows], COLUMNS, "no jobs")
     for line in legend(rows):
         typer.echo(line)
     if live is None:
@@ -107,6 +106,6 @@ def _change(
     asked = {"name": name, "store": store, "who": who()}
     answer = change(config, f"jobs/{done}", asked)
     if as_json:
-        showing.json(answer["jobs"])
+        output.json(answer["jobs"])
     else:
-        showing.table(answer["jobs"], ("job", "store", "done"), "no jobs")
+        output.table(answer["jobs"], ("job", "store", "done"), "no jobs")

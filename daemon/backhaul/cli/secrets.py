@@ -1,13 +1,26 @@
-"""`backhaul secrets`: which webhook secrets are accepted, and when each last signed."""
+"""`backhaul secrets`, and the webhook secret that signs replays."""
 
-from typing import Annotated
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backhaul.cli import showing
-from backhaul.cli.changing import change, who
+from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
+from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
+from backhaul.platform.secret_files import Keyring
+from backhaul.settings.secret_files import Unreadable, read_secret_file
+from backhaul.settings.sources import SECRET_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul.settings import Settings
+
 
 secrets = typer.Typer(no_args_is_help=True, help="The secrets that sign webhooks.")
 
@@ -21,10 +34,10 @@ def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> No
     with explainer(config) as known:
         rows = known.webhook_secrets()
     if as_json:
-        showing.json(rows)
+        output.json(rows)
         return
     columns = ("store", "fingerprint", "state", "last_used_at", "known_since", "source")
-    showing.table(rows, columns, "no secret was seen yet; start the daemon once")
+    output.table(rows, columns, "no secret was seen yet; start the daemon once")
 
 
 @secrets.command("drop")
@@ -50,9 +63,9 @@ def drop_secret(
     asked |= {"force": force, "undo": undo, "who": who()}
     left = change(config, "secrets/drop", asked)
     if as_json:
-        showing.json(left)
+        output.json(left)
         return
-    showing.record(
+    output.record(
         [
             ("store", left["store"]),
             ("accepted", ", ".join(left["accepted"])),
@@ -60,3 +73,46 @@ def drop_secret(
     )
     if not undo:
         typer.echo("Take it out of the settings too, if it is there.")
+
+
+SecretFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        help=f"File with the secret to sign with; else ${SECRET_VARIABLE}, else the "
+        "store's first of the settings."
+    ),
+]
+
+
+def secret(
+    file: Path | None, config: Path | None, store: Callable[[Settings], str]
+) -> bytes:
+    """Return the file's secret, else the environment's, else a store's first.
+
+    That is the settings' first, or the newest that the platform gave the daemon.
+
+    `store` says whose; without need of it no settings are read. Raises BackhaulError.
+    """
+    if file is not None:
+        return _of_file(file)
+    if given := os.environ.get(SECRET_VARIABLE):
+        return given.encode()
+    settings = context.settings(config)
+    name = store(settings)
+    configured = settings.stores[name].webhook_secrets
+    if configured:
+        return configured[0].get_secret_value().encode()
+    kept = Keyring(settings.state_dir, name, lambda _: None).secrets()
+    if not kept:
+        raise BackhaulError(
+            f"store {name} has no webhook secret yet; say --secret-file, or see:"
+            " backhaul status"
+        )
+    return kept[0]
+
+
+def _of_file(file: Path) -> bytes:
+    try:
+        return read_secret_file(file, private=False).strip().encode()
+    except Unreadable as error:
+        raise BackhaulError(str(error)) from None

@@ -1,4 +1,4 @@
-"""`backhaul status`: the daemon and its work on one screen."""
+"""`backhaul status`: problems, daemon and work on one screen."""
 
 from __future__ import annotations
 
@@ -6,16 +6,192 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.accounts import TOKEN_FILE
-from backhaul.cli import context, glance, showing
+from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, explainer
-from backhaul.cli.live import ask, job_rows
+from backhaul.cli.daemon_client import ask, job_rows
+from backhaul.cli.output import Line, Section, packed
+from backhaul.cli.problems import troubles
 from backhaul.core.clock import SystemClock
+from backhaul.core.lifecycle import State
+from backhaul.core.text import ago
 from backhaul.store.sqlite.board import Board
 from backhaul.store.sqlite.outbox_reading import Wanted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
     from backhaul.settings import Settings
     from backhaul.store.sqlite.explaining import Explainer
+
+
+OPEN = (State.PARKED, State.UNCERTAIN, State.SENDING, State.PLANNED)
+"""Commands that are not done yet; those that wait for a person first."""
+PACKED_WIDTH = 60
+
+
+def sections(found: Mapping[str, Any], now: datetime, *, exact: bool) -> list[Section]:
+    """Return everything, the worst first; `exact` says times as they are kept."""
+    wrong = [*troubles(found)]
+    calm = [] if wrong or not found["daemon"] else [Line("needs you", "nothing")]
+    whole = "backhaul status | less"
+    told = _Told(found, now, exact=exact)
+    return [
+        Section([told.daemon()]),
+        Section([*told.rehearsed(), *wrong, *calm], whole, urgent=True),
+        Section([*told.addresses(), *told.first_login()]),
+        Section([*told.stores()], whole),
+        Section([told.commands(), told.work()]),
+        Section([*told.connectors()], "backhaul connectors list"),
+        Section([*told.jobs()], "backhaul jobs list"),
+        Section([told.disk(), told.confirmed()]),
+    ]
+
+
+class _Told:
+    """Puts into words what was found."""
+
+    def __init__(self, found: Mapping[str, Any], now: datetime, *, exact: bool) -> None:
+        self._found = found
+        self._now = now
+        self._exact = exact
+
+    def _when(self, text: str | None) -> str:
+        return (text or "never") if self._exact else ago(text, self._now)
+
+    def daemon(self) -> Line:
+        live = self._found["daemon"]
+        if live is None:
+            return Line("daemon", self._found["silence"], "", "fail")
+        since = live["started_at"]
+        for_long = "" if self._exact else f", {ago(since, self._now)}"
+        return Line("daemon", f"runs since {since}{for_long}", "", "ok")
+
+    def addresses(self) -> Iterator[Line]:
+        if live := self._found["daemon"]:
+            said = f"receives at {live['public_url']}, admin at {live['admin_url']}"
+            yield Line("addresses", said)
+
+    def rehearsed(self) -> Iterator[Line]:
+        for name in self._found["rehearsed"]:
+            who, where = "", "[push] dry_run"
+            if name != "*":
+                who, where = f" of connector {name}", f"[connectors.{name}] dry_run"
+            says = f"NOTHING IS SENT{who or ' to the platform'}: {where}"
+            yield Line("DRY RUN", says, "", "warn")
+
+    def first_login(self) -> Iterator[Line]:
+        """Say how to log in at the dashboard, as long as nobody ever did."""
+        if file := self._found["token"]:
+            yield Line("dashboard", "nobody may log in yet; its token:", f"cat {file}")
+
+    def stores(self) -> Iterator[Line]:
+        """Say of each store how it is, how far behind, and since when consistent."""
+        for name, store in self._found["stores"].items():
+            lag = ""
+            if store["oldest_at"]:
+                lag = f", the oldest of {self._when(store['oldest_at'])}"
+            said = [
+                _sending(store),
+                f"webhook {self._when(store['last_webhook_at'])}",
+                f"{store['to_fold']} to fold{lag}",
+                self._equal(self._found["consistency"].get(name)),
+            ]
+            state = "fail" if store["stopped"] else ""
+            yield Line(f"store {name}", "; ".join(filter(None, said)), "", state)
+
+    def _equal(self, proved: Mapping[str, Any] | None) -> str:
+        if proved is None:
+            return "consistent: not proved yet"
+        if proved["as_of"]:
+            unread = ", ".join(proved["unread"])
+            but = f"; {unread} cannot be read" if unread else ""
+            return f"consistent as of {self._when(proved['as_of'])}{but}"
+        kinds = proved["kinds"].items()
+        lists = ", ".join(f"{kind}: {at or 'no'}" for kind, at in kinds)
+        return f"consistent: not proved yet ({lists})"
+
+    def commands(self) -> Line:
+        """Count those that are open, and tell how to see the first of them."""
+        counts = self._found["commands"]
+        is_open = [state for state in OPEN if counts.get(state)]
+        said = [f"{counts[state]} {state}" for state in is_open]
+        if since := self._found["oldest_planned_at"]:
+            said.append(f"the oldest of {self._when(since)}")
+        done = sum(n for state, n in counts.items() if state not in OPEN)
+        said.append(f"{done} done")
+        show = f"backhaul commands list --state {is_open[0]}" if is_open else ""
+        state = is_open[0] if is_open and is_open[0] != State.PLANNED else ""
+        return Line("commands", ", ".join(said), show, state)
+
+    def work(self) -> Line:
+        found = self._found
+        says = (
+            f"{found['orders']} orders, {found['products']} products,"
+            f" {found['in_doubt']} in doubt; {found['events']} events,"
+            f" {found['waiting_records']} records waiting"
+        )
+        return Line("mirror", says)
+
+    def connectors(self) -> Iterator[Line]:
+        for name, each in self._found["connectors"].items():
+            said = [
+                {None: "", True: "up", False: "down"}[each["up"]],
+                f"worked {self._when(each['worked_at'])}" if each["worked_at"] else "",
+                f"record {self._when(each['last_record_at'])}",
+                f"{each['quarantined']} in quarantine" if each["quarantined"] else "",
+            ]
+            state = "fail" if each["up"] is False else ""
+            yield Line(f"connector {name}", ", ".join(filter(None, said)), "", state)
+
+    def jobs(self) -> Iterator[Line]:
+        """Say when each runs next; one that never has to be started is left out."""
+        rows = [row for row in self._found["jobs"] if row["next_run_at"]]
+        rows.sort(key=lambda row: str(row["next_run_at"]))
+        stores = {row["store"] for row in rows if row["store"]}
+        pieces = []
+        for row in rows:
+            name = f"{row['job']}:{row['store']}" if len(stores) > 1 else row["job"]
+            pieces.append(f"{name} {self._when(row['next_run_at'])}")
+        lines = pieces if self._exact else packed(pieces, PACKED_WIDTH)
+        for number, line in enumerate(lines):
+            yield Line("" if number and not self._exact else "next jobs", line)
+
+    def disk(self) -> Line:
+        disk = self._found["disk"]
+        return Line(
+            "disk",
+            f"database {_size(disk['database_bytes'])}, log {_size(disk['log_bytes'])};"
+            f" {_size(disk['free_bytes'])} free at {disk['folder']}",
+        )
+
+    def confirmed(self) -> Line:
+        """Say how long effects took to come back, from the send to the fold."""
+        times = self._found["confirmations"]
+        if not times["number"]:
+            return Line("confirmations", "none in the last hour")
+        median, p99 = times["median_seconds"], times["p99_seconds"]
+        says = (
+            f"{times['number']} in the last hour, median {median:.2f} s, p99"
+            f" {p99:.2f} s"
+        )
+        return Line("confirmations", says)
+
+
+def _sending(store: Mapping[str, Any]) -> str:
+    if store["stopped"]:
+        return f"stopped: {', '.join(store['stopped'])}"
+    return "" if store["sending"] is None else f"sending {store['sending']}"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1_000:
+            return f"{size:.3g} {unit}"
+        size /= 1_000
+    return f"{size:,.1f} GB"
+
 
 PARKED_SHOWN = 3
 
@@ -30,13 +206,13 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     with explainer(config) as known:
         found = {"daemon": live, **_read(settings, known, live)}
     if as_json:
-        showing.json(found)
+        output.json(found)
         return
     said = {**found, "silence": silence, "token": _token(settings)}
     said["rehearsed"] = live["dry_run"] if live else settings.rehearsed
-    terminal = showing.terminal()
+    terminal = output.terminal()
     now = SystemClock().now()
-    showing.screen(glance.sections(said, now, exact=terminal is None), terminal)
+    output.screen(sections(said, now, exact=terminal is None), terminal)
 
 
 def _read(

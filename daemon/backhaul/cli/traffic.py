@@ -1,4 +1,4 @@
-"""`backhaul capture`, `replay` and `trigger`: traffic as files, and sent again."""
+"""`backhaul capture`, `replay` and `trigger`: their options."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,10 +8,10 @@ import typer
 
 from backhaul.cli import context
 from backhaul.cli.context import ConfigOption, JsonOption, TimeOption
-from backhaul.cli.signing import SecretFileOption
+from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite.history import Wanted
-from backhaul.traffic.disorder import Disorder
+from backhaul.traffic.network_faults import Disorder
 
 # What the commands do is in `playing`, which loads the store, the fold and the HTTP
 # client: no other command should wait for these.
@@ -53,12 +53,12 @@ def capture(
     TIME is as in 2026-03-01 or 2026-03-01T12:00Z; without a zone it is UTC. The file
     holds what the events hold, so people's addresses too; never a key or secret.
     """
-    from backhaul.cli import playing  # see above
+    from backhaul.cli import traffic_commands  # see above
 
     if as_json and str(out) == "-":
         raise BackhaulError("--json does nothing beside -: a capture is JSON lines")
     wanted = Wanted(store, kind, topic, since, until, about)
-    playing.capture(out, context.settings(config), wanted, as_json=as_json)
+    traffic_commands.capture(out, context.settings(config), wanted, as_json=as_json)
 
 
 def replay(
@@ -89,17 +89,17 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Play a capture into a mirror of its own and print how it differs, or send it."""
-    from backhaul.cli import playing  # see above
+    from backhaul.cli import traffic_commands  # see above
 
     _refuse_idle(to, into=into, against=against, speed=speed, secret_file=secret_file)
     disorder = Disorder(shuffle, duplicate, drop, until)
     if to is not None:
-        playing.send(
+        traffic_commands.send(
             capture_file, disorder, to, secret_file, config, speed, as_json=as_json
         )
         return
     mirror = against or context.settings(config).database_file
-    playing.compare(capture_file, disorder, into, mirror, as_json)
+    traffic_commands.compare(capture_file, disorder, into, mirror, as_json)
 
 
 def _refuse_idle(to: str | None, **given: object) -> None:
@@ -131,6 +131,8 @@ def trigger(
     A daemon takes it for real: its mirror then has a sample order, say, and hands it
     to connectors. Whether webhooks come through is told by `backhaul doctor`.
     """
-    from backhaul.cli import playing  # see above
+    from backhaul.cli import traffic_commands  # see above
 
-    playing.trigger(topic, config, store, to, secret_file, data, as_json=as_json)
+    traffic_commands.trigger(
+        topic, config, store, to, secret_file, data, as_json=as_json
+    )

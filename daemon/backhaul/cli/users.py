@@ -1,4 +1,4 @@
-"""`backhaul users`: who may use the dashboard, and what they may do there."""
+"""`backhaul users`: who may use the dashboard, and their roles."""
 
 import sys
 from contextlib import suppress
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from backhaul.admin.accounts import FirstToken
-from backhaul.cli import context, showing
-from backhaul.cli.changing import change, who
+from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption
+from backhaul.cli.daemon_client import change, who
 from backhaul.store.sqlite.board import Board
 from backhaul.store.users import ROLES
 
@@ -34,10 +34,10 @@ def list_users(config: ConfigOption = None, as_json: JsonOption = False) -> None
     finally:
         board.close()
     if as_json:
-        showing.json(rows)
+        output.json(rows)
         return
     none = "nobody may log in yet; add somebody with: backhaul users add NAME"
-    showing.table(rows, ("name", "role", "last_login_at", "created_at"), none)
+    output.table(rows, ("name", "role", "last_login_at", "created_at"), none)
 
 
 @users.command("add")
@@ -107,6 +107,6 @@ def _change(
 ) -> None:
     done = change(config, f"users/{verb}", {"name": name, "who": who(), **asked})
     if as_json:
-        showing.json(done)
+        output.json(done)
     else:
         typer.echo(told)

@@ -1,1 +1,1 @@
-"""The back office's side: connectors, their records, and what these refer to."""
+"""Connectors: runs them, takes their records and delivers changes to them."""

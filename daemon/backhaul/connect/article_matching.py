@@ -1,13 +1,13 @@
-"""Finds the article that a stock level or a change of stock is about."""
+"""Matches stock counts and changes to articles, by SKU or GTIN."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from backhaul.core import gtin
+from backhaul.core import sku_matching
 from backhaul.core.clock import from_text, normalize, to_text
-from backhaul.core.sku_text import near_hint
+from backhaul.core.sku_matching import near_hint
 from backhaul.store.contract import Unmatched
 
 if TYPE_CHECKING:
@@ -140,6 +140,6 @@ def variant_called(
 
 
 def _wrong_digit(sku: str) -> str:
-    if gtin.looks_like_one(sku) and gtin.normalized(sku) is None:
+    if sku_matching.looks_like_one(sku) and sku_matching.normalized(sku) is None:
         return "; as a GTIN its check digit is wrong"
     return ""

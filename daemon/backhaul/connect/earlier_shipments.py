@@ -1,8 +1,4 @@
-"""Compares a shipment with what was reported of its order before.
-
-Two sources may report one parcel, and a source without keys of its own may report a
-corrected row. Neither is shipped a second time by guess.
-"""
+"""Compares a shipment with earlier reports of the same order."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from backhaul.connect.earlier_shipments import (
     same_number,
     shipment_of,
 )
-from backhaul.core import gtin
-from backhaul.core.sku_text import difference, near_text, same_text
+from backhaul.core import sku_matching
+from backhaul.core.sku_matching import difference, near_text, same_text
 from backhaul.store.contract import Known, Unmatched
 
 if TYPE_CHECKING:
@@ -283,8 +283,10 @@ def lines_of(
 def _is_same(sku: str, name: str) -> bool:
     """Tell whether two SKUs look the same, or are two spellings of one GTIN."""
     one, other = same_text(sku), same_text(name)
-    number = gtin.normalized(one)
-    return one == other or (number is not None and number == gtin.normalized(other))
+    number = sku_matching.normalized(one)
+    return one == other or (
+        number is not None and number == sku_matching.normalized(other)
+    )
 
 
 def _are_several(lines: Sequence[OpenLine]) -> bool:

@@ -1,30 +1,34 @@
-"""Runs one connector instance: asks it, listens for it, and keeps what it brings."""
+"""Runs one connection: polls it, listens for it and stores its records."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loguru import logger
 from msgspec.structs import replace
 
-from backhaul.connect import intake
-from backhaul.connect.gathering import Gathering
-from backhaul.connect.guarding import ConnectorFailed, bounded, guarded, words
-from backhaul.connect.health import Health
+from backhaul.connect import http_routes
+from backhaul.connect.health import (
+    BelowZero,
+    ConnectorFailed,
+    Health,
+    Notices,
+    guarded,
+    within,
+    words,
+)
 from backhaul.connect.matching import encode
-from backhaul.connect.notices import BelowZero, Notices
-from backhaul.connect.opening import OPEN_SECONDS, Opening
 from backhaul.connect.polling import Polls
 from backhaul.core.clock import to_text
-from backhaul.core.printable import storable
+from backhaul.core.text import storable
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.contract import NewRecord
 from backhaul_sdk import Bad, Capability, Receipt, Rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.connect.matching import Matcher
     from backhaul.core.clock import Clock
@@ -40,6 +44,104 @@ if TYPE_CHECKING:
         Route,
     )
     from backhaul_sdk.contract import HttpHandler
+
+    Accept: TypeAlias = Callable[
+        [Sequence[NewRecord]], Awaitable[Sequence[RecordOutcome]]
+    ]
+    Waiting: TypeAlias = tuple[NewRecord, asyncio.Future[RecordOutcome]]
+
+
+MOST_AT_ONCE = 200
+"""A webhook that comes meanwhile waits for all of them."""
+
+
+class Gathering:
+    """Accepts together what came while the last records were on their way to the disk.
+
+    One unit of work for each record would wake the writer's thread as often, and each
+    wake is a fight for the interpreter lock.
+    """
+
+    def __init__(self, accept: Accept) -> None:
+        self._accept = accept
+        self._waiting: list[Waiting] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, record: NewRecord) -> asyncio.Future[RecordOutcome]:
+        """Accept one record; resolves after its commit. Waiting may raise Busy."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[RecordOutcome] = loop.create_future()
+        self._waiting.append((record, future))
+        if self._task is None:
+            self._task = loop.create_task(self._work())
+        return future
+
+    async def _work(self) -> None:
+        try:
+            while group := self._waiting[:MOST_AT_ONCE]:
+                del self._waiting[: len(group)]
+                await self._take(group)
+        finally:
+            self._task = None
+
+    async def _take(self, group: list[Waiting]) -> None:
+        """Accept a group, or else one by one: what cannot be kept fails alone."""
+        try:
+            outcomes = await self._accept([record for record, _ in group])
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            if len(group) == 1 or isinstance(error, Busy):
+                _tell([future for _, future in group], error)
+                return
+            for waiting in group:
+                await self._take([waiting])
+            return
+        for (_, future), outcome in zip(group, outcomes, strict=True):
+            if not future.done():
+                future.set_result(outcome)
+
+
+def _tell(futures: list[asyncio.Future[RecordOutcome]], error: Exception) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)
+
+
+OPEN_SECONDS = 30.0
+"""Longer than the limits that connectors have of their own: their words tell more."""
+FAREWELL_SECONDS = 2.0
+
+
+class Opening:
+    """One connector's way to being open.
+
+    A try that takes too long is cancelled, but not waited for: in a thread, at a share
+    that is gone, it may hang on. No second one is begun beside it; it is waited for
+    again, and begun anew once it has ended.
+    """
+
+    def __init__(self, connector: Connector[Any]) -> None:
+        self.done = False
+        self._connector = connector
+        self._turn = asyncio.Lock()
+        self._trying: asyncio.Task[None] | None = None
+
+    async def within(self, seconds: float) -> None:
+        """Open the connector unless it is open. Raises ConnectorFailed, and Busy."""
+        async with self._turn:
+            if self.done:
+                return
+            if self._trying is None or self._trying.done():
+                loop = asyncio.get_running_loop()
+                self._trying = loop.create_task(guarded(self._connector.open()))
+            await within(seconds, self._trying, "to open")
+            self.done = True
+
+    async def stop(self) -> None:
+        """Leave nothing under way that ends when it is asked to."""
+        if self._trying is not None:
+            self._trying.cancel()
+            await asyncio.wait([self._trying], timeout=FAREWELL_SECONDS)
+
 
 REPORTED_AT_ONCE = 1_000
 LOOK_UP_SECONDS = 2.0
@@ -113,7 +215,7 @@ class Host:
             self.polls.failed(self._health.fell(words(error)))
         try:
             asked = asyncio.get_running_loop().create_task(guarded(self._routes()))
-            return await bounded(seconds, asked, "to listen")
+            return await within(seconds, asked, "to listen")
         except (ConnectorFailed, Busy) as error:
             until = "cannot be called until the daemon is started anew"
             self._deaf = f"{until}: {words(error)}"
@@ -124,7 +226,7 @@ class Host:
 
     async def _routes(self) -> Sequence[Route]:
         routes = await self.connector.listen(self.emit)
-        intake.check(self.connector.instance, routes)
+        http_routes.check(self.connector.instance, routes)
         return [replace(route, handler=self._when_open(route)) for route in routes]
 
     async def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Says when a connector is polled: when its job is due, and again after a failure."""
+"""Decides when a connector is polled: on schedule and after failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul.core.clock import Clock
-    from backhaul.core.quiet import QuietHours
+    from backhaul.core.quiet_hours import QuietHours
 
 
 class Polls:

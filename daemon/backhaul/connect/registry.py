@@ -1,4 +1,4 @@
-"""Connectors, found through the entry-point group `backhaul.connectors`."""
+"""Finds installed connectors by their entry points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Retry delays (exponential backoff) and the circuit breaker."""
 
 from __future__ import annotations
 
@@ -13,3 +13,54 @@ def delay_seconds(
     """
     step = min(cap_seconds, base_seconds * 2.0 ** min(attempt - 1, 32))
     return step / 2 + step / 2 * chance
+
+
+FAILURES_TO_OPEN = 5
+PROBE_SECONDS = 10.0
+"""Rest between two probes of a platform that fails."""
+
+
+class Circuit:
+    """Counts failures of commands in a row: closed, open, or half open.
+
+    Half open, after a good probe, one command at a time is tried.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._half_open = False
+        self._reads_fail = False
+
+    @property
+    def reads_wait(self) -> bool:
+        """Whether nothing but probes may be read."""
+        return self.open and self._reads_fail
+
+    @property
+    def open(self) -> bool:
+        """Whether no command may be sent."""
+        return self._failures >= FAILURES_TO_OPEN and not self._half_open
+
+    @property
+    def half_open(self) -> bool:
+        """Whether only one command at a time may be sent."""
+        return self._half_open
+
+    def failed(self) -> None:
+        """Note a command without a usable answer: refused, reset, late or 5xx."""
+        self._failures += 1
+        self._half_open = False
+
+    def answered(self) -> None:
+        """Note an answer in the platform's own words, a refusal too."""
+        self._failures = 0
+        self._half_open = False
+
+    def read(self, *, answered: bool) -> None:
+        """Note how a read ended."""
+        self._reads_fail = not answered
+
+    def probed(self, *, answered: bool) -> None:
+        """Note how a probe ended: what commands meet is still to be seen."""
+        self.read(answered=answered)
+        self._half_open = answered and self._failures >= FAILURES_TO_OPEN

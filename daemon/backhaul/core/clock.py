@@ -1,4 +1,4 @@
-"""Time, as a thing that can be handed in: the one home of the wall clock."""
+"""Clocks, the time format of the database, waiting, and task cancellation."""
 
 from __future__ import annotations
 
@@ -121,3 +121,13 @@ def normalize(text: str) -> str:
         return to_text(moment)
     except OverflowError:
         raise ValueError(f"{text!r} is outside of the years 1 to 9999") from None
+
+
+def is_told_to_end() -> bool:
+    """Tell it where a failure came at the very moment of a cancellation.
+
+    Before Python 3.13 a TaskGroup one of whose tasks fails just then raises that
+    failure alone; who tries again after failures would do so for ever.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

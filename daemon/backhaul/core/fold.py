@@ -1,23 +1,14 @@
-"""Which of two versions of an object stays, and when neither can be believed.
-
-A webhook is a hint: deliveries repeat, overtake each other and mix with what was read
-back. Every version is therefore compared with the one held, never counted on to come
-in order (architecture, Life of an event). What is held is always the greatest version
-of a total order, so that any order of arrival ends in the same one. Whether that can be
-believed is another question: where the evidence of two versions is missing or speaks
-against itself, the object is in doubt and has to be read again. Only such a confirming
-read may lower what is held.
-"""
+"""Decides which version of an object wins, and how mirror rows differ (drift)."""
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul.core.standing import moves
+from backhaul.core.status_rank import moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,3 +139,35 @@ def _evidence(held: Version, incoming: Version) -> Iterator[bool]:
     if not held.delivered and _moment(held) > _moment(incoming):
         yield False
     yield from moves(held.standing, incoming.standing)
+
+
+class Drift(StrEnum):
+    """What is wrong with a row of the mirror."""
+
+    MISSED = "missed"
+    """The platform has it and the mirror does not."""
+    STALE = "stale"
+    """The mirror holds other content, and nothing newer."""
+    DELETED = "deleted"
+    """The mirror holds what the platform has no longer."""
+    ALIEN = "foreign"
+    """The mirror holds what the platform never deletes and yet does not know."""
+
+
+def compare(
+    held: Version | None, updated_at: str, digest: bytes, read_at: str = ""
+) -> Drift | None:
+    """Compare a row that was read with what the mirror holds; None: nothing to do.
+
+    What the mirror holds may be newer than what was read: news came in meanwhile. Not
+    so where it was known before the read began at `read_at`: the platform says less
+    than it did, or the time of a row is only roughly known.
+    """
+    if held is None:
+        return Drift.MISSED
+    if held.digest == digest:
+        return None
+    known_before = max(held.seen_at, held.confirmed_at) < read_at
+    if held.updated_at > updated_at and not known_before:
+        return None
+    return Drift.STALE

@@ -1,9 +1,14 @@
-"""A command's identity: one cause is one command, even after a restore."""
+"""Digests: command ids, tags, idempotency keys, and checksums of rows."""
 
 from __future__ import annotations
 
 import re
 from hashlib import sha256
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 TAG_PREFIX = "bh:"
 _TAG = re.compile(r"bh:([0-9a-f]{32})")
@@ -53,3 +58,21 @@ def fingerprint(secret: str) -> str:
 def address_digest(store: str, email: str) -> bytes:
     """Return what an e-mail address is known again by without being kept."""
     return sha256(f"{store}\0{email.strip().casefold()}".encode()).digest()
+
+
+def digest_of(parts: Iterable[str | bytes]) -> bytes:
+    """Return a digest over values, each with its length."""
+    found = sha256()
+    for part in parts:
+        value = part.encode() if isinstance(part, str) else part
+        found.update(b"%d:" % len(value))
+        found.update(value)
+    return found.digest()
+
+
+def is_intact(kept: bytes | None, parts: Iterable[str | bytes]) -> bool:
+    """Hold values against the digest that was kept with them.
+
+    None was kept by an older version, or where the value was rewritten on purpose.
+    """
+    return kept is None or kept == bytes(digest_of(parts))

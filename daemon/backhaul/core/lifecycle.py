@@ -1,4 +1,4 @@
-"""The life of a command, as a table (architecture, Life of a command)."""
+"""States of a command and the transitions between them, as a table."""
 
 from __future__ import annotations
 

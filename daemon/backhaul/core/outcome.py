@@ -1,8 +1,4 @@
-"""What an answer to a command proves (reliability, Classification).
-
-Only "never connected" and a refusal in the platform's own words prove that nothing
-happened. Everything that cannot be proved is uncertain, never guessed.
-"""
+"""Classifies what a response to a command proves."""
 
 from __future__ import annotations
 

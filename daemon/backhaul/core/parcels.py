@@ -1,12 +1,18 @@
-"""What a parcel holds, against the lines that were asked for."""
+"""Compares parcels with order lines; detects parcels of cancelled orders."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from backhaul.core.status_rank import is_refunded, word
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backhaul.core.resources import Order
 
 
 def holds(items: object, lines: Sequence[Mapping[str, Any]]) -> bool:
@@ -31,3 +37,73 @@ def _units(quantity: object) -> object:
         return int(number) if number == int(number) else quantity
     except (ArithmeticError, ValueError):
         return quantity
+
+
+_SAYS = {
+    "restocked": "was cancelled and put back when {} left: {} too many in stock",
+    "cancelled": "was cancelled when {} left: {} shipped that nobody ordered any more",
+    "refunded": "was refunded when {} left: {} shipped that are paid back",
+}
+
+
+class Crossing(Struct, frozen=True):
+    """What crossed the parcel (`kind`: a key of _SAYS), and that as a sentence."""
+
+    kind: str
+    says: str
+
+    @classmethod
+    def of(
+        cls,
+        order: Order,
+        data: Mapping[str, Any],
+        payload: Mapping[str, Any],
+        shipment: str | None,
+    ) -> Crossing | None:
+        """Return what crossed a fulfillment, None where the order is as it should be.
+
+        `data` is the platform's document of the order, `payload` what the command asks
+        for, `shipment` the id of its parcel.
+        """
+        kind = _kind(order, data)
+        if kind is None:
+            return None
+        number = payload.get("tracking_number")
+        parcel = f"parcel {number}" if number else "a parcel"
+        units = _units_in(order, data, payload, shipment)
+        counted = f"{units:,} unit{'' if units == 1 else 's'}"
+        says = f"order {order.name or order.id} {_SAYS[kind].format(parcel, counted)}"
+        return cls(kind, says)
+
+
+def _kind(order: Order, data: Mapping[str, Any]) -> str | None:
+    if order.cancelled_at is not None or word(order.status) == "CANCELLED":
+        cancellation = data.get("cancellation") or {}
+        is_back = word(order.fulfillment_status) == "RESTOCKED"
+        return "restocked" if cancellation.get("restocked") or is_back else "cancelled"
+    if word(order.fulfillment_status) == "RESTOCKED":
+        return "restocked"
+    return "refunded" if is_refunded(order.financial_status) else None
+
+
+def _units_in(
+    order: Order,
+    data: Mapping[str, Any],
+    payload: Mapping[str, Any],
+    shipment: str | None,
+) -> int:
+    """Return the units of the parcel: as asked for, as shown, or all of the order."""
+    if lines := payload.get("lines"):
+        return sum(line["quantity"] for line in lines)
+    shown = sum(_shown(data, shipment))
+    return shown or sum(
+        item.fulfilled_quantity or item.quantity for item in order.items
+    )
+
+
+def _shown(data: Mapping[str, Any], shipment: str | None) -> Iterator[int]:
+    for each in data.get("shipments") or ():
+        if each.get("id") == shipment:
+            for item in each.get("items") or ():
+                if isinstance(units := item.get("quantity"), int):
+                    yield units

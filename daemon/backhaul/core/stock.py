@@ -1,8 +1,4 @@
-"""From a count in the back office to the step that the platform is asked for.
-
-A count says what was there at `as_of`; since then goods have moved. What the count knew
-already (our own corrections, and what was asked for before it) is not counted again.
-"""
+"""Computes the stock adjustment that turns the platform's stock into a count."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The standalone pair: both programs, a shop floor that plays, and the ledger."""
+"""The standalone demo: both programs, simulated people, and the ledger."""

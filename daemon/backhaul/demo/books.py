@@ -1,8 +1,9 @@
-"""The daemon's side of the ledger: its tables, read at one moment."""
+"""Records the ledger compares: causes, the daemon's tables, and findings."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
@@ -10,8 +11,9 @@ from msgspec import Struct
 from backhaul.store.sqlite.connections import open_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
 
 Row: TypeAlias = "dict[str, Any]"
 
@@ -193,3 +195,62 @@ _RECENT = """
     FROM (SELECT id, placed_at FROM orders ORDER BY number DESC LIMIT 50) o
     JOIN event_outcomes e ON e.object_id = o.id GROUP BY o.id
 """
+
+
+class Kind(StrEnum):
+    """How the two sides disagree."""
+
+    LOST = "lost"
+    """Acknowledged, yet without effect and without a command that still owes it."""
+    DOUBLED = "doubled"
+    """In effect more than once."""
+    UNEXPECTED = "unexpected"
+    """In effect although nobody asked for it."""
+    DIFFERING = "differing"
+    """On both sides, but not the same."""
+    PARKED = "parked"
+    """Waits for a person: it may have had its effect once, or not at all."""
+
+
+class Finding(Struct, frozen=True):
+    """One disagreement: about what, and in which way."""
+
+    kind: Kind
+    subject: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.subject}: {self.what}"
+
+
+class Placement(Struct, frozen=True):
+    """An order that a shopper was told is placed; `lines` is units by variant id."""
+
+    order_id: str
+    number: int
+    lines: Mapping[str, int]
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """Something the back office said, which must become one command.
+
+    A fulfillment is known by its order and tracking number, a cancellation by its
+    order, an adjustment and a count (`target`) by where they stand (`instance` and
+    `locator`). `acknowledged` is whether the back office knows that it was heard.
+    """
+
+    kind: str
+    instance: str
+    locator: str
+    order_id: str = ""
+    tracking_company: str = ""
+    tracking_number: str = ""
+    restock: bool = True
+    sku: str = ""
+    delta: int = 0
+    quantity: int = 0
+    counted_at: str = ""
+    acknowledged: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind} by {self.instance}, {self.locator}"

@@ -1,4 +1,4 @@
-"""An ERP in a database of its own: it ships, counts, and is told of orders."""
+"""Simulated ERP with a database of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backhaul.core.clock import to_text
-from backhaul.demo.causes import Cause
+from backhaul.demo.books import Cause
 from backhaul.demo.home import ERP
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.causes import Placement
+    from backhaul.demo.books import Placement
 
 COMPANY = "House Freight"
 PATIENCE_SECONDS = 10.0

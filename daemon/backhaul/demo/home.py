@@ -1,4 +1,4 @@
-"""Where a demo keeps everything: folders, secrets, ports, the configuration."""
+"""Folders, secrets, ports and configuration of a demo."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The ledger: the store's own books against the daemon's, every row explained.
-
-Pure functions over what was read, so that any test that runs a store and a daemon can
-hold the two against each other. Call it when both are quiet.
-"""
+"""Compares the store's books with the daemon's and explains every row."""
 
 from __future__ import annotations
 
@@ -13,26 +9,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.core.clock import from_text
-from backhaul.demo.counts import check_counts
-from backhaul.demo.effects import (
+from backhaul.demo.back_office_checks import (
+    check_counts,
+    check_deliveries,
+    check_told,
+    check_tryton,
+)
+from backhaul.demo.books import Finding, Kind
+from backhaul.demo.effect_checks import (
     StoreBooks,
     check_causes,
     check_commands,
     check_strays,
 )
-from backhaul.demo.findings import Finding, Kind
-from backhaul.demo.mirrored import check_mirror
-from backhaul.demo.sales import check_tryton
-from backhaul.demo.told import check_deliveries, check_told
+from backhaul.demo.mirror_checks import check_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backhaul.demo.books import Books
-    from backhaul.demo.causes import Cause, Placement
+    from backhaul.demo.back_office_checks import TrytonBooks
+    from backhaul.demo.books import Books, Cause, Placement
     from backhaul.demo.erp import Told
-    from backhaul.demo.mirrored import State
-    from backhaul.demo.sales import TrytonBooks
+    from backhaul.demo.mirror_checks import State
 
 
 class Latency(Struct, frozen=True):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from msgspec import Struct
 
-from backhaul.core.envelope import TOPICS
+from backhaul.core.webhook import TOPICS
 from backhaul.demo.erp import Erp
 from backhaul.demo.home import HOST, STORE, Home, Ports, free_port, free_ports
-from backhaul.demo.programs import Program, ProgramFailed
+from backhaul.demo.processes import Program, ProgramFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a demo shows: a live table or plain lines, and the ledger at the end."""
+"""Shows a running demo and the ledger at its end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from backhaul.demo.books import read_progress, recent_latency_seconds
-from backhaul.demo.findings import Kind
+from backhaul.demo.books import Kind, read_progress, recent_latency_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.demo.ledger import Latency, Ledger
     from backhaul.demo.pair import Pair
-    from backhaul.demo.shop_floor import ShopFloor
+    from backhaul.demo.simulation import ShopFloor
 
 LIVE_SECONDS, LINES_SECONDS = 0.5, 5.0
 SHOWN = 20

@@ -1,4 +1,4 @@
-"""A Tryton server of the demo's own; the database it begins with is made once."""
+"""Tryton server of the demo, with a prepared database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.demo.home import HOST, Home
-from backhaul.demo.programs import Program
+from backhaul.demo.processes import Program
 from backhaul.errors import BackhaulError
 from backhaul.settings import bare_environment
 

@@ -1,29 +1,158 @@
-"""The people who work in the demo's Tryton, one thing after the other."""
+"""Simulated Tryton users: receive goods, confirm sales and ship."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import ExitStack, asynccontextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from proteus import Model, config
 
 from backhaul.core.clock import to_text
-from backhaul.demo.books import counted_since, records_from
-from backhaul.demo.causes import Cause
+from backhaul.demo.back_office_checks import Sale, TrytonBooks
+from backhaul.demo.books import Cause, counted_since, records_from
 from backhaul.demo.home import KEPT_BY_TRYTON, TRYTON
-from backhaul.demo.tryton_house import House
-from backhaul.demo.tryton_server import server_for
+from backhaul.demo.tryton_server import DATABASE, USER, server_for
+from backhaul.demo.tryton_setup import CURRENCY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
     from backhaul.core.clock import Clock
-    from backhaul.demo.causes import Placement
+    from backhaul.demo.books import Placement
     from backhaul.demo.home import Home
-    from backhaul.demo.programs import Program
-    from backhaul.demo.sales import TrytonBooks
+    from backhaul.demo.processes import Program
     from backhaul.demo.tryton_server import TrytonServer
+
+
+IN_THE_HOUSE = ("STO", "OUT")
+"""The codes of the locations where goods are until they leave."""
+
+
+class House:
+    """One person's session. It blocks, and belongs to the thread that made it.
+
+    What Tryton refuses raises what its library raises.
+    """
+
+    def __init__(self, url: str, password: str) -> None:
+        self._session = ExitStack()
+        address = f"{url}/{DATABASE}/rpc/"
+        self._config = self._session.enter_context(
+            config.set_xmlrpc_session(address, USER, password)
+        )
+
+    def close(self) -> None:
+        """Log out."""
+        self._session.close()
+
+    def add_goods(self, skus: Sequence[str], quantity: int) -> None:
+        """Make articles that are kept here, with so many of each in the house.
+
+        They get their codes last: until then nobody reads that there are none.
+        """
+        products = self._add(skus, "goods", coded=False)
+        for product in products:
+            self._receive(product, quantity)
+        for product, sku in zip(products, skus, strict=True):
+            product.suffix_code = sku
+        Model.get("product.product").save(products)
+
+    def add_services(self, skus: Iterable[str]) -> None:
+        """Make articles that may be sold and that others keep."""
+        self._add(skus, "service", coded=True)
+
+    def receive(self, sku: str, quantity: int) -> None:
+        """Take goods from a supplier into the house."""
+        self._receive(self._one("product.product", "code", sku), quantity)
+
+    def has_sale(self, reference: str) -> bool:
+        """Tell whether there is one with that reference, quoted."""
+        wanted = [("reference", "=", reference), ("state", "!=", "draft")]
+        return bool(Model.get("sale.sale").find(wanted))
+
+    def pick(self, reference: str) -> Any:
+        """Confirm a sale, and pick all its goods; return the shipment."""
+        sale = self._one("sale.sale", "reference", reference)
+        if sale.state == "quotation":
+            sale.click("confirm")
+        (shipment,) = sale.shipments
+        if shipment.state != "picked":
+            shipment.click("assign_force")
+            shipment.click("pick")
+        return shipment
+
+    def ship(self, reference: str, tracking: str) -> str:
+        """Confirm a sale and send all its goods; return the shipment's number."""
+        shipment = self.pick(reference)
+        shipment.reference = tracking
+        shipment.save()
+        for step in ("pack", "do"):
+            shipment.click(step)
+        return str(shipment.number)
+
+    def books(self) -> TrytonBooks:
+        """Return every sale, and how many of each article are in the house."""
+        units: dict[int, Counter[str]] = {}
+        for line in self._read("sale.line", [], "sale", "product.code", "quantity"):
+            sold = units.setdefault(line["sale"], Counter())
+            sold[line["product."]["code"]] += int(line["quantity"])
+        sales = [
+            Sale(str(row["reference"]), row["state"], units.get(row["id"], {}))
+            for row in self._read("sale.sale", [], "reference", "state")
+        ]
+        places = [self._one("stock.location", "code", c).id for c in IN_THE_HOUSE]
+        with self._config.set_context(locations=places, with_childs=True):
+            goods = [("type", "=", "goods"), ("code", "!=", None)]
+            rows = self._read("product.product", goods, "code", "quantity")
+        return TrytonBooks(sales, {row["code"]: int(row["quantity"]) for row in rows})
+
+    def _receive(self, product: Any, quantity: int) -> None:
+        move = Model.get("stock.move")(product=product, quantity=quantity)
+        move.from_location = self._one("stock.location", "code", "SUP")
+        move.to_location = self._one("stock.location", "code", "STO")
+        move.unit_price = Decimal(5)
+        move.currency = self._one("currency.currency", "code", CURRENCY)
+        move.save()
+        move.click("do")
+
+    def _add(self, skus: Iterable[str], kind: str, *, coded: bool) -> list[Any]:
+        """Make products in one call; proteus would ask for each field of each."""
+        unit = self._one("product.uom", "name", "Unit").id
+        made = [
+            {
+                "name": sku,
+                "type": kind,
+                "default_uom": unit,
+                "salable": True,
+                "sale_uom": unit,
+                "list_price": Decimal(20),
+                "products": [("create", [{"suffix_code": sku if coded else None}])],
+            }
+            for sku in skus
+        ]
+        templates = self._config.get_proxy("product.template")
+        ids = templates.create(made, self._config.context)
+        of_these = [("template", "in", ids)]
+        return list(Model.get("product.product").find(of_these, order=[("id", "ASC")]))
+
+    def _one(self, model: str, field: str, value: str) -> Any:
+        (found,) = Model.get(model).find([(field, "=", value)])
+        return found
+
+    def _read(
+        self, model: str, domain: Sequence[Any], *fields: str
+    ) -> Sequence[dict[str, Any]]:
+        proxy = self._config.get_proxy(model)
+        rows: Sequence[dict[str, Any]] = proxy.search_read(
+            list(domain), 0, None, [("id", "ASC")], list(fields), self._config.context
+        )
+        return rows
+
 
 T = TypeVar("T")
 FIRST_STOCK = 300

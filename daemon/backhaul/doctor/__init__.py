@@ -1,1 +1,1 @@
-"""What may keep an installation from working, looked for one thing at a time."""
+"""Checks of an installation, each with its fix."""

@@ -1,4 +1,4 @@
-"""Looks at the running daemon: what it does without, and what it waits for."""
+"""Checks the running daemon."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.control import Control, NoDaemon
+from backhaul.app.control_socket import Control, NoDaemon
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import examining

@@ -1,11 +1,11 @@
-"""Looks at the database: how it is written, its schema, and whether it is whole."""
+"""Checks the database: mode, schema and integrity."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.doctor.machine import is_closed
 from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor.storage import is_closed
 from backhaul.errors import BackhaulError, CorruptData
 from backhaul.store import opening
 from backhaul.store.sqlite import examining, placing, stranded

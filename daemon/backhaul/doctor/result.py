@@ -1,4 +1,4 @@
-"""What one look found: ok, or what is wrong and how to mend it."""
+"""Result of one check: passed, or the problem and its fix."""
 
 from __future__ import annotations
 

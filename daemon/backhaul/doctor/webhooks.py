@@ -1,4 +1,4 @@
-"""Looks whether webhooks come through, by the platform's own test delivery."""
+"""Checks by a test delivery that webhooks arrive."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from urllib.parse import quote, urlsplit
 from backhaul.core import strict_json
 from backhaul.doctor.result import Result, fail, ok, warn
 from backhaul.errors import Unusable
-from backhaul.reconcile.guardian import HOOKS, NO_API, unsigned
-from backhaul.shop import wire
-from backhaul.shop.client import ReadRefused
-from backhaul.shop.transport import InDoubt, NotSent
+from backhaul.platform import decoding
+from backhaul.platform.client import ReadRefused
+from backhaul.platform.transport import InDoubt, NotSent
 from backhaul.store.sqlite import examining
+from backhaul.sync.webhook_subscriptions import HOOKS, NO_API, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.core.clock import Clock
+    from backhaul.platform.client import ShopClient
+    from backhaul.platform.transport import Answer, Transport
     from backhaul.settings import Settings
-    from backhaul.shop.client import ShopClient
-    from backhaul.shop.transport import Answer, Transport
     from backhaul.store.sqlite.examining import Came
 
 PATIENCE_SECONDS = 15.0
@@ -111,7 +111,7 @@ class RoundTrip:
         answer = await self._client.answer_of(HOOKS)
         if not answer.ok:
             raise ReadRefused(HOOKS, answer)
-        for row in map(wire.resource, wire.rows(answer.json())):
+        for row in map(decoding.resource, decoding.rows(answer.json())):
             address = str(row.get("address"))
             if self._settings.public.url is None:
                 address = urlsplit(address).path
@@ -128,7 +128,7 @@ class RoundTrip:
             return self._untestable()
         if not asked.ok:
             return self._failed(f"the test delivery was answered {asked.said()}")
-        made = wire.resource(asked.json())
+        made = decoding.resource(asked.json())
         names = [hook, *(str(made.get(name) or "") for name in ("id", "eventId"))]
         began, came = self._clock.monotonic(), None
         for number in range(1, int(PATIENCE_SECONDS / LOOK_SECONDS)):
@@ -168,7 +168,11 @@ class RoundTrip:
         `refused` is what the daemon had refused before.
         """
         answer = await self._client.answer_of(f"{path}/deliveries/{delivery}")
-        last = wire.last_attempt(wire.resource(answer.json())) if answer.ok else None
+        last = (
+            decoding.last_attempt(decoding.resource(answer.json()))
+            if answer.ok
+            else None
+        )
         if last is None or last.status_code == 200:
             return None
         now = self._refused()

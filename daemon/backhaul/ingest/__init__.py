@@ -1,1 +1,1 @@
-"""The way in: receive, keep, and fold into the mirror."""
+"""Receives webhooks, stores them in the inbox and applies them to the mirror."""

@@ -1,30 +1,72 @@
-"""One event on its way into the mirror, and what it does to a whole object."""
+"""Applies an event to one whole object of the mirror."""
 
 from __future__ import annotations
 
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import json
 from msgspec.structs import replace
 
-from backhaul.core import standing
+from backhaul.core import status_rank
 from backhaul.core.fold import Judgement, Version, join, judge, supersedes
 from backhaul.core.identity import cancellation
 from backhaul.core.resources import Deletion
-from backhaul.shop import wire
-from backhaul.shop.effects import shows_more
+from backhaul.platform import decoding
 from backhaul.store.contract import Folded
 from backhaul.store.refolds import CONFIRMING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
-    from backhaul.core.envelope import Envelope
     from backhaul.core.resources import Order
+    from backhaul.core.webhook import Envelope
     from backhaul.errors import Unreadable
     from backhaul.store.contract import MirrorWriter, StoredEvent
+
+
+STAMPS = frozenset({"updatedAt", "version"})
+PARCEL = frozenset({"status", "fulfillmentStatus"})
+CANCELLATION = PARCEL | {"financialStatus", "cancellation"}
+LINE = frozenset({"fulfilledQuantity", "restockedQuantity"})
+DUE = frozenset({"amountDue"})
+"""Members of an order, of its lines and of its payment that follow from an effect."""
+
+
+def shows_more(
+    known: Mapping[str, Any],
+    shown: Mapping[str, Any],
+    parcels: Collection[str],
+    *,
+    cancels: bool,
+) -> bool:
+    """Tell whether an order changed in more than these parcels of ours explain.
+
+    `known` and `shown` are its documents before and after, `cancels` says that its
+    cancellation is ours too. What is not known here is taken for somebody else's.
+    """
+    before, after = (_rest(order, parcels, cancels) for order in (known, shown))
+    return before != after
+
+
+def _rest(
+    order: Mapping[str, Any], parcels: Collection[str], cancels: bool
+) -> dict[str, Any]:
+    explained = STAMPS | (PARCEL if parcels else set())
+    explained |= CANCELLATION if cancels else set()
+    rest = _without(order, explained)
+    rest["items"] = [_without(line, LINE) for line in order.get("items") or ()]
+    shipments = order.get("shipments") or ()
+    rest["shipments"] = [each for each in shipments if each["id"] not in parcels]
+    if cancels and isinstance(rest.get("payment"), dict):
+        rest["payment"] = _without(rest["payment"], DUE)
+    return rest
+
+
+def _without(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in names}
+
 
 _STATES = {
     Judgement.NEWER: "folded",
@@ -44,7 +86,7 @@ class Fold:
         envelope: Envelope,
         mirror: MirrorWriter,
         currency: str,
-        tracking: wire.Tracking = wire.TRACKING,
+        tracking: decoding.Tracking = decoding.TRACKING,
     ) -> None:
         self.event = event
         self.envelope = envelope
@@ -141,7 +183,7 @@ def decide(
     stays = join(held, incoming)
     if wins:
         put(stays)
-        if held is not None and held.standing & standing.GONE:
+        if held is not None and held.standing & status_rank.GONE:
             fold.mirror.revive(about[0], fold.event.store, about[1])
     elif stays != held:
         place = (about[0], fold.event.store, key or about[1])
@@ -154,10 +196,12 @@ def decide(
 
 def order(fold: Fold) -> Folded:
     """Fold an order."""
-    found = wire.order(fold.envelope.data, fold.tracking, fold.currency)
+    found = decoding.order(fold.envelope.data, fold.tracking, fold.currency)
     store, mirror = fold.event.store, fold.mirror
     fold.notes = found.notes
-    version = fold.version(found.updated_at, found.document, standing.of_order(found))
+    version = fold.version(
+        found.updated_at, found.document, status_rank.of_order(found)
+    )
     held = mirror.held("order", store, found.id)
     put = partial(mirror.put_order, store, found)
     _listen(fold, found)
@@ -185,7 +229,7 @@ def _listen(fold: Fold, order: Order) -> None:
 
 def customer(fold: Fold) -> Folded:
     """Fold a customer."""
-    found = wire.customer(fold.envelope.data)
+    found = decoding.customer(fold.envelope.data)
     store, mirror = fold.event.store, fold.mirror
     fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
@@ -197,19 +241,19 @@ def customer(fold: Fold) -> Folded:
 
 def deletion(fold: Fold) -> Folded:
     """Fold the end of a product."""
-    return _delete(fold, wire.deletion(fold.envelope.data))
+    return _delete(fold, decoding.deletion(fold.envelope.data))
 
 
 def product_gone(fold: Fold) -> Folded:
     """Fold that a product was asked for and is not there."""
-    object_id = wire.gone(fold.envelope.data)
+    object_id = decoding.gone(fold.envelope.data)
     return _delete(fold, Deletion(object_id, fold.event.received_at))
 
 
 def _delete(fold: Fold, found: Deletion) -> Folded:
     store, mirror = fold.event.store, fold.mirror
     content = b"deleted " + found.id.encode()
-    version = fold.version(found.deleted_at, content, standing.GONE)
+    version = fold.version(found.deleted_at, content, status_rank.GONE)
     held = mirror.held("product", store, found.id)
     put = partial(mirror.delete_product, store, found)
     if held is not None and held.digest == version.digest:
@@ -227,10 +271,10 @@ def _delete(fold: Fold, found: Deletion) -> Folded:
 
 def gone(kind: str, fold: Fold) -> Folded:
     """Fold that an order or a customer was asked for and is not there."""
-    object_id = wire.gone(fold.envelope.data)
+    object_id = decoding.gone(fold.envelope.data)
     store, mirror = fold.event.store, fold.mirror
     content = b"gone " + object_id.encode()
-    version = fold.version(fold.event.received_at, content, standing.GONE)
+    version = fold.version(fold.event.received_at, content, status_rank.GONE)
     held = mirror.held(kind, store, object_id)
     put = partial(mirror.remove, kind, store, object_id)
     judgement = decide(fold, (kind, object_id), held, version, put)

@@ -1,20 +1,19 @@
-"""The receiver: verify, keep, answer. 200 only after the bytes are on the disk."""
+"""Webhook receiver: verifies, stores, responds, and counts its responses."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
+from loguru import logger
 
-from backhaul.core import signature
+from backhaul.core import webhook
 from backhaul.core.clock import to_text
-from backhaul.core.printable import storable
+from backhaul.core.text import storable
 from backhaul.errors import Busy
-from backhaul.ingest.answers import KEPT, Answers
-from backhaul.ingest.refusals import Refusals
 from backhaul.store.contract import Arrival
 
 if TYPE_CHECKING:
@@ -23,8 +22,114 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
     from backhaul.core.clock import Clock
-    from backhaul.ingest.signers import Signers
+    from backhaul.ingest.webhook_secrets import Signers
     from backhaul.store.contract import Inbox
+
+
+KEPT = "kept"
+"""The answer 200, after the delivery is durable."""
+BUSY = "busy"
+"""The answer 503, which `Refusals` logs."""
+HOUR_SECONDS = 3_600.0
+MINUTE_SECONDS = 60.0
+_FIRST = "webhooks"
+"""The first part of the path that deliveries are sent to."""
+
+
+class Answers:
+    """Counts answers by store and kind.
+
+    `counted` holds all of them; `known` returns a store's name, or `unknown` for a name
+    that is not configured, so that strangers cannot add names without end.
+    """
+
+    def __init__(
+        self,
+        counted: Counter[tuple[str, ...]],
+        clock: Clock,
+        known: Callable[[str], str],
+    ) -> None:
+        self._counted = counted
+        self._clock = clock
+        self._known = known
+        self._minutes: deque[tuple[float, Counter[tuple[str, str]]]] = deque()
+
+    def add(self, store: str, answer: str) -> None:
+        """Count one delivery to the address of `store`."""
+        name = self._known(store)
+        self._counted[name, answer] += 1
+        if answer != KEPT:
+            counts = self._minute()
+            counts[name, answer] += 1
+            if counts[name, answer] == 1 and answer != BUSY:
+                self._log(name, answer)
+
+    def _log(self, store: str, answer: str) -> None:
+        """Log the first refusal of a minute: anybody can cause any number of them."""
+        logger.bind(action="receive.refused", store=store, answer=answer).info(
+            "a delivery to store {} was refused: {}", store, answer
+        )
+
+    def add_at(self, path: str, answer: str) -> None:
+        """Count one request to `path` that was refused before it was a delivery.
+
+        The path is empty where not even that had arrived.
+        """
+        first, _, rest = path.lstrip("/").partition("/")
+        if first == _FIRST or not path:
+            self.add(rest.partition("/")[0], answer)
+
+    def _minute(self) -> Counter[tuple[str, str]]:
+        """Return the counts of this minute; those older than an hour are let go."""
+        now = self._clock.monotonic()
+        if not self._minutes or now >= self._minutes[-1][0] + MINUTE_SECONDS:
+            self._minutes.append((now, Counter()))
+        while self._minutes[0][0] + HOUR_SECONDS < now:
+            self._minutes.popleft()
+        return self._minutes[-1][1]
+
+    def refused(self) -> dict[str, dict[str, int]]:
+        """Return how many deliveries were refused in the last hour, by store and kind.
+
+        The kinds are those of the counter `webhooks_total`, but for `kept`.
+        """
+        oldest = self._clock.monotonic() - HOUR_SECONDS
+        total: Counter[tuple[str, str]] = Counter()
+        for began, counts in self._minutes:
+            total.update(counts if began >= oldest else {})
+        found: dict[str, dict[str, int]] = {}
+        for (store, answer), number in total.items():
+            found.setdefault(store, {})[answer] = number
+        return found
+
+
+CALM_SECONDS = 10.0
+"""Nothing was refused for so long: it is over. A nearly full disk takes every other."""
+
+
+class Refusals:
+    """Counts them, as a line for each would fill the log, and the disk with it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._number = 0
+        self._last = 0.0
+
+    def refused(self, error: Busy) -> None:
+        """Take note that a webhook was answered 503."""
+        if not self._number:
+            logger.bind(action="receive.busy").warning("{}", error)
+        self._number += 1
+        self._last = self._clock.monotonic()
+
+    def kept(self) -> None:
+        """Take note that one was kept."""
+        if self._number and self._clock.monotonic() >= self._last + CALM_SECONDS:
+            logger.bind(action="receive.resumed", refused=self._number).info(
+                "webhooks are kept again; {} were answered 503", self._number
+            )
+            self._number = 0
+
 
 _encode = msgspec.json.Encoder().encode
 _KEPT_HEADERS = ("x-service-", "webhook-", "content-type", "user-agent")
@@ -91,7 +196,7 @@ class Receiver:
         A proxy may send the header twice, or both values in one: equal ones are one.
         Different ones say nothing about the secret, which must not be replaced then.
         """
-        presented = _values(headers, signature.HEADER)
+        presented = _values(headers, webhook.HEADER)
         if len(presented) > 1:
             self._signers.doubled(store)
             self._answers.add(store, "doubled")

@@ -1,4 +1,4 @@
-"""What an event does to stock: the products that show it, its levels, its ledger."""
+"""Applies an event to stock: products, levels and the stock ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from backhaul.core.fold import Judgement, Version
 from backhaul.errors import Unusable
 from backhaul.ingest.objects import Fold, decide
-from backhaul.shop import wire
+from backhaul.platform import decoding
 
 if TYPE_CHECKING:
     from backhaul.core.resources import Level, StockChange, StockMove
@@ -23,7 +23,7 @@ NOT_TOLD = "1970-01-01T00:00:00.000Z"
 
 def product(fold: Fold) -> Folded:
     """Fold a product, and the stock that its variants show."""
-    found = wire.product(fold.envelope.data, fold.currency)
+    found = decoding.product(fold.envelope.data, fold.currency)
     store, mirror = fold.event.store, fold.mirror
     fold.notes = found.notes
     version = fold.version(found.updated_at, found.document)
@@ -52,7 +52,7 @@ def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
 
 def stock_change(fold: Fold) -> Folded:
     """Fold a change of stock into the levels, and its moves into the ledger."""
-    return _change(fold, wire.stock_change(fold.envelope.data))
+    return _change(fold, decoding.stock_change(fold.envelope.data))
 
 
 def history_row(fold: Fold) -> Folded:
@@ -60,7 +60,7 @@ def history_row(fold: Fold) -> Folded:
 
     Nearly always it raises Unusable, which tells what is wrong with the row.
     """
-    row = wire.entry(fold.envelope.data)
+    row = decoding.entry(fold.envelope.data)
     if row.stock_after is None or row.adjustment is None:
         raise Unusable("stockAfter or adjustment is missing or null")
     move = {
@@ -76,7 +76,7 @@ def history_row(fold: Fold) -> Folded:
         "updatedAt": row.created_at,
         "levels": [move],
     }
-    return _change(fold, wire.stock_change(change))
+    return _change(fold, decoding.stock_change(change))
 
 
 def _change(fold: Fold, change: StockChange) -> Folded:
@@ -110,7 +110,7 @@ def _shows_more(fold: Fold, move: StockMove, updated_at: str) -> bool:
 
 def level_read(fold: Fold) -> Folded:
     """Fold a level that was read."""
-    level, updated_at = wire.level(fold.envelope.data)
+    level, updated_at = decoding.level(fold.envelope.data)
     judgement = _level(fold, level, updated_at)
     return fold.conclude("level", level.product_id, judgement)
 
@@ -121,7 +121,7 @@ def levels_shown(fold: Fold) -> Folded:
     So it is where the platform lists no levels. When the stock last changed is not
     told then: the time that is known stays.
     """
-    found = wire.product(fold.envelope.data, fold.currency)
+    found = decoding.product(fold.envelope.data, fold.currency)
     judgements: set[Judgement] = set()
     for level in found.levels:
         held = fold.mirror.held_level(fold.event.store, level.variant_id)

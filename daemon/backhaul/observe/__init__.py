@@ -1,1 +1,1 @@
-"""What the daemon tells about itself: its log, and its numbers."""
+"""Logs and metrics of the daemon."""

@@ -1,9 +1,4 @@
-"""The log: set up once, one form for every line, no secret in any of them.
-
-A line is written by `logger.bind(action="order.folded", order=id).info("{} folded",
-name)`: `action` is a stable word, subject and what became of it, that docs and alerts
-rely on; the message is a constant, and whatever varies is a field or an argument.
-"""
+"""Log set-up: one format, no secret in any line."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from loguru import logger
 
 from backhaul.core.clock import to_text
-from backhaul.core.printable import printable
+from backhaul.core.text import printable
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.observe.redaction import Redactor
 

@@ -1,8 +1,4 @@
-"""The daemon's numbers: every name in one table, told in Prometheus' text form.
-
-What happens is counted where it happens; what merely is, like the commands that wait,
-is read when somebody asks (`Reading`).
-"""
+"""All metrics of the daemon, in Prometheus text format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes secrets out of whatever is shown or written."""
+"""Removes secrets from text that is shown or logged."""
 
 from __future__ import annotations
 

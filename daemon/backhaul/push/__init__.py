@@ -1,1 +1,1 @@
-"""The way out: commands are sent once, and what is not proved is never guessed."""
+"""Sends commands to the platform once, and resolves uncertain outcomes."""

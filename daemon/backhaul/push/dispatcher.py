@@ -1,4 +1,4 @@
-"""The dispatcher of one store: claims due commands and sends each in its lane."""
+"""Dispatcher of one store: claims due commands and sends each in its lane."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from typing import TYPE_CHECKING, Any
 from loguru import logger
 from msgspec.structs import replace
 
-from backhaul.core.budget import Priority
 from backhaul.core.clock import from_text, rest, to_text
 from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State, move
 from backhaul.core.outcome import Outcome, Verdict
+from backhaul.core.rate_limit import Priority
 from backhaul.errors import Busy
-from backhaul.push.door import ALL, Door
-from backhaul.push.gates import Gates
-from backhaul.push.judging import (
+from backhaul.platform import requests
+from backhaul.platform.transport import Answer, InDoubt, NotSent
+from backhaul.push.availability import ALL, Door
+from backhaul.push.response_classifier import (
     UNITS_OPEN,
     Judged,
     check_shipped_whole,
     judge,
     refuse_unsent,
+    settlement,
 )
-from backhaul.push.recording import REST_SECONDS, insist, tell_busy, told_of
-from backhaul.push.settling import settlement
-from backhaul.shop import requests
-from backhaul.shop.transport import Answer, InDoubt, NotSent
+from backhaul.push.retry_store import REST_SECONDS, insist, tell_busy, told_of
+from backhaul.push.send_windows import Gates
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.push.bursts import Burst
+    from backhaul.platform.client import ShopClient
+    from backhaul.platform.requests import Dialect
+    from backhaul.platform.transport import Pause, Transport
+    from backhaul.push.send_windows import Burst
     from backhaul.settings import Push
-    from backhaul.shop.client import ShopClient
-    from backhaul.shop.requests import Dialect
-    from backhaul.shop.transport import Pause, Transport
     from backhaul.store.contract import Command, MatchReader
     from backhaul.store.outbox import Commands, Doubts
+
 
 RUN_SECONDS = 10.0
 """How long the report of a run waits for what is being sent, by the event loop."""
@@ -392,3 +393,26 @@ class Dispatcher:
             state,
             reason,
         )
+
+
+STOP_SECONDS = 20.0
+"""Longest wait for sends under way once told to stop; then they are uncertain."""
+
+
+async def end_sending(
+    told: asyncio.Event,
+    dispatchers: Iterable[Dispatcher],
+    senders: Sequence[asyncio.Task[None]],
+    looks: Iterable[asyncio.Task[None]],
+) -> None:
+    """Once told to stop, let only what is under way go on, for so long.
+
+    It begins while the listeners still answer requests. Looks end too: one may send
+    what is in doubt again, and it stands in the database.
+    """
+    await told.wait()
+    for dispatcher in dispatchers:
+        dispatcher.stop()
+    for look in looks:
+        look.cancel()
+    await asyncio.wait(senders, timeout=STOP_SECONDS)

@@ -1,14 +1,13 @@
 """The configuration: what can be set, and how it is read and checked."""
 
-from backhaul.settings.connectors import Connector
-from backhaul.settings.explaining import explain
-from backhaul.settings.jobs import Job, Jobs, PushJob
-from backhaul.settings.loading import (
+from backhaul.settings.connections import Connector, Fields, Store
+from backhaul.settings.jobs import Job, Jobs, PushJob, Scheduled
+from backhaul.settings.loader import (
     bare_environment,
     configuration_file,
+    explain,
     load_settings,
 )
-from backhaul.settings.schedules import Scheduled
 from backhaul.settings.schema import (
     Admin,
     Connect,
@@ -20,7 +19,6 @@ from backhaul.settings.schema import (
     Settings,
 )
 from backhaul.settings.secret_files import secret_values
-from backhaul.settings.stores import Fields, Store
 
 __all__ = [
     "Admin",

@@ -1,17 +1,17 @@
-"""`[alerts]`: who is told when something needs a person, and by which way."""
+"""`[alerts]` table: who is notified, and by which channel."""
 
 import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from backhaul.settings.section import Section
 from backhaul.settings.values import (
     BaseUrl,
     Duration,
     Host,
     Port,
     Secret,
+    Section,
     Text,
     parse_duration,
 )
@@ -38,7 +38,7 @@ def check_address(value: str) -> str:
 Address = Annotated[str, AfterValidator(check_address)]
 
 
-class Alerts(Section):
+class AlertSettings(Section):
     """Mail and webhook for what needs a person; once for each cause, and when over."""
 
     mail_to: tuple[Address, ...] = Field(

@@ -1,4 +1,4 @@
-"""Every setting: one model per concern, each field with its sentence and default."""
+"""Every setting: one model per table, with descriptions and defaults."""
 
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -16,12 +16,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from backhaul.settings.alerts import Alerts
-from backhaul.settings.connectors import Connector
-from backhaul.settings.jobs import Job, Jobs, StoreJobName
-from backhaul.settings.schedules import Scheduled, polling_job
-from backhaul.settings.section import Section
-from backhaul.settings.stores import Store
+from backhaul.settings.alerts import AlertSettings
+from backhaul.settings.connections import Connector, Store
+from backhaul.settings.jobs import Job, Jobs, Scheduled, StoreJobName, polling_job
 from backhaul.settings.values import (
     DATABASE_PREFIX,
     BaseUrl,
@@ -34,6 +31,7 @@ from backhaul.settings.values import (
     Networks,
     Port,
     Seconds,
+    Section,
     Text,
     parse_duration,
 )
@@ -275,7 +273,9 @@ class Settings(BaseSettings):
     push: Push = Field(default=Push(), description="Sending commands.")
     connect: Connect = Field(default=Connect(), description="All connectors.")
     reconcile: Reconcile = Field(default=Reconcile(), description="Reading back.")
-    alerts: Alerts = Field(default=Alerts(), description="Telling a person.")
+    alerts: AlertSettings = Field(
+        default=AlertSettings(), description="Telling a person."
+    )
     log: Log = Field(default=Log(), description="The log.")
     _key_files: dict[str, Path] = PrivateAttr(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Secrets from files: `NAME_file` settings and systemd's credentials."""
+"""Reads secrets from `NAME_file` settings and systemd credentials."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import SecretStr
 
 from backhaul.errors import Finding
-from backhaul.settings.alerts import Alerts
-from backhaul.settings.fields import is_list, leaf_at, secret_names
-from backhaul.settings.layers import Layer, file_layer
-from backhaul.settings.stores import Store
+from backhaul.settings.alerts import AlertSettings
+from backhaul.settings.connections import Store
+from backhaul.settings.sources import Layer, file_layer, is_list, leaf_at, secret_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from backhaul.settings import fields
+    from backhaul.settings import sources
     from backhaul.settings.schema import Settings
 
 SecretOptions: TypeAlias = "Callable[[str], Collection[str]]"
@@ -39,9 +38,11 @@ class Unreadable(Exception):
 
 def secret_paths(
     layers: Sequence[Layer], secret_options: SecretOptions
-) -> list[fields.Path]:
+) -> list[sources.KeyPath]:
     """Return where the named stores and connectors have secrets, set or not."""
-    paths: list[fields.Path] = [("alerts", each) for each in secret_names(Alerts)]
+    paths: list[sources.KeyPath] = [
+        ("alerts", each) for each in secret_names(AlertSettings)
+    ]
     for name in names_of(layers, "stores"):
         paths += (("stores", name, secret) for secret in secret_names(Store))
     for name in names_of(layers, "connectors"):
@@ -66,7 +67,7 @@ def open_to_others(file: Path, secret_options: SecretOptions) -> Finding | None:
     return Finding(str(file), "", problem, hint)
 
 
-def _is_told(layer: Layer, path: fields.Path) -> bool:
+def _is_told(layer: Layer, path: sources.KeyPath) -> bool:
     """Return whether a secret stands in the layer itself.
 
     The address of a local file is one by its key, but it opens nothing.
@@ -86,7 +87,7 @@ def _connector_type(layers: Sequence[Layer], name: str) -> str:
     return next((str(table["type"]) for table in tables if "type" in table), "")
 
 
-def table_at(layer: Layer, path: fields.Path) -> dict[str, Any]:
+def table_at(layer: Layer, path: sources.KeyPath) -> dict[str, Any]:
     """Return the layer's table at `path`, empty if there is none."""
     value: object = layer.values
     for key in path:
@@ -94,7 +95,7 @@ def table_at(layer: Layer, path: fields.Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def read_named_files(layer: Layer, paths: Sequence[fields.Path]) -> None:
+def read_named_files(layer: Layer, paths: Sequence[sources.KeyPath]) -> None:
     """Put what `NAME_file` names in the place of `NAME`."""
     for path in paths:
         table, secret = table_at(layer, path[:-1]), path[-1]
@@ -105,7 +106,7 @@ def read_named_files(layer: Layer, paths: Sequence[fields.Path]) -> None:
             table[secret] = conceal(table[secret])
 
 
-def _read_named_file(layer: Layer, path: fields.Path, given: object) -> None:
+def _read_named_file(layer: Layer, path: sources.KeyPath, given: object) -> None:
     named = (*path[:-1], f"{path[-1]}_file")
     source, key = layer.source(named), ".".join(named)
     if layer.depth(path) == len(path):
@@ -122,7 +123,7 @@ def _read_named_file(layer: Layer, path: fields.Path, given: object) -> None:
 
 
 def credentials_layer(
-    environ: Mapping[str, str], paths: Sequence[fields.Path]
+    environ: Mapping[str, str], paths: Sequence[sources.KeyPath]
 ) -> Layer:
     """Take the secrets that systemd's `LoadCredential=` hands over."""
     layer = Layer(CREDENTIALS_VARIABLE)
@@ -140,13 +141,13 @@ def credentials_layer(
     return layer
 
 
-def _stand_in(path: fields.Path) -> object:
+def _stand_in(path: sources.KeyPath) -> object:
     """Return what keeps a secret that cannot be read from being missing as well."""
     info = leaf_at(path)
     return ["unreadable"] if info and is_list(info) else SecretStr("unreadable")
 
 
-def _read(path: fields.Path, given: object, *, private: bool) -> object:
+def _read(path: sources.KeyPath, given: object, *, private: bool) -> object:
     if not isinstance(given, str) or not given:
         raise Unreadable("must be a path in quotes")
     text = read_secret_file(Path(given), private=private)

@@ -1,4 +1,4 @@
-"""The kinds of value a setting can have, each with its refusal in plain words."""
+"""Types of setting values, each with its error text; base of all tables."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+)
 
-from backhaul.core.quiet import Span, within
+from backhaul.core.quiet_hours import Span, within
 
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -182,3 +189,9 @@ Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]
 Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_some)]
 Networks: TypeAlias = tuple[Annotated[str, AfterValidator(check_network)], ...]
 FilePath: TypeAlias = Annotated[Path, BeforeValidator(check_path)]
+
+
+class Section(BaseModel):
+    """A table: frozen, without unknown keys, and silent about its input in errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

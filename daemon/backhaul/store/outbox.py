@@ -9,8 +9,8 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from backhaul.core.effect_proof import Owner
     from backhaul.core.lifecycle import Cause, State
-    from backhaul.core.proof import Owner
     from backhaul.store.contract import Command, MatchReader
 
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from backhaul.core.drift import Drift
-    from backhaul.core.fold import Version
+    from backhaul.core.fold import Drift, Version
 
 
 class Progress(Struct, frozen=True):

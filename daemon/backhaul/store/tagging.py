@@ -9,8 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul.core.landing import Meaning
-    from backhaul.core.proof import Move
+    from backhaul.core.effect_proof import Meaning, Move
 
 
 class Tagged(Struct, frozen=True):

@@ -5,10 +5,8 @@ pytest finds the fixtures by itself (`pytest --fixtures`): `reference_server`,
 processes of their own, on free ports of 127.0.0.1 and in temporary folders.
 """
 
-from backhaul.testing.daemon import DaemonUnderTest
-from backhaul.testing.mirrors import Mirror
-from backhaul.testing.reference import ReferenceServer, ReferenceStore
-from backhaul.testing.signatures import sign, signed_headers
+from backhaul.testing.daemon import DaemonUnderTest, Mirror, sign, signed_headers
+from backhaul.testing.processes import ReferenceServer, ReferenceStore
 
 __all__ = [
     "DaemonUnderTest",

@@ -1,25 +1,78 @@
-"""The daemon on a temporary database, as the receiver of a reference store."""
+"""The daemon under test, its mirror, signed deliveries and replays."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from msgspec import Struct
 
-from backhaul.control import SOCKET_NAME, Control
-from backhaul.core.envelope import TOPICS
+from backhaul.app.control_socket import SOCKET_NAME, Control
+from backhaul.core import webhook
+from backhaul.core.clock import SystemClock, normalize
+from backhaul.core.webhook import TOPICS
 from backhaul.demo.books import read_progress
 from backhaul.errors import BackhaulError
-from backhaul.testing.mirrors import Mirror
-from backhaul.testing.programs import Program, ProgramError, await_true
-from backhaul.testing.signatures import signed_headers
+from backhaul.ingest.topics import fold_for
+from backhaul.store.sqlite import connections
+from backhaul.store.sqlite.differences import Difference, differences
+from backhaul.testing.processes import Program, ProgramError, await_true
+from backhaul.traffic import capture_files
+from backhaul.traffic.network_faults import Disorder
 
 if TYPE_CHECKING:
-    from backhaul.testing.reference import ReferenceStore
+    from os import PathLike
+
+    from backhaul.testing.processes import ReferenceStore
+
+
+class Mirror(Struct, frozen=True):
+    """The database of a replay, or of a daemon that runs."""
+
+    path: Path
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Return what a query finds, columns by name. It cannot write."""
+        with closing(connections.open_reader(self.path)) as connection:
+            return [dict(row) for row in connection.execute(sql, values)]
+
+    def order(self, number: int) -> dict[str, Any]:
+        """Return the order with this number. Raises KeyError."""
+        found = self.rows("SELECT * FROM orders WHERE number = ?", number)
+        if len(found) != 1:
+            raise KeyError(f"{len(found)} orders have the number {number}")
+        return found[0]
+
+    def stock(self, sku: str) -> int:
+        """Return the stock of the variant with this SKU. Raises KeyError."""
+        found = self.rows("SELECT stock FROM stock WHERE sku = ?", sku)
+        if len(found) != 1:
+            raise KeyError(f"{len(found)} stock levels have the SKU {sku!r}")
+        return int(found[0]["stock"])
+
+    def differences(self, other: Mirror) -> list[Difference]:
+        """Return where two mirrors differ; empty when they say the same."""
+        return list(differences(self.path, other.path))
+
+
+def sign(body: bytes, secret: str) -> str:
+    """Return Base64(HMAC-SHA256(body, secret)), the value of the signature header."""
+    return webhook.sign(body, secret.encode()).decode()
+
+
+def signed_headers(body: bytes, secret: str, topic: str = "") -> dict[str, str]:
+    """Return the headers of a delivery; `topic` where the body does not tell it."""
+    headers = {webhook.HEADER: sign(body, secret), "Content-Type": "application/json"}
+    return headers | ({"X-Service-Topic": topic} if topic else {})
+
 
 MODULE = "backhaul"
 STORE = "main"
@@ -166,3 +219,38 @@ base_url = "{self.store.server.url}"
 api_key = "{self.store.api_key}"
 webhook_secrets = ["{self.webhook_secret}"]
 """
+
+
+class Replays:
+    """Makes one mirror for each replay, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = count(1)
+
+    def __call__(
+        self,
+        capture: str | PathLike[str],
+        *,
+        shuffle: int | None = None,
+        duplicate: float = 0.0,
+        drop: float = 0.0,
+        until: str | None = None,
+    ) -> Mirror:
+        """Fold the capture and return the mirror that came of it.
+
+        `until` is any RFC 3339 time; without a zone it is UTC. Raises ValueError where
+        it is none, and Unusable, naming file and line, for what is no capture.
+        """
+        head = capture_files.read_head(Path(capture))
+        end = None if until is None else normalize(until)
+        disorder = Disorder(shuffle, duplicate, drop, end)
+        run = disorder.apply(capture_files.read(Path(capture)))
+        path = self._folder / f"replay-{next(self._numbers)}.db"
+        folding = capture_files.replay_into(
+            path, run, head.stores, fold_for(head.stores), SystemClock()
+        )
+        # In a thread: the test itself may run in an event loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, folding).result()
+        return Mirror(path)

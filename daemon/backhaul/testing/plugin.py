@@ -69,6 +69,6 @@ def replay(tmp_path: Path) -> Callable[..., Mirror]:
     `shuffle=SEED`, `duplicate=P`, `drop=P` and `until=TIME` as `backhaul replay` has
     them.
     """
-    from backhaul.testing.replays import Replays
+    from backhaul.testing.daemon import Replays
 
     return Replays(tmp_path)

@@ -1,1 +1,1 @@
-"""Traffic as a file: what came in is captured, and played again."""
+"""Captures webhook traffic to files and replays it."""

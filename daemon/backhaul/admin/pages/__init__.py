@@ -1,1 +1,1 @@
-"""The dashboard's pages, one module for each concern."""
+"""Pages of the dashboard, one module per subject."""

@@ -1,17 +1,14 @@
-"""Commands: what is asked of the platform, its evidence, and what people decide."""
+"""Pages of commands and stock targets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.admin.guard import Missing, Route
-from backhaul.admin.paging import BEFORE, turned
+from backhaul.admin.auth import Missing, Route
+from backhaul.admin.context import BEFORE, before, turned
 from backhaul.core.lifecycle import Kind, State
-from backhaul.store.deciding import (
-    RESTOCK_UNSHIPPED,
-    can_restock_unshipped,
-    possible,
-)
+from backhaul.errors import BackhaulError
+from backhaul.store.deciding import RESTOCK_UNSHIPPED, can_restock_unshipped, possible
 from backhaul.store.sqlite.members import document_of
 from backhaul.store.sqlite.outbox_reading import Wanted
 from backhaul.store.users import Role
@@ -19,7 +16,8 @@ from backhaul.store.users import Role
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.desk import Desk, Visit
+    from backhaul.admin.context import Desk, Visit
+
 
 MOST = 100
 KINDS = [kind.value for kind in Kind]
@@ -168,4 +166,52 @@ ROUTES = (
     Route("GET", _ONE, Role.VIEWER, show_one),
     Route("GET", f"{_ONE}/resend", Role.OPERATOR, show_resend),
     Route("POST", f"{_ONE}/{{verb:{_SAID}}}", Role.OPERATOR, decide),
+)
+
+
+MOST = 100
+STATES = [
+    state.value for state in State if state not in {State.SENDING, State.UNCERTAIN}
+]
+"""Where a target may stand: what is sent is its adjustment."""
+
+
+async def show_targets(desk: Desk, visit: Visit) -> web.Response:
+    """List the newest, and the stores whose targets are stopped."""
+    state, store = visit.asked("state"), visit.asked("store")
+    since = before(visit)
+    stopped, found = await desk.reading.ask(
+        lambda board: (
+            board.stopped_targets(),
+            board.targets(state, store, MOST + 1, since),
+        )
+    )
+    rows, pager = turned(visit, found, MOST, "seq")
+    return desk.page(
+        visit,
+        "targets",
+        rows=rows,
+        pager=pager,
+        stopped=stopped,
+        state=state,
+        store=store,
+        states=STATES,
+        stores=list(desk.given.settings.stores),
+    )
+
+
+async def resume(desk: Desk, visit: Visit) -> web.Response:
+    """Let the counts of a store be made true again."""
+    store = visit.form.get("store", "")
+    if store not in desk.given.settings.stores:
+        raise BackhaulError(f"no store is called {store!r}")
+    was = (await desk.change(visit, "targets/resume", store=store))["was"]
+    told = f"they were stopped: {was}" if was else "they were not stopped"
+    visit.session.tell("good", f"The counts of {store} are made true again; {told}.")
+    return visit.back_to("/targets")
+
+
+TARGET_ROUTES = (
+    Route("GET", "/targets", Role.VIEWER, show_targets),
+    Route("POST", "/targets/resume", Role.OPERATOR, resume),
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.admin.guard import Route
+from backhaul.admin.auth import Route
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.desk import Desk, Visit
+    from backhaul.admin.context import Desk, Visit
 
 
 async def show(desk: Desk, visit: Visit) -> web.Response:

@@ -1,19 +1,19 @@
-"""The mirror: searching it, and the life of each thing in it."""
+"""Search in the mirror, and the history of one object."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.admin.guard import Missing, Route
-from backhaul.admin.paging import before, pager
-from backhaul.shop.members import told
+from backhaul.admin.auth import Missing, Route
+from backhaul.admin.context import before, pager
+from backhaul.maintenance.search_indexer import told
 from backhaul.store.sqlite.board import KINDS
 from backhaul.store.users import Role
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from backhaul.admin.desk import Desk, Visit
+    from backhaul.admin.context import Desk, Visit
     from backhaul.store.sqlite.board import Board
 
 MOST = 40
@@ -78,7 +78,7 @@ async def show(desk: Desk, visit: Visit) -> web.Response:
         for name, value in found["thing"].items()
         if name not in HIDDEN and value not in {None, ""}
     ]
-    return desk.page(visit, "thing", kind=kind, facts=facts, **found)
+    return desk.page(visit, "object", kind=kind, facts=facts, **found)
 
 
 def _incidents(board: Board, kind: str, store: str, id_: str) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
-"""The overview: what flows, how fast, what waits, and what needs a person first."""
+"""Overview page: traffic, delays, backlog and problems."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from backhaul.admin.guard import Route
+from backhaul.admin.auth import Route
 from backhaul.store.sqlite.outbox_reading import Wanted
 from backhaul.store.users import Role
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from backhaul.admin.desk import Desk, Visit
+    from backhaul.admin.context import Desk, Visit
     from backhaul.store.sqlite.board import Board
     from backhaul.store.sqlite.numbers import Number
 

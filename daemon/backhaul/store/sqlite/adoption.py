@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
 
-    from backhaul.core.proof import Move
+    from backhaul.core.effect_proof import Move
     from backhaul.store.contract import NewCommand
 
 REMEMBERED = timedelta(days=30)

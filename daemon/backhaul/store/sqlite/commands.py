@@ -10,7 +10,7 @@ from loguru import logger
 from msgspec.structs import replace
 
 from backhaul.core.clock import to_text
-from backhaul.core.intact import digest_of, is_intact
+from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import KINDS, OPEN, Cause, State, move
 from backhaul.errors import AlreadyRunning
 from backhaul.store.contract import Command

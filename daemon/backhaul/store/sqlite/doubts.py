@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.identity import tag
-from backhaul.core.intact import is_intact
+from backhaul.core.effect_proof import Owner
+from backhaul.core.identity import is_intact, tag
 from backhaul.core.lifecycle import Cause, State
-from backhaul.core.proof import Owner
 from backhaul.store.outbox import Doubt
 from backhaul.store.sqlite.baselines import known_before
 from backhaul.store.sqlite.commands import (

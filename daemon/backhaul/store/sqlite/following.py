@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import command_id
-from backhaul.core.standing import is_paid, is_stopped
+from backhaul.core.status_rank import is_paid, is_stopped
 
 if TYPE_CHECKING:
     import sqlite3

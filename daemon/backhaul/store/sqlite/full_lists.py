@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul.core.clock import normalize
 from backhaul.core.identity import command_id
-from backhaul.core.sku_text import near_text
+from backhaul.core.sku_matching import near_text
 from backhaul.store.contract import NewCommand, Unmatched
 from backhaul.store.sqlite.corrections import KIND
 from backhaul.store.sqlite.listed_levels import is_decided

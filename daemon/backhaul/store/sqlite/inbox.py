@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from backhaul.core.intact import digest_of
+from backhaul.core.identity import digest_of
 from backhaul.store.contract import Arrival, Folded, FoldReport, StoredEvent
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.mirror import MirrorTransaction

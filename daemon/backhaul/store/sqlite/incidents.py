@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import from_text, to_text
-from backhaul.core.crossing import Crossing
 from backhaul.core.lifecycle import Cause
+from backhaul.core.parcels import Crossing
 from backhaul.errors import BackhaulError
 from backhaul.store.deeds import Deed
 from backhaul.store.incidents import Incident

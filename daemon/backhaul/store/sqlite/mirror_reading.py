@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backhaul.core import gtin
+from backhaul.core import sku_matching
 from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
-from backhaul.core.sku_text import same_text
+from backhaul.core.sku_matching import same_text
 from backhaul.store.order_views import (
     OpenLine,
     OrderParcel,
@@ -199,8 +199,8 @@ class MirrorReader:
 
     def _variants(self, store: str, name: str) -> list[tuple[str, str, str | None]]:
         rows = self._connection.execute(_BY_SKU, (store, name)).fetchall()
-        if (whole := gtin.normalized(same_text(name))) is not None:
-            spellings = gtin.spellings(whole)
+        if (whole := sku_matching.normalized(same_text(name))) is not None:
+            spellings = sku_matching.spellings(whole)
             values = (store, json.dumps(spellings))
             # Exactly this SKU goes before another spelling of its number.
             for sku in () if rows else spellings:

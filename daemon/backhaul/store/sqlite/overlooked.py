@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul.core.landing import Meaning
+from backhaul.core.effect_proof import Meaning
 from backhaul.core.lifecycle import State
 from backhaul.store.sqlite import corrections
 from backhaul.store.sqlite.corrections import OUTDATED

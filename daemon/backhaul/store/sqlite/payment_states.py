@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.core.standing import FINANCIAL
+from backhaul.core.status_rank import FINANCIAL
 
 if TYPE_CHECKING:
     import sqlite3

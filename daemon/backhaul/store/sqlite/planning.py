@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.core.identity import command_id
-from backhaul.core.intact import digest_of
+from backhaul.core.identity import command_id, digest_of
 from backhaul.core.lifecycle import Cause
 from backhaul.store.contract import NewCommand
 from backhaul.store.sqlite.adoption import beginning

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.core.standing import is_refunded
+from backhaul.core.status_rank import is_refunded
 from backhaul.store.contract import Hold
 from backhaul.store.sqlite.members import document_of
 

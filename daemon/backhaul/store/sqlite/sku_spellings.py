@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul.core.sku_text import near_text
+from backhaul.core.sku_matching import near_text
 
 if TYPE_CHECKING:
     import sqlite3

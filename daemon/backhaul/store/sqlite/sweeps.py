@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.core.drift import Drift
+from backhaul.core.fold import Drift
 from backhaul.store.reconciling import Progress, Sweep
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
-from backhaul.core.landing import FOREIGN, LANDS, Known, Meaning, meaning
+from backhaul.core.effect_proof import FOREIGN, LANDS, Known, Meaning, meaning
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.parcels import holds
 from backhaul.store.outbox import Settlement

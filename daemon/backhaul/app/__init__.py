@@ -1,0 +1,1 @@
+"""Builds the daemon from its parts, starts it and stops it."""

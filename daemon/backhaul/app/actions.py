@@ -1,0 +1,276 @@
+"""Operator actions, by the running daemon or offline on its database."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from backhaul.admin import accounts
+from backhaul.admin.accounts import Passwords
+from backhaul.connect.quarantine_retry import mended
+from backhaul.core.clock import from_text
+from backhaul.core.lifecycle import State
+from backhaul.errors import BackhaulError
+from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.platform import requests
+from backhaul.store.deciding import LONGEST_REASON, Decision, require
+from backhaul.store.deeds import Deed
+from backhaul.store.refolds import Selection
+
+if TYPE_CHECKING:
+    from backhaul.app.jobs import Jobs
+    from backhaul.core.clock import Clock
+    from backhaul.ingest.fold_worker import Refolder
+    from backhaul.ingest.webhook_secrets import Signers
+    from backhaul.platform.requests import Dialect
+    from backhaul.store.contract import Command
+    from backhaul.store.sqlite.database import SqliteStore
+
+Answer: TypeAlias = dict[str, Any]
+Change: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
+
+IN_USE = timedelta(days=1)
+"""A secret that signed within this time is still in use."""
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What changes work on; `changed` tells that the mirror did, `decided` a command.
+
+    `dialects` say how each store's platform is spoken to.
+    """
+
+    store: SqliteStore
+    clock: Clock
+    signers: Signers
+    refolder: Refolder
+    changed: Callable[[], None]
+    dialects: Mapping[str, Dialect]
+    decided: Callable[[], None]
+    jobs: Jobs
+    ask_connector: Callable[[str], Awaitable[dict[str, int]]]
+
+
+def changes(parts: Parts) -> Mapping[str, Change]:
+    """Return every change by its name, such as `secrets/drop`."""
+    return {
+        "commands/decide": partial(_decide, parts),
+        "commands/preview": partial(_preview, parts),
+        "connectors/run": partial(_run_connector, parts),
+        "connectors/settle": partial(_settle_delivery, parts),
+        "customers/forget": partial(_forget, parts),
+        "events/refold": partial(_refold, parts),
+        "incidents/resolve": partial(_resolve_incident, parts),
+        "jobs/pause": partial(_change_jobs, parts.jobs.pause),
+        "jobs/resume": partial(_change_jobs, parts.jobs.resume),
+        "jobs/run": partial(_change_jobs, parts.jobs.run),
+        "quarantine/correct": partial(_correct_row, parts),
+        "quarantine/drop": partial(_drop_row, parts),
+        "quarantine/edit": partial(_edit_row, parts),
+        "quarantine/retry": partial(_retry_row, parts),
+        "search/rebuild": partial(_rebuild_search, parts),
+        "secrets/drop": partial(_drop_secret, parts),
+        "targets/resume": partial(_resume_targets, parts),
+        **accounts.changes(parts.store.users, Passwords()),
+    }
+
+
+async def _preview(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Tell what sending `command` again would send, byte by byte; changes nothing."""
+    command = await parts.store.decisions.find(asked["command"])
+    require(command, "resend")
+    is_count = command.kind == "target"
+    return {
+        "state": command.state,
+        "method": "nothing: the count is reckoned anew" if is_count else "POST",
+        "path": "" if is_count else requests.path(command),
+        "body": _body(parts, command),
+    }
+
+
+async def _decide(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Do `verb` to `command`, as `who` says for `reason`; returns its new state.
+
+    `shown` and `body` are what the person saw, of a command that is to be sent again:
+    where either is different by now, nothing is done.
+    """
+    verb, reason = asked["verb"], asked["reason"].strip()
+    if not reason and verb != "settle":
+        raise BackhaulError(f"{verb} needs a reason, for whoever looks at it later")
+    if len(reason) > LONGEST_REASON:
+        raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
+    shown = asked.get("shown")
+    if verb == "resend":
+        await _require_body(parts, asked)
+    decision = Decision(asked["command"], verb, asked["who"], reason)
+    moved = await parts.store.decisions.decide(
+        decision, State(shown) if shown else None
+    )
+    parts.decided()
+    return {"command": moved.id, "state": moved.state}
+
+
+async def _resolve_incident(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Close the incident `id`, as `who` says for `reason`."""
+    reason = asked["reason"].strip()
+    if not 0 < len(reason) <= LONGEST_REASON:
+        raise BackhaulError(f"give a reason of 1 to {LONGEST_REASON} characters")
+    done = await parts.store.incidents.resolve(asked["id"], asked["who"], reason)
+    return {"id": done.id, "says": done.says}
+
+
+async def _require_body(parts: Parts, asked: Mapping[str, Any]) -> None:
+    command = await parts.store.decisions.find(asked["command"])
+    if _body(parts, command) != asked["body"]:
+        raise BackhaulError(
+            f"what would be sent for {command.id[:8]} is different by now; look again"
+        )
+
+
+def _body(parts: Parts, command: Command) -> str:
+    dialect = parts.dialects.get(command.store)
+    if dialect is None:
+        raise BackhaulError(f"store {command.store} is in the settings no more")
+    if command.kind == "target":
+        return ""  # it is counted anew, and then asks for what that comes to
+    return requests.body(command, dialect).decode()
+
+
+async def _forget(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Forget `customer` of `store`, asked by `who`; `rewrite` even a large file."""
+    forgetter = Forgetter(parts.store.forgetting, parts.clock)
+    return await forgetter.forget(
+        asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
+    )
+
+
+async def _refold(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Fold the events of a Selection again; returns how many ended in each state."""
+    selection = msgspec.convert(asked, Selection)
+    await parts.store.users.does(
+        Deed(asked["who"], "events refold", selection.in_words())
+    )
+    return {**await parts.refolder.refold(selection)}
+
+
+async def _run_connector(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Ask the connector `name` for its records now."""
+    name = asked["name"]
+    await parts.store.users.does(Deed(asked["who"], "connectors run", name))
+    return {"records": await parts.ask_connector(name)}
+
+
+async def _settle_delivery(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Do `verb` to `delivery`, as `who` says for `reason`; returns its new state."""
+    done = await parts.store.deliveries.decide(
+        asked["delivery"], asked["verb"], asked["who"], asked["reason"]
+    )
+    parts.decided()
+    return done
+
+
+async def _edit_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Give the quarantined `row` these `fields`, of a `kind`, and match it again."""
+    found = await parts.store.quarantine.find(asked["row"])
+    payload = mended(found, asked["kind"], asked["fields"])
+    return await _try_again(parts, asked, payload)
+
+
+async def _retry_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    return await _try_again(parts, asked, None)
+
+
+async def _try_again(
+    parts: Parts, asked: Mapping[str, Any], payload: bytes | None
+) -> Answer:
+    row, who, reason = asked["row"], asked["who"], asked["reason"]
+    state = await parts.store.quarantine.retry(row, payload, who, reason)
+    parts.decided()
+    applied = "is applied by its connector in its next round"
+    return {
+        "row": row,
+        "state": applied if state == "approved" else "waits to be matched",
+    }
+
+
+async def _correct_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Send the number of the quarantined `row` for an order that was shipped whole."""
+    row = asked["row"]
+    quarantine = parts.store.quarantine
+    command = await quarantine.correct(row, asked["who"], asked["reason"])
+    parts.decided()
+    state = f"is sent as command {command[:8]}"
+    return {"row": row, "state": state, "command": command}
+
+
+async def _drop_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    row = asked["row"]
+    await parts.store.quarantine.drop(row, asked["who"], asked["reason"])
+    parts.decided()
+    return {"row": row, "state": "dropped"}
+
+
+async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
+    await parts.store.search.rebuild()
+    parts.changed()
+    return {}
+
+
+async def _change_jobs(
+    do: Callable[[str, str | None, str], Awaitable[list[Answer]]],
+    asked: Mapping[str, Any],
+) -> Answer:
+    """Run, pause or resume the job `name`, of `store` or else of each."""
+    return {"jobs": await do(asked["name"], asked["store"], asked["who"])}
+
+
+async def _resume_targets(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Let the counts of `store` be made true again; tells why they were not."""
+    store = asked["store"]
+    reason = await parts.store.targets.stopped(store)
+    told = f"they were stopped: {reason}" if reason else "they were not stopped"
+    deed = Deed(asked["who"], "targets resume", f"{store}: {told}")
+    await parts.store.targets.stop(store, None, deed)
+    parts.decided()
+    return {"was": reason}
+
+
+async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+    """Drop the secret of `store` with `fingerprint`; `force` even if it is in use."""
+    store, name = asked["store"], asked["fingerprint"]
+    live = parts.signers.live().get(store)
+    if live is None:
+        raise BackhaulError(
+            f"store {store} is not in the settings, so it accepts no secret; add"
+            f" [stores.{store}] first"
+        )
+    verb, forced = "accept" if asked["undo"] else "drop", asked["force"]
+    said = f"{name} of {store}" + (" by force" if forced else "")
+    deed = Deed(asked["who"], f"secrets {verb}", said)
+    if asked["undo"]:
+        await parts.signers.drop(store, name, deed, dropped=False)
+    else:
+        if name not in live:
+            raise BackhaulError(f"store {store} accepts no secret {name}")
+        if len(live) == 1:
+            raise BackhaulError(
+                f"{name} is the only secret of store {store}: every delivery would be"
+                " refused; configure another first"
+            )
+        await parts.signers.save()
+        last = await parts.store.webhook_secrets.last_used(store, name)
+        if last and not forced:
+            _require_idle(parts, name, last)
+        await parts.signers.drop(store, name, deed)
+    return {"store": store, "accepted": parts.signers.live()[store]}
+
+
+def _require_idle(parts: Parts, name: str, last: str) -> None:
+    if parts.clock.now() - from_text(last) < IN_USE:
+        raise BackhaulError(
+            f"the platform signed with {name} at {last}, within the last day: give it"
+            " the new secret first, or say --force"
+        )

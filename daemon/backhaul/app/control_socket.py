@@ -1,0 +1,103 @@
+"""Control socket: lets local programs send requests to the running daemon."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul.errors import BackhaulError, Busy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+SOCKET_NAME = "backhaul.sock"
+ASK_SECONDS = 10.0
+_ORIGIN = "http://backhaul"
+
+
+class NoDaemon(BackhaulError):
+    """Nobody listens: no daemon works in this state directory."""
+
+
+class WentAway(Busy):
+    """The daemon fell silent before its answer was whole."""
+
+
+class Control:
+    """Asks the daemon that works in `state_dir`.
+
+    Every question raises NoDaemon where none does, WentAway, Busy where the daemon
+    says so, and BackhaulError with its words where it refuses.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._socket = state_dir / SOCKET_NAME
+
+    def get(self, path: str, seconds: float = ASK_SECONDS) -> Any:
+        """Return what is told at `path`."""
+        with self._asking("GET", path, None, seconds) as answer:
+            return msgspec.json.decode(answer.read())
+
+    def text(self, path: str, seconds: float = ASK_SECONDS) -> str:
+        """Return what is told at `path`, which is no JSON."""
+        with self._asking("GET", path, None, seconds) as answer:
+            return answer.read().decode()
+
+    def post(self, path: str, asked: object, seconds: float = ASK_SECONDS) -> Any:
+        """Return what came of it."""
+        with self._asking("POST", path, asked, seconds) as answer:
+            return msgspec.json.decode(answer.read())
+
+    def follow(self, path: str, asked: object) -> Iterator[Any]:
+        """Yield what is told line by line, for as long as it takes."""
+        with self._asking("POST", path, asked, None) as answer:
+            for line in answer.iter_lines():
+                yield msgspec.json.decode(line)
+
+    @contextmanager
+    def _asking(
+        self, method: str, path: str, asked: object, seconds: float | None
+    ) -> Iterator[httpx.Response]:
+        if not self._socket.exists():
+            raise self._nobody()
+        # It takes longer to load than all of ours, and most commands ask nobody.
+        import httpx
+
+        transport = httpx.HTTPTransport(uds=str(self._socket))
+        body = None if asked is None else msgspec.json.encode(asked)
+        try:
+            with (
+                httpx.Client(transport=transport, timeout=seconds) as client,
+                client.stream(method, f"{_ORIGIN}{path}", content=body) as answer,
+            ):
+                _check(answer)
+                yield answer
+        except httpx.ConnectError:
+            raise self._nobody() from None
+        except (httpx.HTTPError, msgspec.DecodeError) as error:
+            raise WentAway(f"the daemon went away: {error}") from None
+
+    def _nobody(self) -> NoDaemon:
+        return NoDaemon(
+            f"no daemon answers at {self._socket}; start it with: backhaul run"
+        )
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+        raise Busy(_why(answer))
+    if answer.status_code != HTTPStatus.OK:
+        raise BackhaulError(_why(answer))
+
+
+def _why(answer: httpx.Response) -> str:
+    try:
+        return str(msgspec.json.decode(answer.read())["error"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return f"the daemon answered {answer.status_code}; is it of this version?"

@@ -1,0 +1,496 @@
+"""Builds every part of the daemon once and starts and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+
+from backhaul.admin import routes as admin_site
+from backhaul.app import public_http as public_site
+from backhaul.app import sockets
+from backhaul.app.actions import Parts, changes
+from backhaul.app.control_socket import SOCKET_NAME
+from backhaul.app.first_contact import Meeting
+from backhaul.app.jobs import Jobs
+from backhaul.app.monitoring import Operations
+from backhaul.app.public_http import Arrivals
+from backhaul.app.reload import Reloading
+from backhaul.app.schedule import Schedule
+from backhaul.app.systemd import Supervisor
+from backhaul.app.wiring import build_keyrings, build_rereader, build_shop, load_secrets
+from backhaul.connect import lifecycle, registry
+from backhaul.connect.host import Host
+from backhaul.connect.matching import Matcher
+from backhaul.connect.quarantine_retry import WaitingRoom
+from backhaul.core.clock import SystemClock, is_told_to_end, to_text
+from backhaul.errors import Busy, first_of
+from backhaul.ingest.fold_worker import Drain, Refolder
+from backhaul.ingest.receiver import Answers, Receiver
+from backhaul.ingest.webhook_secrets import Signers
+from backhaul.maintenance.backup import Backer, Plan
+from backhaul.maintenance.retention import Pruner
+from backhaul.maintenance.search_indexer import Indexer
+from backhaul.observe.metrics import Metrics
+from backhaul.push.dispatcher import end_sending
+from backhaul.push.response_classifier import interrupted
+from backhaul.store.opening import open_store, sole_writer
+from backhaul.store.sqlite.writer import Writer
+from backhaul.sync.on_demand import Desk
+from backhaul.sync.webhook_subscriptions import unsigned
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+    )
+
+    import httpx
+    from aiohttp import web
+
+    from backhaul.app.wiring import Shop
+    from backhaul.connect.delivery_worker import Sink
+    from backhaul.core.clock import Clock
+    from backhaul.platform.client import StoreFacts
+    from backhaul.settings import Settings
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store.sqlite.writer import MakeWriter
+    from backhaul.sync.refetcher import Rereader
+
+RESTART_SECONDS = 1.0
+LISTENERS = ("public", "admin")
+"""What a service manager may bind and keep for us, by name."""
+
+
+class Daemon:
+    """The whole daemon. Clock, chance, HTTP transport and writer can be handed in.
+
+    `hide` takes the secrets that turn up while it runs, which no log may show; `read`
+    loads the configuration again.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        writer: MakeWriter = Writer,
+        hide: Callable[[Iterable[str]], None] = lambda _: None,
+        read: Callable[[], Settings] | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self._settings = settings
+        self._read = read or (lambda: settings)
+        self._supervisor = supervisor or Supervisor({}, 0)
+        self._clock = clock or SystemClock()
+        self._chance = chance or random.SystemRandom().random
+        self._http = transport
+        self._writer = writer
+        self._stopping = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._facts: dict[str, StoreFacts] = {}
+        self._hide = hide
+        self._keyrings = build_keyrings(settings, hide)
+        self._shops: dict[str, Shop] = {}
+        self._hosts: list[Host] = []
+        self._sinks: list[Sink] = []
+        self._rereaders: list[Rereader] = []
+        self._matcher = Matcher(self._clock, settings.connect.match_wait)
+        self._schedule = Schedule(self._clock, self._chance)
+        self._started_at = to_text(self._clock.now())
+        self.metrics = Metrics()
+        self.ready = asyncio.Event()
+        self.public_url = ""
+        self.admin_url = ""
+
+    def stop(self) -> None:
+        """Ask `run` to end: nothing new is sent, what is under way is finished."""
+        self._stopping.set()
+
+    def reload(self) -> None:
+        """Ask for the configuration to be read again."""
+        self._reload.set()
+
+    def look(self) -> None:
+        """Look for what is new at every store, as the scheduled job does."""
+        for shop in self._shops.values():
+            shop.reconciler.poll()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
+    async def run(self) -> None:
+        """Run until stopped. Raises Fatal when it cannot start."""
+        settings = self._settings
+        with sole_writer(settings.state_dir):
+            handed = self._supervisor.sockets(LISTENERS)
+            public = handed.get("public") or sockets.bind_tcp(
+                settings.public.host, settings.public.port, "public"
+            )
+            admin = handed.get("admin") or sockets.bind_tcp(
+                settings.admin.host, settings.admin.port, "admin"
+            )
+            with contextlib.closing(public), contextlib.closing(admin):
+                self.public_url = sockets.url_of(public)
+                self.admin_url = sockets.url_of(admin)
+                async with self._opened() as store:
+                    await self._serve(store, public, admin)
+        logger.bind(action="daemon.stopped").info("stopped")
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[SqliteStore]:
+        file, tell = self._settings.database_file, self._supervisor.busy
+        store = open_store(file, self._clock, self._writer, tell)
+        store.start()
+        try:
+            yield store
+        finally:
+            for host in self._hosts:
+                await host.close()
+            for shop in self._shops.values():
+                await shop.transport.close()
+            await store.stop()
+
+    async def _serve(
+        self, store: SqliteStore, public: socket.socket, admin: socket.socket
+    ) -> None:
+        """Start from the inside out, wait for the end, stop from the outside in."""
+        drain = self._build_shops(store)
+        await self._doubt_interrupted(store)
+        self._meeting = Meeting(self._settings, self._shops, store.marks, self._facts)
+        if not await self._meeting.first(self._stopping):
+            return
+        await load_secrets(self._settings, self._signers, self._keyrings)
+        for name, said in self._unsigned().items():
+            logger.bind(action="secrets.none", store=name).error(
+                "store {}: {}", name, said
+            )
+        self._build_upkeep(store, drain)
+        await lifecycle.subscribe_all(self._sinks, store.deliveries)
+        routes = self._receiver(store, drain).routes()
+        routes += await lifecycle.listen_all(self._hosts, lifecycle.START_SECONDS)
+        self._jobs = self._known_jobs(store)
+        await self._jobs.load()
+        reloading = Reloading(
+            self._settings,
+            self._read,
+            self._shops,
+            self._signers,
+            self._jobs,
+            self._backer,
+            self._supervisor,
+        )
+        async with (
+            self._tasks(store, drain, reloading),
+            self._listeners(store, routes, public, admin),
+        ):
+            self.ready.set()
+            logger.bind(action="daemon.started").info(
+                "receives at {}, admin at {}", self.public_url, self.admin_url
+            )
+            self._supervisor.ready(f"receives at {self.public_url}")
+            await self._stopping.wait()
+            self._supervisor.stopping()
+            logger.bind(action="daemon.stopping").info("stopping")
+
+    def _build_shops(self, store: SqliteStore) -> Drain:
+        drain = Drain(
+            store.inbox,
+            self._clock,
+            self._facts,
+            self._folded,
+            self._doubted,
+            self.metrics,
+        )
+        self._operations = Operations(
+            self._settings,
+            store,
+            drain.caught_up,
+            self._status,
+            self._instances,
+            self.metrics,
+            self._clock,
+            self._schedule,
+        )
+        verified = self.metrics.counts("webhook_verify_total")
+        self._signers = Signers(store.webhook_secrets, self._clock, verified)
+        answers = self.metrics.counts("webhooks_total")
+        self._answers = Answers(answers, self._clock, self._signers.known)
+        for name in self._settings.stores:
+            self._shops[name] = self._shop(name, store, drain)
+        return drain
+
+    async def _doubt_interrupted(self, store: SqliteStore) -> None:
+        """Take over from the life before: what it was sending is in doubt."""
+        await store.commands.begin_epoch()
+        for left in await store.stranded(self._settings.stores):
+            logger.bind(action="store.stranded", store=left.store).error(
+                "no store {} is configured, and it has {}: {}",
+                *(left.store, left, left.mend),
+            )
+        for command in await store.commands.doubt_interrupted(interrupted()):
+            logger.bind(action="command.interrupted", command=command).warning(
+                "command {} was being sent when the program died: in doubt", command
+            )
+
+    def _build_upkeep(self, store: SqliteStore, drain: Drain) -> None:
+        """Build what reads again, keeps house, and speaks with connectors."""
+        self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
+        days = self._settings.database.retention_days
+        self._pruner = Pruner(store.retention, days, self._clock)
+        keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
+        self._backer = Backer(Plan(store.path, folder, keep), self._clock)
+        self._indexer = Indexer(store.search, self._clock)
+        self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
+        self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
+        self._sinks = lifecycle.sinks_of(
+            self._settings, self._hosts, store.deliveries, self._clock, self._chance
+        )
+
+    def _shop(self, name: str, store: SqliteStore, drain: Drain) -> Shop:
+        shop = build_shop(
+            self._settings,
+            name,
+            store,
+            drain,
+            self._clock,
+            self._chance,
+            self._facts,
+            self._doubted,
+            self._signers,
+            self._keyrings,
+            self._hide,
+            self._http,
+        )
+        shop.sender.dispatcher.came_to = self.metrics.counts("commands_total")
+        shop.transport.ended = partial(self.metrics.requested, name)
+        return shop
+
+    def _enabled_connectors(self) -> list[str]:
+        connectors = self._settings.connectors
+        return [name for name in connectors if connectors[name].enabled]
+
+    def _host(self, name: str, store: SqliteStore) -> Host:
+        settings = self._settings.connectors[name]
+        return Host(
+            registry.build(name, settings.type, settings.options),
+            settings.store,
+            None,
+            store.records,
+            self._matcher,
+            self._clock,
+            self._planned,
+            self._chance,
+        )
+
+    async def _ask_connector(self, name: str) -> dict[str, int]:
+        return await lifecycle.ask(self._hosts, name)
+
+    def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
+        signers, answers = self._signers, self._answers
+        return Receiver(store.inbox, self._clock, signers, drain.wake, answers)
+
+    def _unsigned(self) -> dict[str, str]:
+        """Say of each store what to do that gets no secret but by a person."""
+        address = f"an address that reaches {self.public_url}"
+        live = self._signers.live()
+        return {
+            name: "no [public] url is set, so nothing is subscribed; "
+            + unsigned(name, f"{address}, with the path /webhooks/{name},")
+            for name, shop in self._shops.items()
+            if shop.guardian is None and not live.get(name)
+        }
+
+    def _known_jobs(self, store: SqliteStore) -> Jobs:
+        """Say what each scheduled job does."""
+        jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
+        self._pruner.pruned = jobs.does("prune", "", self._pruner.wake)
+        self._backer.backed_up = jobs.does("backup", "", self._backer.wake)
+        for name, shop in self._shops.items():
+            reading = shop.reconciler
+            jobs.sends(name, shop.sender.dispatcher)
+            reading.looked = jobs.does("reconcile_incremental", name, reading.poll)
+            reading.walked = jobs.does("reconcile_full", name, reading.sweep)
+            auditor = shop.sender.auditor
+            auditor.audited = jobs.does("audit", name, auditor.wake)
+        for host in self._hosts:
+            host.polled = jobs.polls(host.connector.instance, host.polls)
+        return jobs
+
+    @contextlib.asynccontextmanager
+    async def _tasks(
+        self, store: SqliteStore, drain: Drain, reloading: Reloading
+    ) -> AsyncIterator[None]:
+        """Run every loop; at the end let the dispatchers finish and cancel the rest."""
+        loops = [drain.run, self._waiting.run, self._indexer.run]
+        loops += [self._pruner.run, self._backer.run, self._signers.run]
+        loops += [self._schedule.watch, partial(reloading.run, self._reload)]
+        loops += [store.watch, *self._operations.loops()]
+        if self._supervisor.watchdog_seconds:
+            loops.append(partial(self._supervisor.feed, store, self._clock))
+        loops += [host.run for host in self._hosts]
+        self._matcher.hold(self._shops)
+        for name, rereader in zip(self._shops, self._rereaders, strict=True):
+            loops.append(partial(self._catch_up, name, rereader, drain))
+        loops += [partial(self._meeting.again, name) for name in self._shops]
+        loops += [rereader.run for rereader in self._rereaders]
+        loops += [shop.reconciler.run for shop in self._shops.values()]
+        loops += [shop.targeter.run for shop in self._shops.values()]
+        looks = [shop.sender.settler.run for shop in self._shops.values()]
+        loops += [shop.sender.auditor.run for shop in self._shops.values()]
+        async with asyncio.TaskGroup() as group:
+            endless = [group.create_task(self._keep(run)) for run in loops]
+            sinks = [group.create_task(self._keep(sink.run)) for sink in self._sinks]
+            dispatchers = [shop.sender.dispatcher for shop in self._shops.values()]
+            senders = [group.create_task(self._keep(one.run)) for one in dispatchers]
+            looking = [group.create_task(self._keep(run)) for run in looks]
+            ending = group.create_task(
+                end_sending(self._stopping, dispatchers, senders, looking)
+            )
+            self._schedule.start()
+            try:
+                yield
+            finally:
+                self._schedule.stop()
+                self.stop()
+                if not is_told_to_end():  # a while ago perhaps: then nothing waits
+                    await ending
+                    await lifecycle.end(self._sinks, sinks)
+                for task in (*senders, *endless, *sinks):
+                    task.cancel()
+                with contextlib.suppress(Busy):
+                    await asyncio.gather(self._jobs.close(), self._signers.save())
+
+    async def _keep(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop again when all that ails it is a database that refuses writes."""
+        while True:
+            try:
+                return await run()
+            except* Busy as refused:
+                logger.bind(action="daemon.busy").warning("{}", first_of(refused))
+            if is_told_to_end():
+                raise asyncio.CancelledError
+            await self._clock.sleep(RESTART_SECONDS)
+
+    async def _catch_up(self, name: str, rereader: Rereader, drain: Drain) -> None:
+        """Bring the mirror up to date, and only then let records run out of time."""
+        await self._shops[name].reconciler.filled.wait()
+        await drain.caught_up()
+        self._matcher.release(name)
+        rereader.release()
+
+    def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
+        client = self._shops[name].client
+        return build_rereader(name, store, client, drain, self._clock, self._chance)
+
+    @contextlib.asynccontextmanager
+    async def _listeners(
+        self,
+        store: SqliteStore,
+        routes: list[web.RouteDef],
+        public: socket.socket,
+        admin: socket.socket,
+    ) -> AsyncIterator[None]:
+        limits = self._settings.public
+        path = self._settings.state_dir / SOCKET_NAME
+        arrivals = Arrivals(
+            limits.request_seconds,
+            limits.slow_per_address,
+            limits.max_waiting_bytes,
+            limits.trusted_proxies,
+            refused=self._answers.add_at,
+        )
+        public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
+        told = self._operations.told
+        admin_app = admin_site.build(self.ready.is_set, self._status, {}, told)
+        parts = Parts(
+            store,
+            self._clock,
+            self._signers,
+            Refolder(store.refolds, self._facts, self._folded, self._doubted),
+            self._indexer.wake,
+            {name: shop.sender.dialect for name, shop in self._shops.items()},
+            self._decided,
+            self._jobs,
+            self._ask_connector,
+        )
+        changing = changes(parts)
+        self._operations.serve_people(admin_app, changing, self._shops)
+        own_app = admin_site.build(self.ready.is_set, self._status, changing, told)
+        reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
+        own_app.router.add_routes(Desk(reconcilers).routes())
+        self.served = {"public": public_app, "admin": admin_app, "control": own_app}
+        bad = self.metrics.counts("bad_requests_total")
+        listen = partial(sockets.Listener, bad_requests=bad)
+        served = [
+            (listen(public_app, limits.max_connections, arrivals), public),
+            (listen(admin_app), admin),
+            (listen(own_app), sockets.bind_unix(path)),
+        ]
+        try:
+            for listener, sock in served:
+                await listener.start(sock)
+            yield
+        finally:
+            for listener, _ in served:
+                await listener.stop()
+            path.unlink(missing_ok=True)
+
+    async def _status(self) -> dict[str, Any]:
+        return {
+            "started_at": self._started_at,
+            "public_url": self.public_url,
+            "admin_url": self.admin_url,
+            "dry_run": self._settings.rehearsed,
+            "refused": self._answers.refused(),
+            **self._jobs.told(),
+            "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},
+            "subscriptions": self._unsigned()
+            | {
+                name: shop.guardian.state()
+                for name, shop in self._shops.items()
+                if shop.guardian is not None
+            },
+            "connectors": {
+                host.connector.instance: host.state() for host in self._hosts
+            },
+            "news": {sink.instance: sink.state() for sink in self._sinks},
+        }
+
+    def _instances(self) -> list[str]:
+        return [host.connector.instance for host in self._hosts]
+
+    def _folded(self) -> None:
+        self._indexer.wake()
+        self._tell()
+        self._planned()
+
+    def _tell(self) -> None:
+        for sink in self._sinks:
+            sink.wake()
+
+    def _doubted(self) -> None:
+        for rereader in self._rereaders:
+            rereader.wake()
+
+    def _decided(self) -> None:
+        self._planned()
+        self._tell()
+        for shop in self._shops.values():
+            shop.sender.settler.wake()
+
+    def _planned(self) -> None:
+        self._waiting.wake()
+        for shop in self._shops.values():
+            shop.sender.dispatcher.moved()

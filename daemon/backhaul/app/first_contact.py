@@ -1,0 +1,71 @@
+"""Checks each store's identity at start and keeps what it reports of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from backhaul.errors import OtherStore
+from backhaul.sync.store_identity import acquaint, known_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from backhaul.app.wiring import Shop
+    from backhaul.platform.client import StoreFacts
+    from backhaul.settings import Settings
+    from backhaul.store.contract import Marks
+
+
+class Meeting:
+    """Fills in `facts`, by the store's name."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        shops: Mapping[str, Shop],
+        marks: Marks,
+        facts: dict[str, StoreFacts],
+    ) -> None:
+        self._settings = settings
+        self._shops = shops
+        self._marks = marks
+        self._facts = facts
+
+    async def first(self, stopping: asyncio.Event) -> bool:
+        """Learn each store's facts; return False when told to stop meanwhile.
+
+        Only the first contact is waited for: a platform that hangs must not keep
+        webhooks from being received.
+        """
+        for name in self._shops:
+            known = await known_facts(name, self._marks)
+            if known is None:
+                await _unless(stopping, self._ask(name))
+            else:
+                self._facts[name] = known
+        return not stopping.is_set()
+
+    async def again(self, name: str) -> None:
+        """Ask a store that may have changed since."""
+        # Of another store nothing leaves; its Identity says so.
+        with contextlib.suppress(OtherStore):
+            await self._ask(name)
+
+    async def _ask(self, name: str) -> None:
+        base_url = self._settings.stores[name].base_url
+        mirror = self._settings.database_file
+        client = self._shops[name].free
+        facts = await acquaint(name, base_url, client, self._marks, mirror)
+        await self._shops[name].sender.keying.heed(facts)
+        self._facts[name] = facts
+
+
+async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(work)
+        stopped = group.create_task(stopping.wait())
+        await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        stopped.cancel()

@@ -1,0 +1,384 @@
+"""Scheduled jobs: run when due or on request, pause and resume."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+from msgspec import Struct
+
+from backhaul.core.clock import from_text, to_text
+from backhaul.core.quiet_hours import QuietHours
+from backhaul.errors import BackhaulError, Busy
+from backhaul.push.send_windows import JOBS, Burst
+from backhaul.settings import Connector, PushJob
+from backhaul.settings.jobs import polling_job
+from backhaul.store.deeds import Deed
+from backhaul.store.job_runs import JobRun, Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from backhaul.app.schedule import Schedule
+    from backhaul.connect.polling import Polls
+    from backhaul.core.clock import Clock
+    from backhaul.push.dispatcher import Dispatcher
+    from backhaul.settings import Scheduled, Settings
+    from backhaul.store.job_runs import JobKey, JobRuns, JobState, Told
+
+LATE = timedelta(minutes=1)
+"""A run that begins later than this makes up for what was missed."""
+AT_ONCE = "at once"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Work(Struct, frozen=True):
+    """What a job does: `start` begins it, for a moment, and returns at once.
+
+    A job that sends a `kind` of command opens a gate; its `pause` closes that. Where a
+    person asks for a run, `start_now` begins it if there is one.
+    """
+
+    start: Callable[[str], None]
+    kind: str | None = None
+    pause: Callable[[str | None], None] = lambda _: None
+    start_now: Callable[[str], None] | None = None
+
+
+class Jobs:
+    """Every job of the settings; `works` says what those do that run here."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        runs: JobRuns,
+        clock: Clock,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self._jobs = settings.planned_jobs()
+        self._plans, self._rules = plans(settings), rules(settings)
+        self._at_once = at_once(settings)
+        self._rehearsed = settings.rehearsed
+        self._runs = runs
+        self._clock = clock
+        self._schedule = schedule
+        self._works: dict[JobKey, Work] = {}
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._resting: set[JobKey] = set()
+        self._begun: set[JobKey] = set()
+
+    def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
+        """Say what a job starts; return how to tell that it is over."""
+        self._works[name, store] = Work(lambda _: start())
+        return partial(self._ended, (name, store))
+
+    def polls(self, connector: str, polls: Polls) -> Told:
+        """Let a job poll a connector; return how to tell that a poll is over."""
+        key = (polling_job(connector), "")
+        job = self._jobs[key]
+        self._works[key] = Work(
+            lambda _: polls.fall_due(),
+            pause=polls.pause,
+            start_now=lambda _: polls.wake(),
+        )
+        if job.quiet and self._schedule is not None:
+            polls.quiet = QuietHours(job.quiet, self._schedule.zone)
+        return partial(self._ended, key)
+
+    def sends(self, store: str, dispatcher: Dispatcher) -> None:
+        """Let the jobs of a store open the gates of its dispatcher."""
+        self._dispatchers[store] = dispatcher
+        for name, kind in JOBS.items():
+            self._works[name, store] = Work(
+                partial(dispatcher.open, kind), kind, partial(dispatcher.pause, kind)
+            )
+            if self._schedule is not None:
+                self._run_on_demand((name, store), dispatcher, self._schedule)
+            self._mind_gate((name, store))
+
+    def _run_on_demand(
+        self, key: JobKey, dispatcher: Dispatcher, schedule: Schedule
+    ) -> None:
+        """Let the job run whenever a command is planned, while it has no schedule."""
+
+        async def run() -> None:
+            await burst.run(dispatcher.wake)
+
+        kind = JOBS[key[0]]
+        start = schedule.on_demand(label(key), run)
+        record = partial(self._record, key)
+        burst = Burst(kind, dispatcher.gates, self._clock, start, record)
+        dispatcher.bursts[kind] = burst
+        dispatcher.gates.on_demand.add(kind)
+
+    async def _record(self, key: JobKey, began: str, ended: str, sent: int) -> bool:
+        """Write a run on demand down; return whether that was possible."""
+        run = JobRun(key, Trigger.PLANNED, began, began, JOBS[key[0]])
+        try:
+            await self._runs.record(run, ended, f"sent {sent}")
+        except Busy as error:
+            logger.bind(action="job.busy", job=label(key)).warning(
+                "a run of {} is not written down: {}", label(key), error
+            )
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Write down the runs that the end of the program cuts short."""
+        for dispatcher in self._dispatchers.values():
+            for burst in dispatcher.bursts.values():
+                await burst.close()
+
+    def _mind_gate(self, key: JobKey) -> None:
+        """Keep the gate of a job that sends as its settings say."""
+        name, store = key
+        if name not in JOBS:
+            return
+        job, gates = self._jobs[key], self._dispatchers[store].gates
+        gates.stand_open(JOBS[name], job.enabled)
+        gates.send_at_once(JOBS[name], key in self._at_once)
+        gates.quiet.pop(JOBS[name], None)
+        if job.quiet and self._schedule is not None:
+            gates.quiet[JOBS[name]] = QuietHours(job.quiet, self._schedule.zone)
+        self._dispatchers[store].wake()
+
+    async def load(self) -> None:
+        """Take up where the last program ended: gates, pauses, and what is owed."""
+        states = await self._runs.know(_in_words(self._jobs))
+        for key, work in self._works.items():
+            self._take_up(key, work, states[key])
+
+    def _take_up(self, key: JobKey, work: Work, state: JobState) -> None:
+        if work.kind and state.started_at:
+            opened = state.ended_at or state.started_at
+            work.start(min(opened, to_text(self._clock.now())))
+        if state.paused_at:
+            self._resting.add(key)
+            work.pause(state.paused_at)
+            return
+        last = from_text(max(state.since, state.started_at or ""))
+        if self._polls_often(key):
+            last = EPOCH  # its runs are not written down: it polls at every start
+        owed = state.due_at if state.interrupted else None
+        self._plan(key, last, from_text(owed) if owed else None)
+
+    def _plan(self, key: JobKey, last: datetime, owed: datetime | None = None) -> None:
+        if self._schedule is not None and key not in self._at_once:
+            call = partial(self._due, key)
+            self._schedule.add(label(key), self._jobs[key], call, last, owed)
+
+    async def replan(self, settings: Settings) -> None:
+        """Run as these settings say from now on; what is paused stays so.
+
+        An interval that changed counts from now. May raise Busy, with nothing changed.
+        """
+        planned, eager = settings.planned_jobs(), at_once(settings)
+        scheduled = self._at_once - eager
+        changed = {
+            key: planned[key]
+            for key in self._works
+            if planned[key] != self._jobs[key] or key in self._at_once ^ eager
+        }
+        await self._runs.replan(_in_words(changed))
+        self._jobs, self._at_once = planned, eager
+        self._plans, self._rules = plans(settings), rules(settings)
+        for key in changed:
+            self._mind_gate(key)
+            if key in scheduled and key not in self._resting:
+                # What was planned until now was let out: its retries wait for nothing.
+                self._works[key].start(to_text(self._clock.now()))
+            if self._schedule is not None:
+                self._schedule.remove(label(key))
+            if key not in self._resting:
+                self._plan(key, self._clock.now())
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """Return by the label of each job its next run, its schedule and its rule."""
+        runs = self._schedule.next_runs() if self._schedule else {}
+        moments = {name: run and to_text(run) for name, run in runs.items()}
+        return {"jobs": moments, "plans": self._plans, "rules": self._rules}
+
+    async def _due(self, key: JobKey, due: datetime) -> None:
+        late = self._clock.now() - due > LATE
+        if late and not self._polls_often(key):
+            logger.bind(action="job.caught_up", job=label(key)).info(
+                "{} was due at {}: made up for now", label(key), to_text(due)
+            )
+        try:
+            await self._start(key, Trigger.CATCH_UP if late else Trigger.SCHEDULE, due)
+        except Busy as error:
+            logger.bind(action="job.busy", job=label(key)).warning(
+                "a run of {} is not written down: {}", label(key), error
+            )
+            self._works[key].start(to_text(self._clock.now()))
+
+    async def _start(
+        self, key: JobKey, trigger: Trigger, due: datetime, deed: Deed | None = None
+    ) -> int:
+        """Write the run down before it begins; return how many commands it lets out."""
+        work, at = self._works[key], to_text(self._clock.now())
+        let_out = 0
+        if trigger is Trigger.PERSON or not self._polls_often(key):
+            self._begun.add(key)
+            run = JobRun(key, trigger, to_text(due), at, work.kind)
+            let_out = await self._runs.begin(run, deed)
+        is_asked = trigger is Trigger.PERSON
+        (work.start_now if is_asked and work.start_now else work.start)(at)
+        return let_out
+
+    def _polls_often(self, key: JobKey) -> bool:
+        """Tell whether a job polls a connector at an interval, mostly of seconds."""
+        job = self._jobs[key]
+        return isinstance(job, Connector) and job.trigger == "interval"
+
+    async def _ended(
+        self, key: JobKey, before: str, detail: str, *, failed: bool = False
+    ) -> None:
+        if self._polls_often(key) and key not in self._begun:
+            return
+        self._begun.discard(key)
+        try:
+            await self._runs.end(key, before, detail, failed=failed)
+        except Busy as error:
+            logger.bind(action="job.busy", job=label(key)).warning(
+                "the end of {} is not written down: {}", label(key), error
+            )
+
+    async def run(self, name: str, store: str | None, who: str) -> list[dict[str, Any]]:
+        """Run a job now, even one that is paused. Raises BackhaulError."""
+        keys, started = self._called(name, store), []
+        if not self._works:
+            raise BackhaulError(
+                "jobs run in the daemon, and none runs; start it with: backhaul run"
+            )
+        for key in keys:
+            deed, now = Deed(who, "jobs run", label(key)), self._clock.now()
+            dispatcher = self._dispatchers.get(key[1]) if key[0] in JOBS else None
+            before = dispatcher.sent(JOBS[key[0]]) if dispatcher else 0
+            planned = await self._start(key, Trigger.PERSON, now, deed)
+            done = "started"
+            if dispatcher is not None:
+                done = await self._sent(JOBS[key[0]], dispatcher, before, planned)
+            started.append({"job": key[0], "store": key[1], "done": done})
+        return started
+
+    async def _sent(
+        self, kind: str, dispatcher: Dispatcher, before: int, planned: int
+    ) -> str:
+        """Say how many commands a run has sent, and why others of `planned` wait."""
+        await dispatcher.sent_all(kind)
+        sent = dispatcher.sent(kind) - before
+        waiting = max(planned - sent, 0)
+        reason = dispatcher.why_waiting(kind)
+        if reason:
+            return f"sent {sent}, {waiting} waiting: {reason}"
+        if waiting and self._rehearsed:
+            return f"sent {sent}, {waiting} waiting: a dry run is on"
+        more = "not due yet, or behind another command of its order or product"
+        return f"sent {sent}, {waiting} waiting: {more}" if waiting else f"sent {sent}"
+
+    async def pause(
+        self, name: str, store: str | None, who: str
+    ) -> list[dict[str, Any]]:
+        """Let a job rest until it is resumed. Raises BackhaulError."""
+        keys = self._called(name, store)
+        since = await self._runs.pause(keys, _deed(who, "jobs pause", keys))
+        self._resting |= {*keys}
+        for key in keys:
+            logger.bind(action="job.paused", job=label(key)).info(
+                "{} is paused", label(key)
+            )
+            if key in self._works:
+                self._works[key].pause(since)
+            if self._schedule is not None:
+                self._schedule.remove(label(key))
+        return _each(keys, "paused")
+
+    async def resume(
+        self, name: str, store: str | None, who: str
+    ) -> list[dict[str, Any]]:
+        """Let a job run again, at its next time. Raises BackhaulError."""
+        keys = self._called(name, store)
+        await self._runs.resume(keys, _deed(who, "jobs resume", keys))
+        self._resting -= {*keys}
+        for key in keys:
+            logger.bind(action="job.resumed", job=label(key)).info(
+                "{} is resumed", label(key)
+            )
+            if key in self._works:
+                self._works[key].pause(None)
+            if self._schedule and label(key) not in self._schedule.next_runs():
+                self._plan(key, self._clock.now())
+        return _each(keys, "resumed")
+
+    def _called(self, name: str, store: str | None) -> list[JobKey]:
+        """Return the jobs meant. Raises BackhaulError, which names those there are."""
+        stores = [at for job, at in self._jobs if job == name]
+        if not stores:
+            known = ", ".join(dict.fromkeys(job for job, _ in self._jobs))
+            raise BackhaulError(f"there is no job {name!r}; known: {known}")
+        if store is None:
+            return [(name, at) for at in stores]
+        if store not in stores:
+            known = ", ".join(filter(None, stores)) or "none, leave --store out"
+            raise BackhaulError(f"{name} has no store {store!r}; known: {known}")
+        return [(name, store)]
+
+
+def label(key: JobKey) -> str:
+    """Return how a job is called: `prune`, `push_fulfillments:main`."""
+    return ":".join(filter(None, key))
+
+
+def key_of(called: str) -> JobKey:
+    """Return the job that is called so."""
+    name, _, store = called.partition(":")
+    return name, store
+
+
+def at_once(settings: Settings) -> set[JobKey]:
+    """Return the jobs whose commands leave as soon as they are planned."""
+    jobs = settings.planned_jobs().items()
+    eager = settings.push.eager
+    return {k for k, j in jobs if isinstance(j, PushJob) and j.sends_at_once(eager)}
+
+
+def plans(settings: Settings) -> dict[str, str]:
+    """Return for a person, by its label, when each job runs."""
+    eager = at_once(settings)
+    return {
+        label(key): words(job, at_once=key in eager)
+        for key, job in settings.planned_jobs().items()
+    }
+
+
+def rules(settings: Settings) -> dict[str, str]:
+    """Return for a person, by the label of each job that sends, when commands leave."""
+    push = settings.push
+    is_written = "eager" in push.model_fields_set
+    return {
+        label(key): job.rule(push.eager, eager_is_written=is_written)
+        for key, job in settings.planned_jobs().items()
+        if isinstance(job, PushJob)
+    }
+
+
+def words(job: Scheduled, *, at_once: bool) -> str:
+    """Return for a person when a job does its work."""
+    if not (at_once and job.enabled):
+        return job.in_words()
+    return f"{AT_ONCE}, {job.quiet_words()}" if job.quiet else AT_ONCE
+
+
+def _in_words(jobs: Mapping[JobKey, Scheduled]) -> dict[JobKey, str]:
+    return {key: job.in_words() for key, job in jobs.items()}
+
+
+def _deed(who: str, action: str, keys: Collection[JobKey]) -> Deed:
+    return Deed(who, action, ", ".join(map(label, keys)))
+
+
+def _each(keys: Collection[JobKey], done: str) -> list[dict[str, Any]]:
+    return [{"job": job, "store": store, "done": done} for job, store in keys]

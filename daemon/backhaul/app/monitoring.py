@@ -1,0 +1,128 @@
+"""Wires metrics, heartbeat, alerts and the dashboard of the running daemon."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from backhaul.admin import routes
+from backhaul.admin.context import Given
+from backhaul.alerting.conditions import BACKUP, causes
+from backhaul.alerting.notifications import Watch
+from backhaul.maintenance.self_monitoring import Pulse, Sampler, readings
+from backhaul.observe.metrics import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+    from aiohttp import web
+
+    from backhaul.app.actions import Change
+    from backhaul.app.schedule import Schedule
+    from backhaul.app.wiring import Shop
+    from backhaul.core.clock import Clock
+    from backhaul.observe.metrics import Metrics
+    from backhaul.settings import Settings
+    from backhaul.store.alerting import Alert
+    from backhaul.store.sqlite.database import SqliteStore
+
+OF_READING = frozenset(
+    {
+        "first_read_timestamp_seconds",
+        "consistent_as_of_timestamp_seconds",
+        "unrepaired_rows",
+    }
+)
+"""What is known of a store by reading it, and raises an alarm where that ends."""
+
+
+class Operations:
+    """Puts together what is counted, what the database says and what the parts say."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        caught_up: Callable[[], Awaitable[None]],
+        status: Callable[[], Awaitable[dict[str, Any]]],
+        instances: Callable[[], list[str]],
+        metrics: Metrics,
+        clock: Clock,
+        schedule: Schedule,
+    ) -> None:
+        self._settings = settings
+        wanted = self._wanted = settings.alerts
+        self._silence = {
+            name: each.silent_after
+            for name, each in settings.connectors.items()
+            if each.silent_after is not None
+        }
+        self._users = store.users
+        self._numbers = store.numbers
+        self._needs = store.needs
+        self._status = status
+        self._instances = instances
+        self._metrics = metrics
+        self._clock = clock
+        self._schedule = schedule
+        self._sampler = Sampler(
+            store.samples,
+            lambda: self._numbers.read(self._instances()),
+            metrics,
+            clock,
+        )
+        self._pulse = Pulse(store.marks, caught_up, metrics, clock)
+        self._watch = Watch(
+            wanted, store.alerts, self.causes, clock, socket.gethostname()
+        )
+
+    def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return what runs as long as the daemon does."""
+        loops = [self._pulse.beat, self._pulse.watch_loop, self._watch.run]
+        return [*loops, self._sampler.run]
+
+    def serve_people(
+        self,
+        app: web.Application,
+        changes: Mapping[str, Change],
+        shops: Mapping[str, Shop],
+    ) -> None:
+        """Put the dashboard on the admin application."""
+        guardians = {name: shop.guardian for name, shop in shops.items()}
+        deliveries = {n: kept.deliveries for n, kept in guardians.items() if kept}
+        given = Given(
+            self._settings,
+            self._clock,
+            self._status,
+            changes,
+            self._users,
+            self._numbers,
+            self._sampler,
+            deliveries,
+        )
+        routes.install(app, given)
+
+    async def told(self) -> bytes:
+        """Return the metrics as Prometheus reads them."""
+        numbers = [
+            number
+            for number in await self._numbers.read(self._instances())
+            # One that was taken out of the settings is proved equal no more.
+            if number[0] not in OF_READING or number[2][0] in self._settings.stores
+        ]
+        live = readings(await self._status(), self._pulse.last_beat)
+        return self._metrics.told([*(Reading(*each) for each in numbers), *live])
+
+    async def causes(self) -> dict[str, Alert]:
+        """Return what needs a person now. May raise Busy."""
+        instances = [name for name in self._instances() if name in self._silence]
+        needs = await self._needs.read(instances)
+        return causes(
+            self._wanted,
+            await self._status(),
+            needs,
+            self._silence,
+            self._clock.now().timestamp(),
+            partial(self._schedule.missed_twice, BACKUP),
+        )

@@ -1,0 +1,151 @@
+"""Reloads the configuration while the daemon runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+from pydantic import BaseModel
+
+from backhaul.app.wiring import webhook_secrets
+from backhaul.core.identity import fingerprint
+from backhaul.errors import Busy, ConfigurationError
+from backhaul.settings import Scheduled
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator, Mapping
+
+    from backhaul.app.jobs import Jobs
+    from backhaul.app.systemd import Supervisor
+    from backhaul.app.wiring import Shop
+    from backhaul.ingest.webhook_secrets import Signers
+    from backhaul.maintenance.backup import Backer
+    from backhaul.settings import Settings
+
+LIVE_TABLES = ("log", "jobs")
+LIVE_STORE_KEYS = ("api_key", "webhook_secrets", "jobs")
+"""What of a store is taken over at once."""
+
+
+class Reloading:
+    """Holds what is in force; `read` loads and checks what stands there now."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings],
+        shops: Mapping[str, Shop],
+        signers: Signers,
+        jobs: Jobs,
+        backer: Backer,
+        supervisor: Supervisor,
+    ) -> None:
+        self._running = settings
+        self._read = read
+        self._shops = shops
+        self._signers = signers
+        self._jobs = jobs
+        self._backer = backer
+        self._supervisor = supervisor
+
+    async def run(self, told: asyncio.Event) -> None:
+        """Reload whenever told to; never ends. May raise Busy, to be run again."""
+        while True:
+            await told.wait()
+            told.clear()
+            self._supervisor.reloading()
+            try:
+                await self.reload()
+            except Busy:
+                told.set()
+                raise
+            finally:
+                self._supervisor.reloaded()
+
+    async def reload(self) -> None:
+        """Take over what can change; say in one line what came of it. May raise Busy.
+
+        A configuration with a mistake changes nothing at all.
+        """
+        try:
+            found = self._read()
+        except ConfigurationError as error:
+            wrong = "; ".join(map(str, error.findings))
+            logger.bind(action="reload.refused").error(
+                "the configuration cannot be used, and the one of before is kept: {}",
+                wrong,
+            )
+            return
+        wanted = taken_over(self._running, found)
+        changed = [key for key, *_ in differences(self._running, wanted)]
+        left = [key for key, *_ in differences(wanted, found)]
+        await self._take_over(wanted)
+        self._running = wanted
+        _tell(changed, left)
+
+    async def _take_over(self, wanted: Settings) -> None:
+        await self._signers.load(webhook_secrets(wanted))
+        await self._jobs.replan(wanted)
+        self._backer.keep_in(wanted.backup_folder, wanted.jobs.backup.keep)
+        for name, shop in self._shops.items():
+            key = wanted.stores[name].api_key.get_secret_value()
+            if fingerprint(key) != shop.transport.key_fingerprint:
+                shop.transport.use_key(key)
+
+
+def taken_over(running: Settings, found: Settings) -> Settings:
+    """Return what is in force, with all of the other that can change at once."""
+    stores = {
+        name: _merged(store, found.stores[name], LIVE_STORE_KEYS)
+        if name in found.stores
+        else store
+        for name, store in running.stores.items()
+    }
+    live: dict[str, Any] = {name: getattr(found, name) for name in LIVE_TABLES}
+    return running.model_copy(update={**live, "stores": stores})
+
+
+def _merged(old: BaseModel, new: BaseModel, keys: tuple[str, ...]) -> BaseModel:
+    return old.model_copy(update={key: getattr(new, key) for key in keys})
+
+
+def differences(
+    old: BaseModel, new: BaseModel, place: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each setting that differs, as `stores.main.api_key`, with its values."""
+    yield from _differing(dict(old), dict(new), place)
+
+
+def _differing(
+    old: Mapping[str, Any], new: Mapping[str, Any], place: str
+) -> Iterator[tuple[str, Any, Any]]:
+    for key in dict.fromkeys((*old, *new)):
+        before, after = old.get(key), new.get(key)
+        inner = f"{place}.{key}".lstrip(".")
+        if before == after and _schedule_differs(before, after):
+            yield inner, before, after
+        elif isinstance(before, BaseModel) and isinstance(after, BaseModel):
+            yield from differences(before, after, inner)
+        elif isinstance(before, dict) and isinstance(after, dict):
+            yield from _differing(before, after, inner)
+        elif before != after:
+            yield inner, before, after
+
+
+def _schedule_differs(before: object, after: object) -> bool:
+    """Return whether equal times were written in only one of the two."""
+    if isinstance(before, Scheduled) and isinstance(after, Scheduled):
+        return before.is_written != after.is_written
+    return False
+
+
+def _tell(changed: list[str], left: list[str]) -> None:
+    """Name the settings, never their values: some are secrets."""
+    said = f"in force now: {', '.join(changed)}" if changed else "nothing to take over"
+    if left:
+        logger.bind(action="reload.done").warning(
+            "configuration read again; {}; needs a restart: {}", said, ", ".join(left)
+        )
+    else:
+        logger.bind(action="reload.done").info("configuration read again; {}", said)

@@ -1,0 +1,363 @@
+"""Builds the parts of one store, for the daemon and for offline runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backhaul.platform.client import ShopClient, StoreFacts
+from backhaul.platform.requests import Dialect
+from backhaul.platform.secret_files import GIVEN, KeyFile, Keyring
+from backhaul.platform.transport import Limits, Transport
+from backhaul.push.dispatcher import Dispatcher
+from backhaul.push.dry_run import Rehearsal
+from backhaul.push.effect_verification import Prover
+from backhaul.push.history_audit import Auditor
+from backhaul.push.idempotency import Keying
+from backhaul.push.resolver import Replay, Settler
+from backhaul.push.stock_targets import Targeter
+from backhaul.sync.diff_repair import Repair
+from backhaul.sync.reconciler import Reconciler
+from backhaul.sync.refetcher import Rereader
+from backhaul.sync.resource_types import ORDERS
+from backhaul.sync.stock_reader import StockReader
+from backhaul.sync.store_identity import Identity
+from backhaul.sync.webhook_subscriptions import Guardian
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    import httpx
+
+    from backhaul.core.clock import Clock
+    from backhaul.ingest.fold_worker import Drain
+    from backhaul.ingest.webhook_secrets import Signers
+    from backhaul.platform.decoding import Tracking
+    from backhaul.settings import Settings
+    from backhaul.store.contract import Marks
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+EXPECTS_STOCK = "expectedStock"
+"""The feature of a platform that refuses a step from another level."""
+
+
+def build_client(
+    settings: Settings,
+    name: str,
+    clock: Clock,
+    http: httpx.AsyncBaseTransport | None = None,
+) -> tuple[Transport, ShopClient]:
+    """Build the way to one store's platform; the transport is to be closed."""
+    shop, push = settings.stores[name], settings.push
+    limits = Limits(
+        connect_seconds=push.connect_seconds,
+        read_seconds=push.read_seconds,
+        max_response_bytes=push.max_response_bytes,
+        longest_pause_seconds=push.longest_pause,
+    )
+    key = shop.api_key.get_secret_value()
+    transport = Transport(shop.base_url, key, limits, clock, http)
+    return transport, ShopClient(transport, _tracking(settings, name))
+
+
+def _tracking(settings: Settings, name: str) -> Tracking:
+    fields = settings.stores[name].fields
+    return fields.tracking_company, fields.tracking_number
+
+
+class Sender(Struct, frozen=True):
+    """What sends one store's commands, settles those in doubt, and audits them."""
+
+    dispatcher: Dispatcher
+    settler: Settler
+    dialect: Dialect
+    auditor: Auditor
+    keying: Keying
+
+
+def build_dialect(settings: Settings, name: str) -> Dialect:
+    """Build how one store's platform is spoken to."""
+    shop = settings.stores[name]
+    return Dialect(
+        restock_field=shop.restock_field,
+        tracking_company=shop.fields.tracking_company,
+        tracking_number=shop.fields.tracking_number,
+    )
+
+
+def build_sender(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    transport: Transport,
+    clock: Clock,
+    chance: Callable[[], float],
+    hide: Callable[[Iterable[str]], None] = lambda _: None,
+) -> Sender:
+    """Build what sends one store's commands."""
+    shop, push = settings.stores[name], settings.push
+    dialect = build_dialect(settings, name)
+    rehearsed = settings.rehearsed
+    commands = Rehearsal(store.commands, rehearsed, dialect)
+    dispatcher = Dispatcher(
+        name, commands, store.doubts, client, transport, dialect, push, clock, chance
+    )
+    if (file := settings.key_files.get(name)) is not None:
+        dispatcher.door.renew = KeyFile(name, file, transport, hide).renew
+
+    # In a dry run to send again, under whatever key, is to send.
+    told = False if rehearsed else shop.idempotency
+    keying = Keying(name, client, store.marks, clock, told)
+    replay = Replay(
+        transport, client, dispatcher.door, dispatcher.gates, keying.takes_once
+    )
+    prover = Prover(name, client, store.doubts, store.marks)
+    settler = Settler(
+        name, store.doubts, prover, replay, push, clock, chance, dispatcher.moved
+    )
+    dispatcher.doubted = settler.wake
+
+    def landed() -> None:
+        settler.wake()
+        dispatcher.moved()
+
+    auditor = Auditor(
+        name,
+        client,
+        store.tags,
+        store.marks,
+        prover,
+        dispatcher.door,
+        clock,
+        chance,
+        landed,
+        push,
+    )
+    auditor.fence()
+    return Sender(dispatcher, settler, dialect, auditor, keying)
+
+
+def guard_identity(
+    settings: Settings,
+    name: str,
+    transport: Transport,
+    marks: Marks,
+    refused: Callable[[str], None] = lambda _: None,
+) -> ShopClient:
+    """Bind a transport to the store that is mirrored; return a client that is not.
+
+    `refused` is told, once, that it leads to another one.
+    """
+    free = ShopClient(transport.unguarded(), _tracking(settings, name))
+    identity = Identity(
+        name,
+        settings.stores[name].base_url,
+        free,
+        marks,
+        settings.database_file,
+        refused,
+    )
+    transport.require = identity.require
+    return free
+
+
+def build_repair(
+    name: str, store: SqliteStore, drain: Drain, facts: Callable[[], StoreFacts]
+) -> Repair:
+    """Build the way of what is read of a store into its mirror."""
+    return Repair(
+        name,
+        store.look,
+        store.inbox,
+        lambda: facts().currency,
+        drain.wake,
+        drain.caught_up,
+    )
+
+
+def build_targeter(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    repair: Repair,
+    clock: Clock,
+    chance: Callable[[], float],
+    facts: Callable[[], StoreFacts],
+    read_orders: Callable[[], Awaitable[object]],
+    dispatcher: Dispatcher,
+) -> Targeter:
+    """Build what makes a store's counts true; it and the dispatcher wake each other."""
+    reader = StockReader(client, repair, clock, lambda: facts().currency, read_orders)
+    targeter = Targeter(
+        name,
+        store.targets,
+        reader,
+        {name: each.counts.policy() for name, each in settings.connectors.items()},
+        lambda: EXPECTS_STOCK in facts().features,
+        lambda: dispatcher.door.fenced,
+        clock,
+        chance,
+        dispatcher.wake,
+    )
+    dispatcher.settled = targeter.wake
+    return targeter
+
+
+def build_reconciler(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+    known: Mapping[str, StoreFacts],
+    asked: Callable[[], None],
+) -> Reconciler:
+    """Build what keeps one store's mirror equal to the platform."""
+
+    def facts() -> StoreFacts:
+        return known.get(name, StoreFacts())
+
+    repair = build_repair(name, store, drain, facts)
+    return Reconciler(
+        client,
+        repair,
+        store.sweeps,
+        store.rereads,
+        store.marks,
+        clock,
+        chance,
+        facts,
+        asked,
+        settings.reconcile,
+    )
+
+
+def build_rereader(
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+) -> Rereader:
+    """Build what reads one store's objects in doubt again."""
+    inbox, rereads = store.inbox, store.rereads
+    return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)
+
+
+class Shop(Struct, frozen=True):
+    """What belongs to one store; `free` asks without looking whose store it is."""
+
+    transport: Transport
+    client: ShopClient
+    free: ShopClient
+    sender: Sender
+    reconciler: Reconciler
+    targeter: Targeter
+    guardian: Guardian | None
+
+
+def build_shop(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    drain: Drain,
+    clock: Clock,
+    chance: Callable[[], float],
+    known: Mapping[str, StoreFacts],
+    asked: Callable[[], None],
+    signers: Signers,
+    keyrings: Mapping[str, Keyring],
+    hide: Callable[[Iterable[str]], None],
+    http: httpx.AsyncBaseTransport | None,
+) -> Shop:
+    """Build all that belongs to one store; the transport is to be closed."""
+    transport, client = build_client(settings, name, clock, http)
+    sender = build_sender(settings, name, store, client, transport, clock, chance, hide)
+    free = guard_identity(
+        settings, name, transport, store.marks, sender.dispatcher.stop_sending
+    )
+    reconciler = build_reconciler(
+        settings, name, store, client, drain, clock, chance, known, asked
+    )
+    targeter = build_targeter(
+        settings,
+        name,
+        store,
+        client,
+        reconciler.repair,
+        clock,
+        chance,
+        lambda: known.get(name, StoreFacts()),
+        partial(reconciler.look, [ORDERS.name]),
+        sender.dispatcher,
+    )
+    guardian = _guardian(settings, name, store, client, transport, signers, keyrings)
+    if guardian is not None:
+        reconciler.guard = guardian.check
+    return Shop(transport, client, free, sender, reconciler, targeter, guardian)
+
+
+def _guardian(
+    settings: Settings,
+    name: str,
+    store: SqliteStore,
+    client: ShopClient,
+    transport: Transport,
+    signers: Signers,
+    keyrings: Mapping[str, Keyring],
+) -> Guardian | None:
+    url = settings.public.url
+    if url is None:
+        return None
+
+    async def admit(name: str, given: list[bytes]) -> None:
+        await signers.admit(name, given, GIVEN)
+
+    return Guardian(
+        name,
+        url,
+        client,
+        transport,
+        keyrings[name],
+        store.marks,
+        admit,
+        lambda: bool(signers.live().get(name)),
+        lambda: signers.may_be_wrong(name),
+    )
+
+
+def build_keyrings(
+    settings: Settings, hide: Callable[[Iterable[str]], None]
+) -> dict[str, Keyring]:
+    """Open what keeps the secrets that the platform gave us, of each store.
+
+    Without an address of ours nothing is subscribed, and no secret was given.
+    """
+    if settings.public.url is None:
+        return {}
+    return {name: Keyring(settings.state_dir, name, hide) for name in settings.stores}
+
+
+async def load_secrets(
+    settings: Settings, signers: Signers, keyrings: Mapping[str, Keyring]
+) -> None:
+    """Accept the configured secrets, and those that the guardians were given."""
+    await signers.load(webhook_secrets(settings))
+    for name, keyring in keyrings.items():
+        await signers.admit(name, keyring.secrets(), GIVEN)
+
+
+def webhook_secrets(settings: Settings) -> dict[str, list[bytes]]:
+    """Return the configured webhook secrets of each store."""
+    return {
+        name: [secret.get_secret_value().encode() for secret in shop.webhook_secrets]
+        for name, shop in settings.stores.items()
+    }

@@ -1,0 +1,137 @@
+"""Turns exceptions into messages and exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.text import printable, storable
+from backhaul.errors import BackhaulError, Busy, ConfigurationError, Fatal, first_of
+from backhaul.observe.redaction import Redactor
+from backhaul.store.sqlite.copies import Damaged, is_damage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FAILED = 1
+BUG = 70
+TEMPORARY = 75
+PERMISSION = 77
+INTERRUPTED = 130
+DEBUG_OPTION = "--debug"
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def run(
+    command: Callable[[], object],
+    arguments: Sequence[str],
+    redact: Redactor | None = None,
+) -> int:
+    """Call `command`, say on stderr why it failed, and return the exit code.
+
+    `--debug` among `arguments` adds the traceback of an unexpected exception; the log,
+    where one was set up, has it anyway. `redact` is the log's redactor, which knows the
+    secrets.
+    """
+    redact = redact or Redactor()
+    _drop_default_sink()
+    try:
+        command()
+        sys.stdout.flush()
+    except SystemExit as error:
+        return _system_exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence()
+        return FAILED
+    except Exception as raised:  # noqa: BLE001 - the last stop before the person
+        cause = _in_words(first_of(raised), arguments)
+        _say(cause, redact, DEBUG_OPTION in arguments)
+        return exit_code(cause)
+    return 0
+
+
+def exit_code(error: Exception) -> int:
+    """Return the code that architecture §8 gives to a kind of failure."""
+    if isinstance(error, Fatal):
+        return error.exit_code
+    if isinstance(error, Busy):
+        return TEMPORARY
+    if isinstance(error, BackhaulError):
+        return FAILED
+    return PERMISSION if isinstance(error, PermissionError) else BUG
+
+
+def lines(error: Exception) -> list[str]:
+    """Return what the person is told, a line for each thing that is wrong."""
+    if isinstance(error, ConfigurationError):
+        return [str(finding) for finding in error.findings]
+    if isinstance(error, BackhaulError):
+        return [" ".join(str(error).split()) or type(error).__name__]
+    if isinstance(error, PermissionError):
+        return [f"{error.filename}: permission denied"]
+    return [
+        f"a bug: {type(error).__name__} at {_place(error)}; please try again with "
+        f"{DEBUG_OPTION} and report what it prints, together with the log"
+    ]
+
+
+def _in_words(error: Exception, arguments: Sequence[str]) -> Exception:
+    """Say what can be done of a damaged database and a full disk, wherever met.
+
+    And of an argument that is no text: only what is sent or stored has to be.
+    """
+    if isinstance(error, UnicodeEncodeError):
+        for odd in (each for each in arguments if storable(each) != each):
+            return BackhaulError(f"{odd} is no UTF-8; write it anew")
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        _silence()
+        where = error.filename or "what was to be written"
+        return Busy(f"{where}: {(error.strerror or 'no room').lower()}")
+    return Damaged("SQLite", str(error)) if is_damage(error) else error
+
+
+def _say(error: Exception, redact: Redactor, debug: bool) -> None:
+    told = lines(error)
+    if exit_code(error) == BUG:
+        logger.bind(action="program.crashed").opt(exception=error).error(
+            "a bug ends the program: {}", type(error).__name__
+        )
+        if debug:
+            told = [*"".join(traceback.format_exception(error)).splitlines(), *told]
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.write("".join(f"{printable(redact(line))}\n" for line in told))
+
+
+def _place(error: Exception) -> str:
+    """Return file and line of the innermost of our own frames below `run`."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    ours = [frame for frame in frames if "backhaul" in frame.filename] or frames
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "start"
+
+
+def _system_exit_code(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    sys.stderr.write(f"{error.code}\n")
+    return FAILED
+
+
+def _drop_default_sink() -> None:
+    # loguru's own sink shows variables, and so secrets, until the log is configured.
+    with contextlib.suppress(ValueError):
+        logger.remove(0)
+
+
+def _silence() -> None:
+    # The interpreter flushes stdout once more at its end and would complain then.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,297 @@
+"""Prints tables, records and JSON, and lays lines out for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+from rich import box
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from backhaul.core.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.console import JustifyMethod
+
+
+LABEL_WIDTH = 18
+ARROW = "  > "
+_LEAST_SAID = 12
+"""Columns of a sentence below which its command stands on a line of its own."""
+
+
+class Line(Struct, frozen=True):
+    """What something is called, what there is to say, and what one may type.
+
+    `state` gives it its color. What strangers wrote cannot steer the terminal.
+    """
+
+    label: str
+    says: str
+    type: str = ""
+    state: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("label", "says", "type"):
+            force_setattr(self, name, printable(getattr(self, name)))
+
+
+class Section(Struct, frozen=True):
+    """Lines of one kind; `all_of` is what shows all, where there is no room.
+
+    What is urgent gives way last.
+    """
+
+    lines: list[Line]
+    all_of: str = ""
+    urgent: bool = False
+
+
+def fit(sections: list[Section], width: int, height: int) -> list[Line]:
+    """Return as many lines as there is room for, each cut to the width.
+
+    The longest list is shortened first. What is to be typed is never cut: where it
+    leaves no room for the rest it stands below.
+    """
+    kept = [len(section.lines) for section in sections]
+    while len(shown := _shown(sections, kept, width)) > height:
+        longest = _longest(sections, kept)
+        if longest is None:
+            break
+        kept[longest] -= 1
+    return shown
+
+
+def _longest(sections: list[Section], kept: list[int]) -> int | None:
+    """Return the place of the list that gives way next; each keeps its first line."""
+    able = [place for place, number in enumerate(kept) if number > 1]
+    patient = [place for place in able if not sections[place].urgent]
+    return max(patient or able, key=lambda place: kept[place], default=None)
+
+
+def _shown(sections: list[Section], kept: list[int], width: int) -> list[Line]:
+    shown: list[Line] = []
+    for section, number in zip(sections, kept, strict=True):
+        lines = section.lines[:number]
+        if left := len(section.lines) - number:
+            lines.append(Line("", f"and {left} more", section.all_of))
+        for line in lines:
+            shown += _within(line, width)
+    return shown
+
+
+def _within(line: Line, width: int) -> list[Line]:
+    label, room = cut(line.label, LABEL_WIDTH), width - LABEL_WIDTH - 1
+    beside = room - len(ARROW) - len(line.type) if line.type else room
+    if beside >= min(_LEAST_SAID, cell_len(line.says)):
+        return [replace(line, label=label, says=cut(line.says, beside))]
+    return [Line(label, cut(line.says, room), "", line.state), Line("", "", line.type)]
+
+
+def cut(text: str, width: int) -> str:
+    """Return the text, or as much of it as fits with the mark that it goes on."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(width - 1, 0)) + "…"
+
+
+def packed(pieces: list[str], width: int, between: str = "; ") -> list[str]:
+    """Return the pieces on as few lines as they need."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + len(between + piece) <= width:
+            lines[-1] += between + piece
+        else:
+            lines.append(piece)
+    return lines
+
+
+_COLORS = {
+    "parked": "bold red",
+    "rejected": "red",
+    "quarantined": "red",
+    "uncertain": "yellow",
+    "waiting": "yellow",
+    "applied": "green",
+    "folded": "green",
+    "confirmed": "green",
+    "fail": "bold red",
+    "warn": "yellow",
+    "ok": "green",
+}
+_USUAL_WIDTH = 80
+"""Columns of a terminal that nobody made smaller."""
+_NAMES = {"job", "store", "state", "kind", "topic", "fingerprint", "name"}
+
+
+def json(document: object) -> None:
+    """Print one JSON document."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(_plain(document)), indent=2))
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str) -> None:
+    """Print rows as a table, or `none` in words where there are none.
+
+    A column that is empty in every row is left out: it would take room from the others.
+    """
+    console = _console()
+    if not rows:
+        console.print(none)
+        return
+    told = [c for c in columns if any(row[c] not in (None, "") for row in rows)]
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in told:
+        # A name broken into pieces can be neither read nor copied; prose gives way.
+        whole = console.width >= _USUAL_WIDTH and column in _NAMES
+        fixed = _is_time(column) or column == "id" or whole
+        shown.add_column(_heading(column), overflow="fold", no_wrap=fixed)
+    for row in rows:
+        shown.add_row(*(_cell(_short(column, row[column])) for column in told))
+    console.print(shown)
+
+
+def _heading(column: str) -> str:
+    name = column.replace("_", " ")
+    return f"{name.removesuffix(' at')} (UTC)" if _is_time(column) else name
+
+
+def grid(rows: Sequence[Sequence[Any]], columns: Sequence[str], none: str) -> None:
+    """Print rows as they are: numbers to the right, nothing left out or renamed."""
+    console = _console()
+    if not rows:
+        console.print(none)
+        return
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(columns):
+        numbers = all(isinstance(row[place], int | float | None) for row in rows)
+        justify: JustifyMethod = "right" if numbers else "left"
+        shown.add_column(Text(printable(column)), overflow="fold", justify=justify)
+    for row in rows:
+        shown.add_row(*map(_cell, row))
+    console.print(shown)
+
+
+def _is_time(column: str) -> bool:
+    return column == "at" or column.endswith(("_at", "_since"))
+
+
+def _short(column: str, value: object) -> object:
+    """Leave out the year and what is below a second: a row should fit a terminal."""
+    if _is_time(column) and isinstance(value, str):
+        return value[5:19].replace("T", " ")
+    return value
+
+
+def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print what happened: when, what, how it came out; why stands below if long."""
+    console = _console(soft_wrap=True)
+    subjects = [printable(f"{row['what']} {row['name']}") for row in rows]
+    widest = max(map(len, subjects), default=0)
+    for row, subject in zip(rows, subjects, strict=True):
+        when = str(row["at"])[5:23].replace("T", " ")
+        line = Text(f"{when}  ", style="dim").append(
+            f"{subject:<{widest}}  ", style="not dim"
+        )
+        line.append_text(_cell(row["state"], dim=False).copy())
+        detail = printable(str(row["detail"] or ""))
+        if detail and len(line) + 2 + len(detail) <= console.width:
+            line.append(f": {detail}", style="not bold not dim default")
+            detail = ""
+        console.print(line)
+        for part in textwrap.wrap(detail, max(console.width - len(_INDENT), 20)):
+            console.print(f"{_INDENT}{part}")
+
+
+_INDENT = " " * 20
+
+
+def finding(state: str, text: str) -> None:
+    """Print a state and a sentence that fits beside it, wrapped below itself."""
+    console = _console(soft_wrap=True)
+    width = max(min(console.width, _USUAL_WIDTH) - _STATE_WIDTH, 20)
+    parts = textwrap.wrap(
+        printable(text), width, break_long_words=False, break_on_hyphens=False
+    )
+    for number, part in enumerate(parts):
+        line = Text(
+            f"{'' if number else state:<{_STATE_WIDTH}}", _COLORS.get(state, "")
+        )
+        console.print(line.append(part, style="not bold not dim default"))
+
+
+_STATE_WIDTH = 6
+
+
+def note(text: str) -> None:
+    """Print what one should know besides."""
+    _console(stderr=True).print(text, style="dim")
+
+
+def record(fields: Iterable[tuple[str, object]]) -> None:
+    """Print one thing: a name and a value per line."""
+    console = _console(soft_wrap=True)
+    for name, value in fields:
+        line = Text(f"{name.replace('_', ' '):<22}", style="dim")
+        console.print(line.append_text(_cell(value, dim=False)))
+
+
+def terminal() -> tuple[int, int] | None:
+    """Return columns and lines of the terminal that is printed to, if it is one."""
+    console = _console()
+    return (console.width, console.height) if console.is_terminal else None
+
+
+def screen(sections: list[Section], size: tuple[int, int] | None) -> None:
+    """Print lines as they fit a terminal of that size, or whole where it is none."""
+    console = _console(soft_wrap=True)
+    if size is None:
+        lines = [line for section in sections for line in section.lines]
+    else:
+        width, height = size
+        lines = fit(sections, width, height - 1)
+    for line in lines:
+        console.print(_told(line))
+
+
+def _told(line: Line) -> Text:
+    color = _COLORS.get(line.state, "")
+    text = Text()
+    if line.label or line.says:
+        text.append(f"{line.label:<{LABEL_WIDTH}} ", style=color or "dim")
+        text.append(line.says, style=color)
+    if line.type:
+        text.append(f"{ARROW}{line.type}")
+    return text
+
+
+def _console(*, stderr: bool = False, soft_wrap: bool = False) -> Console:
+    """Return a terminal that takes text for what it is, never for markup."""
+    return Console(
+        stderr=stderr, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False
+    )
+
+
+def _cell(value: object, *, dim: bool = True) -> Text:
+    text = "" if value is None else printable(_decoded(value))
+    return Text(text, style=_COLORS.get(text, "" if dim else "not dim"))
+
+
+def _decoded(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return _decoded(value) if isinstance(value, bytes) else value

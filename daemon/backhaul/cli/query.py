@@ -1,0 +1,252 @@
+"""`backhaul query` and `export`: SQL on the mirror, and files of it."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+import tempfile
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import msgspec
+import typer
+
+from backhaul.cli import output
+from backhaul.cli.context import ConfigOption, asker
+from backhaul.errors import BackhaulError, Unusable
+from backhaul.store.sqlite.asking import FILE, LONGEST_SECONDS, TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+def chosen(as_csv: bool, as_json: bool, as_jsonl: bool) -> Format | None:
+    """Return the one format asked for, if any."""
+    flags = {Format.CSV: as_csv, Format.JSON: as_json, Format.JSONL: as_jsonl}
+    wanted = [form for form, is_wanted in flags.items() if is_wanted]
+    if len(wanted) > 1:
+        raise BackhaulError("choose one of --csv, --json and --jsonl")
+    return wanted[0] if wanted else None
+
+
+def write(
+    form: Format,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    stream: TextIO,
+) -> int:
+    """Write rows as they come; return how many. Raises BackhaulError."""
+    if form is not Format.CSV:
+        _check_names(columns)
+    return _WRITERS[form](columns, rows, stream)
+
+
+def _check_names(columns: Sequence[str]) -> None:
+    """Refuse names that an object could hold once only."""
+    repeated = [name for name, times in Counter(columns).items() if times > 1]
+    if repeated:
+        raise BackhaulError(
+            f"several columns are called {', '.join(repeated)}, and an object has room"
+            " for one: give each a name of its own with AS, or take --csv"
+        )
+
+
+def cell(value: object) -> object:
+    """Return what stands in a CSV cell: text can never be taken for a formula.
+
+    A number stays one: -5 is a quantity. Text that begins like a formula gets an
+    apostrophe, which spreadsheets hide (OWASP, CSV injection).
+    """
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if isinstance(text, str) and text.startswith(_FORMULA):
+        return f"'{text}"
+    return text
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: TextIO) -> int:
+    count = 0
+    writer = csv.writer(stream, lineterminator="\r\n")
+    writer.writerow(columns)
+    for count, row in enumerate(rows, 1):  # noqa: B007 - the count is what is returned
+        writer.writerow([cell(value) for value in row])
+    return count
+
+
+def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: TextIO) -> int:
+    count = 0
+    stream.write("[")
+    for count, row in enumerate(rows, 1):
+        stream.write("\n" if count == 1 else ",\n")
+        stream.write(_object(columns, row))
+    stream.write("\n]\n" if count else "]\n")
+    return count
+
+
+def _jsonl(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: TextIO
+) -> int:
+    count = 0
+    for count, row in enumerate(rows, 1):  # noqa: B007 - the count is what is returned
+        stream.write(f"{_object(columns, row)}\n")
+    return count
+
+
+def _object(columns: Sequence[str], row: Sequence[Any]) -> str:
+    named = {name: _plain(value) for name, value in zip(columns, row, strict=True)}
+    return msgspec.json.encode(named).decode()
+
+
+def _plain(value: object) -> object:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+_WRITERS: Mapping[Format, Callable[[Any, Any, TextIO], int]] = {
+    Format.CSV: _csv,
+    Format.JSON: _json,
+    Format.JSONL: _jsonl,
+}
+
+
+@contextmanager
+def open_output(file: Path | None) -> Iterator[TextIO]:
+    """Open where to write: standard output, or a file that appears whole or not at all.
+
+    The file can be read by its owner only: it may hold people's addresses. A device or
+    a pipe is written to as it is: nothing may take the place of /dev/null. Raises
+    BackhaulError where it cannot be written, PermissionError where it may not.
+    """
+    if file is None:
+        yield sys.stdout
+        return
+    try:
+        with _piping(file) if _flows(file) else _replacing(file) as stream:
+            yield stream
+    except PermissionError:
+        raise  # has an exit code of its own
+    except OSError as error:
+        hint = "; make the folder" if isinstance(error, FileNotFoundError) else ""
+        problem = f"{file}: cannot be written: {error.strerror}{hint}"
+        raise BackhaulError(problem) from None
+
+
+def _flows(file: Path) -> bool:
+    return file.is_char_device() or file.is_fifo()
+
+
+def _piping(file: Path) -> TextIO:
+    return file.open("w", encoding="utf-8", newline="")
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[TextIO]:
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="") as stream:  # noqa: PTH123 - a handle
+            yield stream
+            stream.flush()
+            os.fsync(handle)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+PATIENCE_SECONDS = 2 * LONGEST_SECONDS
+"""For a query that SQLite does not end at its own bound."""
+
+CsvOption = Annotated[
+    bool,
+    typer.Option("--csv", help="Write CSV; text that looks like a formula gets a '."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON array.")]
+JsonlOption = Annotated[bool, typer.Option("--jsonl", help="Write an object a line.")]
+
+
+def query(
+    sql: Annotated[
+        str, typer.Argument(help="One statement that reads; - takes it from stdin.")
+    ],
+    config: ConfigOption = None,
+    as_csv: CsvOption = False,
+    as_json: JsonOption = False,
+    as_jsonl: JsonlOption = False,
+) -> None:
+    """Ask the mirror in SQL (docs/mirror.md names its tables); it cannot be changed."""
+    form = chosen(as_csv, as_json, as_jsonl)
+    statement = _read_stdin() if sql == "-" else sql
+    with asker(config) as opened, _ended_after(PATIENCE_SECONDS):
+        found = opened.ask(statement, TABLE if form is None else FILE)
+    if found.withheld:
+        output.note(f"withheld, and shown as NULL: {', '.join(found.withheld)}")
+    if form is not None:
+        write(form, found.columns, found.rows, sys.stdout)
+        return
+    output.grid(found.rows, found.columns, "no rows")
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """End the program if a query does not end by itself.
+
+    SQLite cannot interrupt one call of a function, and instr() of two long values may
+    take minutes. Until then the log of the database could not be taken up.
+    """
+    timer = threading.Timer(seconds, _end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end() -> None:
+    said = f"stopped after {PATIENCE_SECONDS:.0f} s: one function call took too long\n"
+    os.write(sys.stderr.fileno(), said.encode())
+    os._exit(1)
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unusable(f"the statement on stdin is not UTF-8: {error}") from None
+
+
+def export(
+    table: Annotated[str, typer.Argument(help="A table or view of docs/mirror.md.")],
+    config: ConfigOption = None,
+    as_csv: CsvOption = False,
+    as_json: JsonOption = False,
+    as_jsonl: JsonlOption = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write to this file, whole or not at all; else to stdout."),
+    ] = None,
+) -> None:
+    """Write a whole table, page by page: CSV, or what else is asked for."""
+    form = chosen(as_csv, as_json, as_jsonl) or Format.CSV
+    with asker(config) as opened:
+        columns = opened.columns(table)
+        rows = chain.from_iterable(opened.pages(table))
+        with open_output(out) as stream:
+            count = write(form, columns, rows, stream)
+    if out is not None:
+        typer.echo(f"{count} rows of {table} in {out}", err=True)

@@ -1,0 +1,136 @@
+"""`backhaul run`, `reference` and `demo`: start the servers."""
+
+import asyncio
+import faulthandler
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backhaul.app import gc_tuning
+from backhaul.app.systemd import Supervisor
+from backhaul.cli import context
+from backhaul.cli.context import ConfigOption
+from backhaul.core.clock import SystemClock
+from backhaul.errors import Fatal
+from backhaul.observe import logs
+from backhaul.observe.redaction import Redactor
+from backhaul.settings import Settings, secret_values
+
+REFERENCE = "backhaul_reference"
+
+
+def run(run_context: typer.Context, config: ConfigOption = None) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C."""
+    settings = context.settings(config)
+    redactor = run_context.ensure_object(Redactor)
+    _set_up_log(settings, redactor)
+    # What hangs is ended by SIGABRT: this tells where, without any variable.
+    faulthandler.enable()
+    # Every other command does without the loop and the daemon, and starts sooner.
+    import uvloop
+
+    try:
+        uvloop.run(_run(settings, redactor, config))
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+
+
+def _set_up_log(settings: Settings, redactor: Redactor) -> None:
+    log = settings.log
+    redactor.add(secret_values(settings))
+    logs.configure(log.level, log.format, log.file, redactor=redactor)
+
+
+async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> None:
+    with gc_tuning.unsought():
+        from backhaul.app.daemon import Daemon  # as above
+
+    def read() -> Settings:
+        found = context.settings(config)
+        _set_up_log(found, redactor)
+        logs.count_lines(daemon.metrics.counts("log_lines_total"))
+        return found
+
+    supervisor = Supervisor(os.environ, os.getpid())
+    daemon = Daemon(settings, hide=redactor.add, read=read, supervisor=supervisor)
+    logs.count_lines(daemon.metrics.counts("log_lines_total"))
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+
+    def stop() -> None:
+        if daemon.stopping and main is not None:
+            main.cancel()
+        daemon.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, daemon.reload)
+    try:
+        await daemon.run()
+    except asyncio.CancelledError:
+        raise Fatal("stopped at once, without waiting for what was under way") from None
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first plain exception inside: it is what went wrong."""
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def reference(arguments: typer.Context) -> None:
+    """Run the reference server; its own --help lists its options."""
+    # Replaces this process: nothing of ours may run beside the oracle.
+    os.execv(sys.executable, [sys.executable, "-m", REFERENCE, *arguments.args])  # noqa: S606 - our own module, no shell
+
+
+KeepOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep",
+        help="Empty or new folder for data, logs and configuration; else a temporary "
+        "one, which stays only if something fails.",
+        show_default=False,
+    ),
+]
+
+
+def demo(
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Play through, print the ledger, exit 0 if it balances."
+        ),
+    ] = False,
+    orders: Annotated[
+        int, typer.Option(min=1, help="Orders to play, with --once.")
+    ] = 200,
+    keep: KeepOption = None,
+    seed: Annotated[int, typer.Option(help="What the play's choices depend on.")] = 1,
+    with_tryton: Annotated[
+        bool,
+        typer.Option(
+            "--with-tryton",
+            help="A Tryton server works beside the rest; trytond-sale and proteus must "
+            "be installed.",
+        ),
+    ] = False,
+) -> None:
+    """Run the daemon against the reference server, with a simulated shop floor."""
+    # The play and its screen load much that no other command needs.
+    from backhaul.demo import runner
+    from backhaul.demo.screen import Screen
+    from backhaul.demo.tryton_server import keep_database
+
+    screen, clock = Screen(), SystemClock()
+    tryton = keep_database(screen.say) if with_tryton else None
+    if once:
+        play = runner.run_once(
+            screen, clock, orders=orders, keep=keep, seed=seed, tryton=tryton
+        )
+    else:
+        play = runner.run_live(screen, clock, keep=keep, seed=seed, tryton=tryton)
+    raise typer.Exit(asyncio.run(play))

@@ -1,0 +1,255 @@
+"""Runs a demo: endlessly, or once with the ledger at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import signal
+import sqlite3
+import tempfile
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+from msgspec import Struct
+
+from backhaul.demo.books import read_books, read_progress
+from backhaul.demo.home import SCANNER, STORE
+from backhaul.demo.ledger import draw_up
+from backhaul.demo.pair import open_pair
+from backhaul.demo.simulation import LIVE, ShopFloor, at_once
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.demo.books import Progress
+    from backhaul.demo.ledger import Ledger
+    from backhaul.demo.mirror_checks import State
+    from backhaul.demo.pair import Pair
+    from backhaul.demo.screen import Screen
+    from backhaul.demo.simulation import Pace
+
+
+LOOK_SECONDS = 0.15
+
+
+async def until_quiet(
+    pair: Pair, clock: Clock, seconds: float
+) -> tuple[State, list[str]]:
+    """Return the store's state and what is not quiet after `seconds`: nothing, if well.
+
+    Quiet means two equal looks in a row that find nothing to do, so that nothing moved
+    between the two sides.
+    Raises httpx.HTTPError or sqlite3.Error when one side cannot be asked at the end.
+    """
+    until = clock.monotonic() + seconds
+    before: object = None
+    while True:
+        last = clock.monotonic() > until
+        try:
+            # In the order in which work moves on, or it could slip past a look.
+            files = len(list(pair.home.drop.glob("*.csv")))
+            entered = pair.erp.untaken() if pair.erp else 0
+            done = pair.tryton.untold(pair.home.database) if pair.tryton else 0
+            progress = read_progress(pair.home.database)
+            state = await pair.server_state()
+        except (httpx.HTTPError, sqlite3.Error):
+            if last:
+                raise
+        else:
+            busy = list(_busy(files, entered, done, progress, state))
+            now = (progress, state["sequence"])
+            if last or (not busy and now == before):
+                return state, busy
+            before = None if busy else now
+        await clock.sleep(LOOK_SECONDS)
+
+
+def _busy(
+    files: int, entered: int, done: int, progress: Progress, state: State
+) -> Iterator[str]:
+    """Yield what still moves, in words."""
+    counts = {
+        "files in the drop folder": files,
+        "rows that the ERP entered": entered,
+        "shipments and levels that Tryton has to tell": done,
+        "events to fold": progress.to_fold,
+        "records that wait for their order or article": progress.waiting_records,
+        "commands neither settled nor parked": progress.open_commands,
+        "news still to be told": progress.untold,
+        "webhooks still to be delivered": state["deliveries"]["PENDING"],
+    }
+    yield from (f"{what}: {count}" for what, count in counts.items() if count)
+
+
+T = TypeVar("T")
+OK, FAILED, INTERRUPTED = 0, 1, 130
+QUIET_SECONDS = 90.0
+"""Longest wait for both sides; the last retry of a webhook takes 36 s."""
+TRYTON_SECONDS = 600.0
+"""The same beside a Tryton, which takes a good while for each order."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Result(Struct, frozen=True):
+    """How a play ended: the ledger, and what was not quiet when time was up."""
+
+    ledger: Ledger
+    busy: tuple[str, ...]
+
+    def passes(self, *, may_park: bool = False) -> bool:
+        """Tell whether both sides came to rest and agree."""
+        return not self.busy and self.ledger.balances(may_park=may_park)
+
+
+async def conclude(pair: Pair, floor: ShopFloor, clock: Clock) -> Result:
+    """Wait until both sides are quiet, and hold them against each other."""
+    patience = TRYTON_SECONDS if pair.tryton else QUIET_SECONDS
+    state, busy = await until_quiet(pair, clock, patience)
+    books = read_books(pair.home.database, STORE, SCANNER)
+    told = pair.erp.told() if pair.erp else None
+    tryton = await pair.tryton.books() if pair.tryton else None
+    ledger = draw_up(state, books, floor.causes, floor.placements, told, tryton)
+    return Result(ledger, tuple(busy))
+
+
+def floor_for(pair: Pair, pace: Pace, seed: int, clock: Clock) -> ShopFloor:
+    """Return a floor whose choices depend on the seed alone."""
+    rng = random.Random(seed)  # noqa: S311 - plays a shop, guards nothing
+    return ShopFloor(pair, pace, rng, clock)
+
+
+async def run_once(
+    screen: Screen,
+    clock: Clock,
+    *,
+    orders: int,
+    keep: Path | None,
+    seed: int,
+    tryton: Path | None = None,
+) -> int:
+    """Play once and print the ledger. Returns the exit code.
+
+    `tryton` is the folder with the database for a Tryton, which then works beside.
+    """
+
+    async def play(pair: Pair) -> Result:
+        floor = floor_for(pair, at_once(orders), seed, clock)
+        screen.say(f"playing {orders} orders (seed {seed})")
+        async with beside(screen.follow(pair, floor, clock)):
+            await floor.play()
+            return await conclude(pair, floor, clock)
+
+    screen.say("starting a store and the daemon")
+    with _folder(keep) as (folder, kept):
+        result = await _with_pair(play, folder, clock, tryton, limits=False)
+        if result is None:
+            return INTERRUPTED
+        screen.show(result.ledger)
+        for what in result.busy:
+            screen.say(f"not quiet after {QUIET_SECONDS:.0f} s: {what}")
+        if result.passes():
+            return OK
+        kept()
+        screen.say(f"everything is kept in {folder}")
+        return FAILED
+
+
+async def run_live(
+    screen: Screen,
+    clock: Clock,
+    *,
+    keep: Path | None,
+    seed: int,
+    tryton: Path | None = None,
+) -> int:
+    """Play until Ctrl-C or SIGTERM. Returns the exit code."""
+
+    async def play(pair: Pair) -> None:
+        floor = floor_for(pair, LIVE, seed, clock)
+        screen.welcome(pair)
+        async with beside(screen.follow(pair, floor, clock)):
+            await floor.play()
+
+    screen.say("starting a store and the daemon")
+    with _folder(keep) as (folder, _):
+        await _with_pair(play, folder, clock, tryton, limits=True)
+    screen.say("both programs are stopped")
+    return OK
+
+
+async def _with_pair(
+    play: Callable[[Pair], Awaitable[T]],
+    folder: Path,
+    clock: Clock,
+    tryton: Path | None,
+    *,
+    limits: bool,
+) -> T | None:
+    """Run the programs while `play` plays. None when a signal ended it."""
+
+    async def work() -> T:
+        async with (
+            open_pair(
+                folder, clock, limits=limits, with_erp=True, tryton_database=tryton
+            ) as pair,
+            beside(*(program.watch() for program in pair.programs)),
+        ):
+            return await play(pair)
+
+    return await _interruptible(work())
+
+
+async def _interruptible(work: Coroutine[Any, Any, T]) -> T | None:
+    """Wait for work; a signal cancels it, and then None is returned."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(work)
+            signaled = group.create_task(stopped.wait())
+            await asyncio.wait({task, signaled}, return_when=asyncio.FIRST_COMPLETED)
+            signaled.cancel()
+            task.cancel()
+    except BaseExceptionGroup as failed:
+        raise _first(failed) from None
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    return None if task.cancelled() else task.result()
+
+
+@asynccontextmanager
+async def beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let endless work go on meanwhile; what fails in it fails the whole."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Lend a folder, gone afterwards unless it was asked for or something failed.
+
+    Calling what comes with it keeps it too.
+    """
+    if keep is not None:
+        yield keep.absolute(), lambda: None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="backhaul-demo-"))
+    wanted: list[bool] = []
+    yield folder, lambda: wanted.append(True)
+    if not wanted:
+        shutil.rmtree(folder)

@@ -1,0 +1,86 @@
+"""Runs all checks in order."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backhaul.app.wiring import build_client
+from backhaul.doctor import configuration, daemon, database, platform, storage
+from backhaul.doctor.result import State
+from backhaul.doctor.storage import Machine
+from backhaul.doctor.webhooks import RoundTrip
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from backhaul.core.clock import Clock
+    from backhaul.doctor.result import Result
+    from backhaul.settings import Settings
+
+
+async def examine(
+    settings: Settings,
+    config: Path | None,
+    environ: Mapping[str, str],
+    clock: Clock,
+    asked: Machine | None = None,
+    *,
+    deep: bool = False,
+) -> AsyncIterator[Result]:
+    """Yield what each check found; nothing is changed, and no command is sent.
+
+    `deep` compares every index of the database with its table.
+    """
+    for found in configuration.look(settings, config, environ):
+        yield found
+    file, live = settings.database_file, None
+    for found in storage.look(settings.state_dir, file, asked or Machine()):
+        yield found
+    sound = not storage.is_closed(settings.state_dir)
+    if sound:
+        for found in database.look(file, deep=deep):
+            sound = sound and found.state is State.OK
+            yield found
+        for found in database.left_behind(file, settings.stores):
+            yield found
+        live, told = daemon.ask(settings)
+        yield told
+    for name in settings.stores:
+        async for found in _store(settings, name, clock, live, sound=sound):
+            yield found
+    for name, own in settings.connectors.items():
+        yield await configuration.check_connector(name, own)
+
+
+async def _store(
+    settings: Settings,
+    name: str,
+    clock: Clock,
+    live: dict[str, Any] | None,
+    *,
+    sound: bool,
+) -> AsyncIterator[Result]:
+    transport, client = build_client(settings, name, clock)
+    answers = True
+    try:
+        async for found in platform.look(settings, name, transport, client, clock):
+            answers = answers and found.state is not State.FAIL
+            yield found
+        if sound:
+            for found in daemon.writes(settings, name):
+                yield found
+        if live is None:
+            return
+        for found in daemon.look(live, name):
+            yield found
+        if settings.public.url:
+            yield await daemon.public_address(settings.public.url, name)
+        if answers and sound:
+            at, refused = live["public_url"], partial(daemon.refused, settings, name)
+            looked = RoundTrip(settings, name, transport, client, clock, at, refused)
+            yield await looked.look()
+    finally:
+        await transport.close()

@@ -1,0 +1,212 @@
+"""Checks configuration, secret files and connectors; reads SFTP host keys."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import asyncssh
+from msgspec import Struct
+
+from backhaul.connect import registry
+from backhaul.connect.health import ConnectorFailed, guarded, read_notices
+from backhaul.doctor.result import Result, fail, ok, warn
+from backhaul.doctor.storage import is_closed
+from backhaul.errors import BackhaulError, ConfigurationError
+from backhaul.settings import configuration_file, secret_values
+from backhaul.settings.secret_files import FORBIDDEN_BITS, open_to_others
+from backhaul.settings.sources import PREFIX, SECRET_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from backhaul.errors import Finding
+    from backhaul.settings import Connector, Settings
+
+
+ANY_SETTING = "correct it; docs/configuration.md has every setting"
+
+
+def findings(
+    error: ConfigurationError, config: Path | None, environ: Mapping[str, str]
+) -> list[Result]:
+    """Return everything that is wrong with a configuration that cannot be used."""
+    found = [
+        fail(
+            "config",
+            f"{each.source}: {each.key}: {each.problem}".replace(": :", ":"),
+            each.hint or ANY_SETTING,
+        )
+        for each in error.findings
+    ]
+    return found + [
+        warn("secret files", f"{each.source} {each.problem}", each.hint)
+        for each in shown_to_others(config, environ)
+    ]
+
+
+def shown_to_others(config: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    """Return the finding of a configuration file whose secrets others may read.
+
+    It works where the configuration cannot be used for other reasons.
+    """
+    file = configuration_file(config, environ)
+    try:
+        found = open_to_others(file, registry.secret_fields) if file else None
+    except (ConfigurationError, OSError):  # that the file cannot be read is told
+        return []
+    return [found] if found else []
+
+
+def look(
+    settings: Settings, config: Path | None, environ: Mapping[str, str]
+) -> Iterator[Result]:
+    """Look at a configuration that can be used."""
+    file = configuration_file(config, environ)
+    yield ok("config", str(file or "environment only"))
+    # As any address it is kept from the log; but that of a local file opens nothing.
+    secrets = [one for one in secret_values(settings) if not one.startswith("sqlite:")]
+    yield from _in_environment(secrets, environ)
+    if file is not None:
+        yield from _in_file(file, config, environ)
+    yield from _kept(settings)
+    yield from _in_the_clear(settings)
+
+
+def _in_environment(secrets: list[str], environ: Mapping[str, str]) -> Iterator[Result]:
+    """Warn: what a process was started with is shown to whoever looks at it."""
+    ours = sorted(name for name in environ if name.startswith(PREFIX))
+    held = [n for n in ours if any(secret in environ[n] for secret in secrets)]
+    if SECRET_VARIABLE in environ:
+        held.append(SECRET_VARIABLE)
+    for name in dict.fromkeys(held):
+        yield warn(
+            "secrets",
+            f"${name} holds a secret: crash reports and programs that are started show"
+            " the environment",
+            f"put it into a file of mode 0600 and its name into ${name}_FILE"
+            if name != SECRET_VARIABLE
+            else f"unset {name}; give --secret-file instead",
+        )
+    if not held:
+        yield ok("secrets", "none in the environment")
+
+
+def _in_file(
+    file: Path, config: Path | None, environ: Mapping[str, str]
+) -> Iterator[Result]:
+    found = shown_to_others(config, environ)
+    for each in found:
+        yield warn("secret files", f"{each.source} {each.problem}", each.hint)
+    if not found:
+        yield ok("secret files", f"{file} shows no secret to others")
+
+
+def _kept(settings: Settings) -> Iterator[Result]:
+    """Look at the secrets that the platform gave us."""
+    folder = settings.state_dir / "secrets"
+    if is_closed(folder):  # what is wrong with `state_dir` is said of that
+        return
+    for file in sorted(folder.glob("*")) if folder.is_dir() else ():
+        mode = stat.S_IMODE(file.stat().st_mode)
+        if mode & FORBIDDEN_BITS:
+            said = f"{file} is open to group or others (mode {mode:04o})"
+            yield fail("secret files", said, f"chmod 600 {file}")
+
+
+def _in_the_clear(settings: Settings) -> Iterator[Result]:
+    """Warn of plain HTTP to another machine: keys and names pass by whoever listens."""
+    asked = {
+        f"stores.{name}.base_url": s.base_url for name, s in settings.stores.items()
+    }
+    if settings.alerts.webhook_url:
+        asked["alerts.webhook_url"] = settings.alerts.webhook_url
+    plain = {key: url for key, url in asked.items() if _is_open_to_listeners(url)}
+    for key, url in plain.items():
+        said = f"{key} is {url}: what is sent there can be read and changed on the way"
+        https = url.replace("http:", "https:", 1)
+        yield warn("encryption", said, f'set {key} to "{https}"')
+    if not plain:
+        yield ok("encryption", "nothing is sent over plain HTTP to another machine")
+
+
+def _is_open_to_listeners(url: str) -> bool:
+    address = urlsplit(url)
+    host = address.hostname or ""
+    try:
+        here = ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    return address.scheme == "http" and not here
+
+
+CHECK_SECONDS = 30.0
+
+
+async def check_connector(name: str, own: Connector) -> Result:
+    """Ask one instance to look for itself, which has no side effects."""
+    if not own.enabled:
+        return ok("connector", "is disabled", name)
+    try:
+        connector = registry.build(name, own.type, own.options)
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await guarded(connector.check())
+            notices = read_notices(connector)
+        finally:
+            with suppress(ConnectorFailed):
+                await guarded(connector.close())
+    except TimeoutError:
+        return _failed(name, own, f"gave no answer in {CHECK_SECONDS:g} s")
+    except (ConnectorFailed, BackhaulError) as error:
+        return _failed(name, own, str(error))
+    if notices:
+        fix = (
+            f"see docs/connectors/{own.type}.md, then: backhaul connectors check {name}"
+        )
+        return warn("connector", "; ".join(notices), fix, name)
+    return ok("connector", f"{own.type} is ready to work", name)
+
+
+def _failed(name: str, own: Connector, said: str) -> Result:
+    return fail("connector", said, _fix(name, own, "mend it, or its system"), name)
+
+
+def _fix(name: str, own: Connector, what: str) -> str:
+    page = f"docs/connectors/{own.type}.md"
+    return f"{what}, then: backhaul connectors check {name} ({page})"
+
+
+PORT = 22
+
+
+class HostKey(Struct, frozen=True):
+    """What a server shows: anybody between us and it could show another."""
+
+    where: str
+    fingerprint: str
+    line: str
+    """What to set as `sftp_host_key`."""
+
+
+async def shown_by(name: str, options: Mapping[str, object]) -> HostKey:
+    """Ask the server of an instance for its key; nobody logs in."""
+    host, port = options.get("sftp_host"), int(str(options.get("sftp_port") or PORT))
+    if not host:
+        raise BackhaulError(f"{name} has no sftp_host: it uses no SFTP server")
+    where = f"{host}:{port}"
+    logging.getLogger("asyncssh").setLevel(logging.CRITICAL)
+    try:
+        key = await asyncssh.get_server_host_key(str(host), port, config=None)
+    except (asyncssh.Error, OSError) as error:
+        raise BackhaulError(f"{where} cannot be reached: {error}") from None
+    if key is None:
+        raise BackhaulError(f"{where} shows no key")
+    public = key.export_public_key().decode().split()
+    return HostKey(where, str(key.get_fingerprint()), " ".join(public[:2]))

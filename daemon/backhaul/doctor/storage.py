@@ -1,0 +1,152 @@
+"""Checks the state folder, its file system and its free space."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backhaul.doctor.result import Result, fail, ok, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEAST_BYTES = 64_000_000
+"""The write-ahead log and a few deliveries more."""
+EASY_BYTES = 1_000_000_000
+NETWORK = re.compile(
+    r"nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|ncpfs|ocfs2|gfs2"
+    r"|fuse\.(sshfs|s3fs|glusterfs|rclone|davfs\w*|ceph\w*|gcsfuse)"
+)
+FLEETING = {"tmpfs", "ramfs"}
+FILELESS = {"proc", "sysfs", "cgroup", "cgroup2", "devpts"}
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+class Machine(Struct, frozen=True):
+    """What is asked of the machine."""
+
+    mounts: Path = Path("/proc/self/mountinfo")
+
+    def free_bytes(self, folder: Path) -> int:
+        return _free_bytes(folder)
+
+    def is_read_only(self, folder: Path) -> bool:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+    def file_system(self, folder: Path) -> str:
+        """Return the type of the file system that a folder is on, such as ext4."""
+        best, found = "", "unknown"
+        for line in self.mounts.read_text("utf-8").splitlines():
+            head, _, tail = line.partition(" - ")
+            point = _OCTAL.sub(lambda each: chr(int(each[1], 8)), head.split()[4])
+            if len(point) >= len(best) and folder.is_relative_to(point):
+                best, found = point, tail.split()[0]
+        return found
+
+
+def is_closed(folder: Path) -> bool:
+    """Tell whether this user may not even see what lies in a folder."""
+    try:
+        (folder / "anything").lstat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def look(state_dir: Path, database: Path, machine: Machine) -> Iterator[Result]:
+    """Look at the folder, or where it would be made."""
+    there = _nearest(state_dir)
+    yield _folder(state_dir, there, machine)
+    for place in dict.fromkeys((there, _nearest(database.parent))):
+        yield _file_system(place, machine.file_system(place))
+        yield _room(place, machine.free_bytes(place), _size(database))
+
+
+def _nearest(folder: Path) -> Path:
+    resolved = folder.resolve()
+    every = (resolved, *resolved.parents)
+    return next(each for each in every if not is_closed(each.parent) and each.is_dir())
+
+
+def _folder(state_dir: Path, there: Path, machine: Machine) -> Result:
+    if is_closed(state_dir):
+        return _not_writable(state_dir)
+    if (kind := machine.file_system(there)) in FILELESS:
+        said = f"{state_dir} is where the system holds no files ({kind})"
+        return fail("state_dir", said, "set state_dir to a folder on a local disk")
+    if machine.is_read_only(there):
+        said = f"{state_dir} is on a file system that is mounted read-only"
+        return fail("state_dir", said, "mount it writable, or set another state_dir")
+    if not state_dir.is_dir():
+        return _unmade(state_dir)
+    if not os.access(state_dir, os.R_OK | os.W_OK | os.X_OK):
+        return _not_writable(state_dir)
+    mode = stat.S_IMODE(state_dir.stat().st_mode)
+    if mode & stat.S_IRWXO:
+        said = f"{state_dir} is open to everybody (mode {mode:04o}): it holds addresses"
+        return warn("state_dir", said, f"chmod 700 {state_dir}")
+    return ok("state_dir", f"{state_dir} (mode {mode:04o})")
+
+
+def _not_writable(state_dir: Path) -> Result:
+    said = f"{state_dir} is not writable for {_user()}"
+    fix = f"give it to {_user()}: chown, chmod 700; or ask as the daemon's user"
+    return fail("state_dir", said, fix)
+
+
+def _unmade(state_dir: Path) -> Result:
+    above = next(e for e in (state_dir, *state_dir.absolute().parents) if e.exists())
+    if not above.is_dir():
+        said = f"{above} is no folder"
+        return fail("state_dir", said, "move it away, or set another state_dir")
+    if os.access(above, os.W_OK | os.X_OK):
+        return ok("state_dir", f"{state_dir} is made at the first start")
+    said = f"{state_dir} is not there, and cannot be made in {above}"
+    return fail("state_dir", said, f"make it and give it to {_user()}")
+
+
+def _user() -> str:
+    return f"the user that runs Backhaul (uid {os.getuid()})"
+
+
+def _file_system(place: Path, kind: str) -> Result:
+    if NETWORK.fullmatch(kind):
+        return fail(
+            "file system",
+            f"{place} is on a network ({kind}): its locks do not hold, and the database"
+            " would be damaged",
+            "set state_dir, and database.url, to a local disk",
+        )
+    if kind in FLEETING:
+        said = f"{place} is in memory ({kind}): all is lost when the machine stops"
+        return warn("file system", said, "set state_dir to a local disk")
+    return ok("file system", f"{place} is local ({kind})")
+
+
+def _room(place: Path, free: int, used: int) -> Result:
+    said = f"{free // 1_000_000} MB are free at {place}"
+    fix = f"free space there, or move state_dir; df -h {place}"
+    if free < LEAST_BYTES:
+        return fail("free space", f"{said}: webhooks are refused soon", fix)
+    if free < EASY_BYTES or free < used + used // 10:
+        size = f"{used // 1_000_000} MB"
+        return warn("free space", f"{said}; a copy of the database needs {size}", fix)
+    return ok("free space", said)
+
+
+def _size(database: Path) -> int:
+    if is_closed(database.parent) or not database.is_file():
+        return 0
+    return database.stat().st_size

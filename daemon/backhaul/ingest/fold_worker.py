@@ -1,0 +1,183 @@
+"""Applies inbox events to the mirror in order of arrival, and reprocesses."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.errors import Busy
+from backhaul.ingest.topics import fold_for
+from backhaul.observe.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from backhaul.core.clock import Clock
+    from backhaul.platform.client import StoreFacts
+    from backhaul.store.contract import Folded, FoldReport, Inbox
+    from backhaul.store.refolds import RefoldReport, Refolds, Selection
+
+
+SLICE_SECONDS = 0.005
+"""The writer folds no longer than this in one go: accepts come first."""
+LONGEST_SLICE_SECONDS = 0.05
+SLICE_PER_SECOND_BEHIND = 0.04
+"""Folds and accepts take turns, so longer slices are a greater share for the fold."""
+MOST_NOTES = 200
+"""Kinds of odd events that are logged before the log keeps silent of new ones."""
+_PLACE = re.compile(r"\[\d+\]|: .*|(?<= )[\d.,]+(?= )", re.DOTALL)
+"""What differs between two notes about the same member."""
+PAUSE_SECONDS = 0.5
+"""Rest after the database refused to write."""
+
+
+class Drain:
+    """Folds until nothing is left, then waits to be woken."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        clock: Clock,
+        facts: Mapping[str, StoreFacts],
+        folded: Callable[[], None],
+        doubted: Callable[[], None] = lambda: None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._fold_one = fold_for(facts)
+        self._folded = folded
+        self._doubted = doubted
+        self._metrics = metrics or Metrics()
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._folded_to = 0
+        self._behind_seconds = 0.0
+        self._noted: set[tuple[str, str]] = set()
+
+    def wake(self) -> None:
+        """Tell that the inbox has grown."""
+        self._wake.set()
+
+    async def caught_up(self) -> None:
+        """Wait until everything that had arrived by now is folded. May raise Busy.
+
+        What arrives meanwhile is not waited for: traffic may last.
+        """
+        newest = await self._inbox.newest()
+        while self._folded_to < newest:
+            self._moved.clear()
+            self.wake()
+            await self._moved.wait()
+
+    async def run(self) -> None:
+        """Fold for ever. Cancel to stop: a slice is whole or not at all."""
+        self._wake.set()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while await self._slice():
+                pass
+
+    async def _slice(self) -> bool:
+        """Fold once; return whether more is waiting."""
+        try:
+            report = await self._inbox.fold(self._fold_one, self._slice_seconds())
+        except Busy as error:
+            logger.bind(action="fold.busy").warning("{}", error)
+            await self._clock.sleep(PAUSE_SECONDS)
+            return True
+        tell(one for one in report.problems if self._is_news(one[1]))
+        self._tell_notes(report)
+        self._count(report)
+        if report.folded:
+            self._folded()
+        if report.doubts:
+            self._doubted()
+        self._folded_to = report.folded_to
+        self._behind_seconds = report.behind_seconds
+        self._moved.set()
+        return report.more
+
+    def _tell_notes(self, report: FoldReport) -> None:
+        """Log each kind of member once that was left out; a platform sends it often."""
+        for event, folded in report.incomplete:
+            self._metrics.counts("events_incomplete_total")[folded.topic,] += 1
+            notes = {_PLACE.sub("[]", note) for note in folded.notes}
+            if not self._notes(*((folded.topic, note) for note in notes)):
+                continue
+            logger.bind(action="fold.incomplete", event=event).warning(
+                "event {} ({}): {}", event, folded.topic, folded.detail
+            )
+
+    def _is_news(self, folded: Folded) -> bool:
+        """Tell whether a problem is to be logged: an unknown topic once for all."""
+        return folded.state != "unhandled" or self._notes((folded.topic, "unhandled"))
+
+    def _notes(self, *about: tuple[str, str]) -> bool:
+        """Remember what is logged once; return whether it was not logged before."""
+        is_news = not self._noted.issuperset(about) and len(self._noted) < MOST_NOTES
+        self._noted.update(about if is_news else ())
+        return is_news
+
+    def _slice_seconds(self) -> float:
+        """Return how long to fold: the longer, the further the mirror is behind."""
+        wanted = self._behind_seconds * SLICE_PER_SECOND_BEHIND
+        return min(max(SLICE_SECONDS, wanted), LONGEST_SLICE_SECONDS)
+
+    def _count(self, report: FoldReport) -> None:
+        self._metrics.counts("events_folded_total")[()] += report.folded
+        for _, folded in report.problems:
+            self._metrics.counts("fold_problems_total")[folded.state,] += 1
+
+
+def tell(problems: Iterable[tuple[int, Folded]]) -> None:
+    """Log what could not be folded."""
+    for event, folded in problems:
+        logger.bind(action=f"fold.{folded.state}", event=event).warning(
+            "event {} ({}): {}", event, folded.topic, folded.detail
+        )
+
+
+class Refolder:
+    """Folds stored events again, in short slices between what else is written."""
+
+    def __init__(
+        self,
+        refolds: Refolds,
+        facts: Mapping[str, StoreFacts],
+        folded: Callable[[], None],
+        doubted: Callable[[], None],
+    ) -> None:
+        self._refolds = refolds
+        self._fold = fold_for(facts)
+        self._folded = folded
+        self._doubted = doubted
+
+    async def refold(self, selection: Selection) -> dict[str, int]:
+        """Fold what is selected; return how many events ended in each state.
+
+        Reads that settled a doubt come first: in any other order they may uncover an
+        event that was folded before them, and a second pass would be needed.
+        """
+        states: Counter[str] = Counter()
+        for confirming in (True, False):
+            after: int | None = 0
+            while after is not None:
+                report = await self._refolds.refold(
+                    self._fold, selection, after, SLICE_SECONDS, confirming=confirming
+                )
+                after = report.last
+                states.update(report.states)
+                self._tell(report)
+        return dict(states)
+
+    def _tell(self, report: RefoldReport) -> None:
+        tell(report.problems)
+        self._folded()
+        if report.doubts:
+            self._doubted()

@@ -1,0 +1,202 @@
+"""Applies one event to the mirror: a table from webhook topic to handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from backhaul.core.identity import is_intact
+from backhaul.core.webhook import Envelope, open_envelope, topic_of
+from backhaul.errors import Unreadable, Unusable
+from backhaul.ingest import objects, stock
+from backhaul.ingest.objects import Fold
+from backhaul.platform.client import StoreFacts
+from backhaul.platform.decoding import TRACKING
+from backhaul.platform.fields import identity
+from backhaul.platform.personal_data import without_forgotten
+from backhaul.store.contract import Folded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.platform.decoding import Tracking
+    from backhaul.store.contract import FoldOne, MirrorWriter, StoredEvent
+
+
+Object: TypeAlias = tuple[str, str]
+"""Kind and id, as an object is fetched by them."""
+
+_KEYS: Mapping[str, str] = {
+    "order": "id",
+    "product": "id",
+    "customer": "id",
+    "level": "productId",
+}
+_FAMILIES: Mapping[str, str] = {
+    "orders": "order",
+    "products": "product",
+    "customers": "customer",
+    "inventory": "level",
+}
+"""The kind of object by the first part of a topic."""
+_SIGNS: Mapping[str, frozenset[str]] = {
+    "order": frozenset({"financialStatus", "fulfillmentStatus", "items", "totals"}),
+    "level": frozenset({"productId", "levels", "stock", "adjustmentId"}),
+    "product": frozenset({"variants", "handle", "title"}),
+    "customer": frozenset({"email", "phone", "ordersCount", "totalSpent"}),
+}
+"""Members that show what kind of object a body is; two of them are enough."""
+
+
+def object_named(topic: str, data: Mapping[str, Any]) -> Object | None:
+    """Return the object that a delivery names, by its topic or else by its members."""
+    kind = _FAMILIES.get(topic.partition("/")[0]) or _shown(data)
+    if kind is None:
+        return None
+    try:
+        return kind, identity(data.get(_KEYS[kind]))
+    except Unusable:
+        return None
+
+
+def _shown(data: Mapping[str, Any]) -> str | None:
+    """Return the only kind that the members of a body fit."""
+    fitting = [kind for kind, signs in _SIGNS.items() if len(signs & data.keys()) > 1]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+Handler: TypeAlias = Callable[[Fold], Folded]
+
+TOPICS: Mapping[str, Handler] = {
+    "orders/create": objects.order,
+    "orders/updated": objects.order,
+    "orders/fulfilled": objects.order,
+    "orders/cancelled": objects.order,
+    "products/create": stock.product,
+    "products/update": stock.product,
+    "products/delete": objects.deletion,
+    "inventory/level_update": stock.stock_change,
+    "customers/create": objects.customer,
+}
+"""The nine topics of the specification."""
+
+READS: Mapping[str, Handler] = {
+    "orders/read": objects.order,
+    "products/read": stock.product,
+    "customers/read": objects.customer,
+    "inventory/read": stock.level_read,
+    "inventory/history": stock.stock_change,
+    "inventory/entry": stock.history_row,
+    # Read to settle a doubt.
+    "orders/reread": objects.order,
+    "products/reread": stock.product,
+    "customers/reread": objects.customer,
+    "inventory/reread": stock.level_read,
+    "inventory/shown/reread": stock.levels_shown,
+    "orders/gone": partial(objects.gone, "order"),
+    "products/gone": objects.product_gone,
+    "customers/gone": partial(objects.gone, "customer"),
+}
+"""What we read ourselves; never accepted from outside."""
+
+
+TEST_TOPIC = "webhooks/test"
+"""What the platform sends when somebody asks it for a test delivery."""
+DAMAGED = (
+    "its bytes are not those that came in: the disk or the file is damaged; the object"
+    " is read again from the platform at the next walk"
+)
+
+
+def fold_one(
+    event: StoredEvent,
+    mirror: MirrorWriter,
+    *,
+    store_id: str | None,
+    currency: str,
+    tracking: Tracking = TRACKING,
+) -> Folded:
+    """Fold one event. `store_id` is the platform's id of the store, where known."""
+    try:
+        if not is_intact(event.digest, (event.body,)):
+            raise Unusable(DAMAGED)
+        envelope = open_envelope(event.body, event.topic)
+        envelope = without_forgotten(event, envelope, mirror)
+    except Unusable as error:
+        return Folded("quarantined", topic_of(event.topic), detail=str(error))
+    fold = Fold(event, envelope, mirror, currency, tracking)
+    try:
+        return _folded(fold, store_id)
+    except Unreadable as error:
+        return fold.quarantine(error)
+    except Unusable as error:
+        return Folded(
+            "quarantined", envelope.topic, envelope.event_id, detail=str(error)
+        )
+
+
+def _folded(fold: Fold, store_id: str | None) -> Folded:
+    """Hand an opened event to the handler of its topic. Raises Unusable."""
+    event, envelope = fold.event, fold.envelope
+    if store_id and envelope.store_id and envelope.store_id != store_id:
+        detail = f"belongs to another store {envelope.store_id}"
+        return _unhandled(envelope, detail, envelope.store_id)
+    handler = (READS if event.kind == "read" else TOPICS).get(envelope.topic)
+    if handler is None:
+        return _without_handler(fold)
+    if event.kind == "delivery" and not fold.mirror.first_sight(
+        _digest(event), event.id
+    ):
+        return Folded("duplicate", envelope.topic, envelope.event_id)
+    return handler(fold)
+
+
+def _without_handler(fold: Fold) -> Folded:
+    """Take an event of no known topic as a hint: what it names is fetched."""
+    topic, event_id = fold.envelope.topic, fold.envelope.event_id
+    if topic == TEST_TOPIC:
+        return Folded("folded", topic, event_id, detail="a test delivery")
+    detail = f"unknown topic {topic!r}" if topic else "no topic"
+    named = object_named(topic, fold.envelope.data)
+    if fold.is_read or named is None:
+        return _unhandled(fold.envelope, detail)
+    fold.ask(*named, f"event {fold.event.id} has {detail}")
+    detail = "; ".join([detail, *fold.doubts])
+    return Folded("unhandled", topic, event_id, *named, detail)
+
+
+def _unhandled(envelope: Envelope, detail: str, stranger: str | None = None) -> Folded:
+    return Folded(
+        "unhandled",
+        envelope.topic,
+        envelope.event_id,
+        detail=detail,
+        stranger=stranger,
+    )
+
+
+def _digest(event: StoredEvent) -> bytes:
+    """Identify a delivery by its bytes; 128 bits keep the table of digests small."""
+    parts = f"{len(event.store)}:{event.store}{len(event.topic)}:{event.topic}"
+    return sha256(parts.encode() + event.body).digest()[:16]
+
+
+_NOTHING = StoreFacts()
+
+
+def fold_for(facts: Mapping[str, StoreFacts]) -> FoldOne:
+    """Return what folds one event; `facts` may grow while it is used."""
+
+    def fold(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+        known = facts.get(event.store, _NOTHING)
+        return fold_one(
+            event,
+            mirror,
+            store_id=known.store_id or None,
+            currency=known.currency,
+            tracking=known.tracking,
+        )
+
+    return fold

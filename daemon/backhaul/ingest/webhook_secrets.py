@@ -1,0 +1,134 @@
+"""Webhook secrets that are accepted, and when each last signed a delivery."""
+
+from __future__ import annotations
+
+import secrets as random_secrets
+from collections import ChainMap, Counter
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from loguru import logger
+from msgspec import Struct
+
+from backhaul.core import webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.deeds import Deed
+    from backhaul.store.webhook_secrets import WebhookSecrets
+
+SAVE_SECONDS = 30.0
+"""After a crash `last used` may be as old as this; no delivery waits for it."""
+
+
+class _Ring(Struct, frozen=True):
+    """A store's live secrets, beside the names they go by."""
+
+    names: tuple[str, ...]
+    values: tuple[bytes, ...]
+
+
+def secret_fingerprint(secret: bytes) -> str:
+    """Return what names a secret without telling it: 12 digits of its SHA-256."""
+    return sha256(secret).hexdigest()[:12]
+
+
+class Signers:
+    """Knows the live secrets of every store; a store may get more while it runs."""
+
+    def __init__(
+        self,
+        kept: WebhookSecrets,
+        clock: Clock,
+        verified: Counter[tuple[str, ...]] | None = None,
+    ) -> None:
+        self._kept = kept
+        self._verified = Counter() if verified is None else verified
+        self._clock = clock
+        self._known: dict[str, dict[str, dict[str, bytes]]] = {}
+        self._rings: dict[str, _Ring] = {}
+        # A store that is not ours takes the same path as a wrong signature.
+        self._nobody = _Ring(("",), (random_secrets.token_bytes(32),))
+        self._used: dict[tuple[str, str], str] = {}
+        self._doubled: set[str] = set()
+
+    async def load(self, configured: Mapping[str, Iterable[bytes]]) -> None:
+        """Take the configured secrets, without those that a person dropped."""
+        for store, values in configured.items():
+            await self.admit(store, values, "settings")
+
+    async def admit(self, store: str, values: Iterable[bytes], source: str) -> None:
+        """Accept these besides what other sources gave; they are all of `source`."""
+        named = {secret_fingerprint(value): value for value in values}
+        dropped = await self._kept.know(store, list(named), source)
+        self._known.setdefault(store, {})[source] = named
+        self._refresh(store, dropped)
+
+    async def drop(
+        self, store: str, name: str, deed: Deed, *, dropped: bool = True
+    ) -> None:
+        """Accept the secret of this fingerprint no more, or again."""
+        self._refresh(store, await self._kept.drop(store, name, dropped, deed))
+
+    def _refresh(self, store: str, dropped: Collection[str]) -> None:
+        known = ChainMap(*self._known[store].values())
+        live = {name: known[name] for name in known if name not in dropped}
+        self._rings[store] = _Ring(tuple(live), tuple(live.values()))
+        if known and not live:
+            logger.bind(action="secrets.none", store=store).error(
+                "store {}: every webhook secret was dropped, so each delivery is"
+                " refused; configure another",
+                store,
+            )
+
+    def live(self) -> dict[str, tuple[str, ...]]:
+        """Return the fingerprints that each store's deliveries may have."""
+        return {store: ring.names for store, ring in self._rings.items()}
+
+    def known(self, store: str) -> str:
+        """Return the name of a store that is ours, of any other one `unknown`."""
+        return store if store in self._rings else "unknown"
+
+    def signed(self, store: str, body: bytes, presented: str, now: str) -> bool:
+        """Tell whether a live secret of the store signed the body, which came `now`."""
+        ring = self._rings.get(store, self._nobody)
+        signer = webhook.verify(body, presented, ring.values)
+        if signer is None or ring is self._nobody:
+            self._doubled.discard(store)
+            return False
+        signed_by = store, ring.names[signer]
+        self._used[signed_by] = now
+        self._verified[signed_by] += 1
+        return True
+
+    def doubled(self, store: str) -> None:
+        """Note that a delivery came with several signatures that differ."""
+        if store in self._rings:
+            self._doubled.add(store)
+
+    def may_be_wrong(self, store: str) -> bool:
+        """Tell whether a refused delivery may be due to the secret.
+
+        It is not where the last one that was refused came with several signatures.
+        """
+        return store not in self._doubled
+
+    async def save(self) -> None:
+        """Write down when each secret was last used. May raise Busy."""
+        used, self._used = self._used, {}
+        if not used:
+            return
+        try:
+            await self._kept.used(used)
+        except BaseException:
+            # The next save writes them down; what was used meanwhile is later.
+            self._used = used | self._used
+            raise
+
+    async def run(self) -> None:
+        """Save from time to time. Cancel to stop, then `save` once more."""
+        while True:
+            await self._clock.sleep(SAVE_SECONDS)
+            await self.save()

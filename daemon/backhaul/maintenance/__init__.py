@@ -1,0 +1,1 @@
+"""Background upkeep: backups, retention, search index, erasure, samples."""

@@ -1,0 +1,326 @@
+"""Erases a customer from everything that is stored."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+from msgspec import Struct
+
+from backhaul.core import strict_json
+from backhaul.core.clock import normalize
+from backhaul.core.identity import address_digest
+from backhaul.errors import BackhaulError, Busy, Unusable
+from backhaul.maintenance.search_indexer import describe
+from backhaul.platform import personal_data
+from backhaul.platform.personal_data import Person
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from typing import TypeAlias
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.upkeep import Forgetting, Trace
+
+    Find: TypeAlias = Callable[[str, str, Collection[str]], Awaitable[Trace | None]]
+    Note: TypeAlias = Callable[[Trace, "CustomerEraser"], Awaitable[None]]
+
+SLICE_SECONDS = 0.005
+AT_ONCE = 16
+"""Orders redacted in one transaction."""
+LOG_TRIES = 20
+LOG_PAUSE_SECONDS = 0.5
+LARGEST_BYTES = 256_000_000
+"""A larger file is not written anew unless told to: webhooks wait meanwhile."""
+_ESCAPE = b"\\"
+"""JSON with one must be decoded: any letter may stand there as \\uXXXX."""
+_TABLES = ("records", "quarantine", "inbox")
+_TOPICS = {"customer": "customers/read", "order": "orders/read"}
+
+
+class CustomerEraser:
+    """Knows one customer by id and by every text that would give the person away."""
+
+    def __init__(self, customer_id: str, persons: Iterable[Person]) -> None:
+        self._id = customer_id
+        known = list(persons)
+        # What is no address ("walk-in") is shared by people and tells nobody apart.
+        told = {person.email.casefold() for person in known if person.email}
+        self.emails = {email for email in told if "@" in email}
+        self.names = {person.name for person in known if person.name}
+        self.texts = {text for person in known for text in person.texts()}
+        spelled = {each for text in self.texts for each in _spellings(text)}
+        # The longest first: an e-mail address may begin with the name. Whole words
+        # only: whoever is called Blend is not told of by the SKU BLEND-250.
+        every = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
+        self._pattern = re.compile(rf"(?<![\w-])(?:{every})(?![\w-])", re.IGNORECASE)
+        self._marks = [m.casefold().encode() for m in {customer_id, *spelled}]
+
+    def words(self) -> list[str]:
+        """Return the texts, and the words of them that the search index may keep."""
+        parts = {word for text in self.texts for word in re.findall(r"\w+", text)}
+        usual = {
+            word for email in self.emails for word in email.split("@")[1].split(".")
+        }
+        long = {part for part in parts if len(part) >= personal_data.SHORTEST}
+        return sorted(
+            self.texts | {part for part in long if part.casefold() not in usual}
+        )
+
+    def document(self, kind: str, text: str) -> str:
+        """Return an `order` or `customer` without the person."""
+        document = strict_json.decode_object(text.encode())
+        return strict_json.encode(
+            personal_data.redacted(_TOPICS[kind], document)
+        ).decode()
+
+    def body(self, topic: str, body: bytes) -> bytes | None:
+        """Return what is left of a body; None where it says nothing of the person."""
+        plainly = self._may_tell(body)
+        if not plainly and _ESCAPE not in body:
+            return None
+        try:
+            document = strict_json.decode_object(body)
+        except Unusable:
+            return b"" if plainly else None
+        left = self._redacted(topic, document)
+        return None if left == document else strict_json.encode(left)
+
+    def _may_tell(self, body: bytes) -> bool:
+        lowered = body.decode(errors="replace").casefold().encode()
+        return any(mark in lowered for mark in self._marks)
+
+    def _redacted(self, topic: str, document: dict[str, Any]) -> dict[str, Any]:
+        inner = document.get("data")
+        data = inner if isinstance(inner, dict) else document
+        told = document.get("topic")
+        topic = told if isinstance(told, str) else topic
+        person = personal_data.person_of(topic, data)
+        if person is None:
+            return dict(self._without(document))
+        if self._is_other(person):
+            return document
+        return personal_data.redacted_envelope(document, topic)
+
+    def _without(self, node: Any) -> Any:
+        return personal_data.without(node, self.texts, personal_data.SOLD)
+
+    def _is_other(self, person: Person) -> bool:
+        by_email = bool(person.email) and str(person.email).casefold() in self.emails
+        return person.id != self._id and not by_email
+
+    def text(self, text: str) -> str | None:
+        """Return a row of any kind without the person; None where it says nothing."""
+        body = text.encode()
+        if not self.texts or not (self._may_tell(body) or _ESCAPE in body):
+            return None
+        try:
+            document = strict_json.decode(body)
+        except Unusable:
+            document = None
+        if isinstance(document, dict | list):
+            rest = self._without(document)
+            return None if rest == document else strict_json.encode(rest).decode()
+        left = self._pattern.sub(personal_data.ERASED, text)
+        return None if left == text else left
+
+
+def _spellings(text: str) -> set[str]:
+    """Return how a text may stand in JSON and in CSV."""
+    escaped = strict_json.encode(text).decode()[1:-1]
+    return {text, escaped, text.replace('"', '""')}
+
+
+class Forgetter:
+    """Forgets customers, one at a time; to do it twice is to do it once.
+
+    What was broken off is finished by doing it again: that a customer's bytes may be
+    left is noted before anything is erased, and until they are gone.
+    """
+
+    def __init__(
+        self, store: Forgetting, clock: Clock, largest_bytes: int = LARGEST_BYTES
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._largest_bytes = largest_bytes
+
+    async def forget(
+        self, store: str, name: str, who: str, *, rewrite: bool = False
+    ) -> dict[str, object]:
+        """Erase the customer with this id or e-mail; return what was erased.
+
+        Raises BackhaulError where nothing is known of such a person.
+        """
+        trace, eraser = await self._remember(store, name)
+        broken_off = await self._store.begin(store, trace.customer_id)
+        counts = await self._erase(store, trace, eraser)
+        told = ", ".join(f"{count} {what}" for what, count in counts.items())
+        detail = f"customer {trace.customer_id} of {store}: {told}"
+        await self._store.audit(who, "forget", detail)
+        # After a redaction that was broken off nobody knows what to search for.
+        texts = None if broken_off or rewrite else eraser.words()
+        left = await self._leave_no_bytes(texts, even_large=rewrite)
+        if not left:
+            await self._store.finish(store, trace.customer_id)
+        return {
+            "customer": trace.customer_id,
+            "erased": counts,
+            "left_behind": left,
+            "texts": sorted(eraser.texts),
+        }
+
+    async def _remember(self, store: str, name: str) -> tuple[Trace, CustomerEraser]:
+        """Have the fold redact this person from now on; return all that is held."""
+
+        async def note(trace: Trace, eraser: CustomerEraser) -> None:
+            digests = [address_digest(store, email) for email in eraser.emails]
+            await self._store.remember(store, trace, digests)
+
+        return await _look_up(self._store.find_person, note, store, name)
+
+    async def _erase(
+        self, store: str, trace: Trace, eraser: CustomerEraser
+    ) -> dict[str, int]:
+        """Erase from what mentions the person first, from what says who it is last.
+
+        Broken off anywhere, it can be done again from the beginning.
+        """
+        scanned = {_NAMES[t]: await self._scan(store, t, eraser) for t in _TABLES}
+        redact = self._store.redact
+        orders = 0
+        for start in range(0, len(trace.orders), AT_ONCE):
+            some = trace.orders[start : start + AT_ONCE]
+            orders += await redact(store, "order", some, eraser, describe)
+        one = [trace.customer_id]
+        customers = await redact(store, "customer", one, eraser, describe)
+        return {"customers": customers, "orders": orders, **scanned}
+
+    async def _scan(self, store: str, table: str, eraser: CustomerEraser) -> int:
+        after, changed = 0, 0
+        while True:
+            step = await self._store.scan(store, table, after, eraser, SLICE_SECONDS)
+            changed += step.changed
+            if step.last is None:
+                return changed
+            after = step.last
+
+    async def _leave_no_bytes(
+        self, texts: list[str] | None, *, even_large: bool
+    ) -> str:
+        """Clear what is in no table any more; return what is in the way of it.
+
+        The file is written anew if it holds one of the texts, or where they are None.
+        """
+        more = await self._store.compact_search(begin=True)
+        while more:
+            more = await self._store.compact_search(begin=False)
+        if not await self._empty_log():
+            return "log"
+        if texts is not None and not await self._store.holds(texts):
+            return ""
+        if not even_large and await self._store.file_bytes() > self._largest_bytes:
+            return "file"
+        try:
+            await self._store.rewrite()
+        except Busy as error:
+            logger.bind(action="forget.not_rewritten").warning("{}", error)
+            return "room"
+        return "" if await self._empty_log() else "log"
+
+    async def _empty_log(self) -> bool:
+        for _ in range(LOG_TRIES):
+            if await self._store.empty_log():
+                return True
+            await self._clock.sleep(LOG_PAUSE_SECONDS)
+        return False
+
+
+class Whom(Struct, frozen=True):
+    """Who would be forgotten, for a person to look at before it is done.
+
+    `orders` is how many the mirror holds; `since` is the first time that is told of
+    them, None where none is; `forgotten_at` is empty unless it was done before.
+    """
+
+    customer: str
+    names: list[str]
+    emails: list[str]
+    orders: int
+    since: str | None
+    forgotten_at: str
+
+
+async def whom(find: Find, store: str, name: str) -> Whom:
+    """Return whom this id or e-mail means; nothing is written.
+
+    Raises BackhaulError where nothing is known of such a person.
+    """
+
+    async def note(trace: Trace, eraser: CustomerEraser) -> None:
+        pass
+
+    trace, eraser = await _look_up(find, note, store, name)
+    return Whom(
+        trace.customer_id,
+        sorted(eraser.names),
+        sorted(eraser.emails),
+        len(trace.orders),
+        min(filter(None, map(_began, trace.documents)), default=None),
+        trace.forgotten_at,
+    )
+
+
+async def _look_up(
+    find: Find, note: Note, store: str, name: str
+) -> tuple[Trace, CustomerEraser]:
+    """Return all that is held of a person; `note` is told whenever there is more.
+
+    It is looked up again until nothing is new: an e-mail leads to guests' orders, and
+    something may have been folded before the fold knew.
+    """
+    persons = {Person(email=name.casefold())} if "@" in name else set()
+    known, emails = "", {person.email for person in persons if person.email}
+    while True:
+        trace = await find(store, name, sorted(emails))
+        if trace is None:
+            raise BackhaulError(
+                f"no customer of {store} has the id or e-mail {name!r}; looked in "
+                "customers and orders, and among those who were forgotten"
+            )
+        persons.update(_persons(trace, emails))
+        eraser = CustomerEraser(trace.customer_id, persons)
+        if trace.customer_id == known and eraser.emails <= emails:
+            return trace, eraser
+        known, emails = trace.customer_id, emails | eraser.emails
+        await note(trace, eraser)
+
+
+def _began(text: str) -> str | None:
+    """Return when an order was placed, or a customer made."""
+    document = strict_json.decode_object(text.encode())
+    told = document.get("placedAt") or document.get("createdAt")
+    try:
+        return normalize(told) if isinstance(told, str) else None
+    except ValueError:
+        return None
+
+
+_NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
+
+
+def _persons(trace: Trace, emails: set[str]) -> Iterable[Person]:
+    """Yield how the customer is told of, in each document that is theirs.
+
+    Somebody else's order may bear the customer's e-mail beside an own one.
+    """
+    for text in trace.documents:
+        document = strict_json.decode_object(text.encode())
+        topic = "" if "customer" in document else _TOPICS["customer"]
+        person = personal_data.person_of(topic, document)
+        if person is None:
+            continue
+        by_email = (person.email or "").casefold() in emails
+        if by_email or person.id in (None, trace.customer_id):
+            yield person

@@ -1,0 +1,71 @@
+"""Deletes data that is older than its retention period."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from backhaul.core.clock import to_text
+from backhaul.errors import Busy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.upkeep import Retention
+
+SLICE_SECONDS = 0.005
+REST_SECONDS = 0.05
+"""Rest between two slices: accepts and folds have nine tenths of the writer."""
+
+
+class Pruner:
+    """Prunes at the start and whenever it is woken."""
+
+    def __init__(self, retention: Retention, days: int, clock: Clock) -> None:
+        self._retention = retention
+        self._age = timedelta(days=days)
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self.pruned: Callable[[str, str], Awaitable[None]] | None = None
+
+    def wake(self) -> None:
+        """Let it look again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Prune for ever. Cancel to stop: a slice is whole or not at all."""
+        self._wake.set()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            began = to_text(self._clock.now())
+            erased = await self._prune()
+            if self.pruned is not None and erased is not None:
+                await self.pruned(began, f"erased {erased}")
+
+    async def _prune(self) -> int | None:
+        """Return how many bodies were erased; None where the disk refused."""
+        before = to_text(self._clock.now() - self._age)
+        total, counts, more = 0, 0, True
+        while more:
+            try:
+                pruned = await self._retention.prune(before, SLICE_SECONDS)
+            except Busy as error:
+                logger.bind(action="prune.busy").warning("{}", error)
+                return None
+            total, counts = total + pruned.erased, counts + pruned.counts
+            more = pruned.more
+            if more:
+                await self._clock.sleep(REST_SECONDS)
+        if total or counts:
+            logger.bind(action="prune.done").info(
+                "erased {} bodies and {} counts received before {}",
+                total,
+                counts,
+                before,
+            )
+        return total

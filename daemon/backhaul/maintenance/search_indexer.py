@@ -1,0 +1,107 @@
+"""Extracts searchable text and keeps the search index current."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from loguru import logger
+
+from backhaul.core import strict_json
+from backhaul.errors import Busy, Unusable
+from backhaul.store.upkeep import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.upkeep import Followed, SearchIndex
+
+
+_TITLES = {"order": "name", "product": "title", "customer": "name"}
+_SEARCHED = frozenset(
+    {
+        *("name", "firstName", "lastName", "company", "email", "phone"),
+        *("address1", "address2", "city", "province", "zip"),
+        *("number", "externalId", "note", "tags", "discountCode"),
+        *("trackingNumber", "trackingCompany", "transactionId"),
+        *("title", "variantTitle", "sku", "barcode", "handle", "vendor"),
+    }
+)
+_TOLD = {
+    "orders": ("status", "financialStatus", "fulfillmentStatus"),
+    "products": ("status",),
+    "inventory": ("reason", "stock"),
+}
+
+
+def describe(kind: str, document: str) -> Words:
+    """Return what an object can be found by."""
+    tree = msgspec.json.decode(document)
+    title = tree.get(_TITLES[kind]) or tree.get("number") or tree.get("email") or ""
+    # Each word once: an order of ten shirts is not ten times as much about shirts.
+    words = dict.fromkeys(_words(tree, is_searched=False))
+    return Words(str(title), "\n".join(words))
+
+
+def told(topic: str, body: bytes) -> str:
+    """Return in a few words what a delivery or read says, or nothing."""
+    try:
+        document = strict_json.decode_object(body)
+    except Unusable:
+        return ""
+    inner = document.get("data")
+    data = inner if isinstance(inner, dict) else document
+    family = topic.partition("/")[0]
+    values = [data.get(name) for name in _TOLD.get(family, ())]
+    return ", ".join(str(value) for value in values if isinstance(value, str | int))
+
+
+def _words(node: Any, *, is_searched: bool) -> Iterator[str]:
+    if isinstance(node, dict):
+        for name, inner in node.items():
+            yield from _words(inner, is_searched=name in _SEARCHED)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from _words(inner, is_searched=is_searched)
+    elif is_searched and isinstance(node, str | int):
+        yield str(node)
+
+
+SLICE_SECONDS = 0.005
+YIELD_SECONDS = 0.25
+"""Rest between two slices while events wait to be folded: a fiftieth of the time."""
+PAUSE_SECONDS = 0.5
+"""Rest after the database refused to write."""
+
+
+class Indexer:
+    """Indexes what changed, then waits to be woken."""
+
+    def __init__(self, index: SearchIndex, clock: Clock) -> None:
+        self._index = index
+        self._clock = clock
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Tell that the mirror has changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Index for ever. Cancel to stop: a slice is whole or not at all."""
+        self._wake.set()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while (step := await self._slice()) is None or step.more:
+                if step is not None and step.folding:
+                    await self._clock.sleep(YIELD_SECONDS)
+
+    async def _slice(self) -> Followed | None:
+        try:
+            return await self._index.follow(describe, SLICE_SECONDS)
+        except Busy as error:
+            logger.bind(action="search.busy").warning("{}", error)
+            await self._clock.sleep(PAUSE_SECONDS)
+            return None

@@ -1,0 +1,209 @@
+"""Heartbeat, event-loop lag, and a row of metric samples per minute."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+from msgspec import Struct
+
+from backhaul.core.clock import from_text, to_text
+from backhaul.errors import Busy
+from backhaul.observe.metrics import Reading
+from backhaul.store.samples import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.observe.metrics import Metrics
+    from backhaul.store.contract import Marks
+    from backhaul.store.samples import Samples
+
+
+BEAT_SECONDS = 15.0
+WAKE_SECONDS = 1.0
+MARK = "heartbeat"
+SLOW_SECONDS = 30.0
+"""A beat that takes longer is told of: something does not move."""
+
+
+class Pulse:
+    """Sends something of our own the way of every event, again and again.
+
+    A beat is a durable write that must come back, then all that had arrived by then
+    must be folded. While it does not come through, its age grows and alarms ring,
+    although every part believes that it works.
+    """
+
+    def __init__(
+        self,
+        marks: Marks,
+        caught_up: Callable[[], Awaitable[None]],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._marks = marks
+        self._caught_up = caught_up
+        self._metrics = metrics
+        self._clock = clock
+        self.last_beat: float | None = None
+
+    async def beat(self) -> None:
+        """Beat for ever. Cancel to stop."""
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await self._marks.put(MARK, to_text(self._clock.now()))
+                await self._caught_up()
+            except Busy as error:
+                logger.bind(action="heartbeat.busy").warning("{}", error)
+            else:
+                self._came_through(self._clock.monotonic() - began)
+            await self._clock.sleep(BEAT_SECONDS)
+
+    def _came_through(self, seconds: float) -> None:
+        self._metrics.time("heartbeat_seconds", seconds)
+        self.last_beat = self._clock.now().timestamp()
+        if seconds >= SLOW_SECONDS:
+            logger.bind(action="heartbeat.slow", seconds=round(seconds, 1)).warning(
+                "a write of our own took {:.0f} s to be durable and folded", seconds
+            )
+
+    async def watch_loop(self) -> None:
+        """Measure how late the loop is, once a second. Cancel to stop."""
+        while True:
+            due = self._clock.monotonic() + WAKE_SECONDS
+            await self._clock.sleep(WAKE_SECONDS)
+            late = max(self._clock.monotonic() - due, 0.0)
+            self._metrics.time("loop_lag_seconds", late)
+
+
+def readings(status: Mapping[str, Any], last_beat: float | None) -> list[Reading]:
+    """Return what the running parts say of themselves, from the daemon's status."""
+    started = from_text(status["started_at"]).timestamp()
+    found = [Reading("up_since_timestamp_seconds", started)]
+    if last_beat is not None:
+        found.append(Reading("heartbeat_timestamp_seconds", last_beat))
+    for name, store in status["stores"].items():
+        found += [
+            Reading("sending_stopped", 1, (name, kind)) for kind in store["stopped"]
+        ]
+    for name, instance in status["connectors"].items():
+        found.append(Reading("connector_up", float(instance["up"]), (name,)))
+    return found
+
+
+TICK_SECONDS = 5.0
+TICKS_A_MINUTE = 12
+RECOUNT_MINUTES = 10
+QUICKLY_COUNTED = 50_000
+KEPT = timedelta(days=1)
+
+Number = tuple[str, float, tuple[str, ...]]
+
+
+class _Counted(Struct, frozen=True):
+    """The counters at one moment."""
+
+    at: float
+    webhooks: int
+    folded: int
+    applied: int
+    platform: tuple[float, float]
+    heartbeat: tuple[float, float]
+
+
+class Sampler:
+    """What happened lately, for people who look."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        numbers: Callable[[], Awaitable[Sequence[Number]]],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._samples = samples
+        self._numbers = numbers
+        self._metrics = metrics
+        self._clock = clock
+        self._seen: deque[_Counted] = deque(maxlen=TICKS_A_MINUTE + 1)
+        self.mirrored: Mapping[str, int] = {}
+
+    async def run(self) -> None:
+        """Look for ever. Cancel to stop."""
+        minutes = 0
+        self._seen.append(self._count())
+        while True:
+            for tick in range(TICKS_A_MINUTE):
+                if self._is_quick() or (tick == 0 and minutes % RECOUNT_MINUTES == 0):
+                    self.mirrored = await self._samples.mirrored() or self.mirrored
+                await self._clock.sleep(TICK_SECONDS)
+                self._seen.append(self._count())
+            minutes += 1
+            await self._keep()
+
+    def _is_quick(self) -> bool:
+        """Tell whether counting the mirror costs next to nothing."""
+        return sum(self.mirrored.values()) < QUICKLY_COUNTED
+
+    def rates(self) -> dict[str, float]:
+        """Return what happened each minute, by the last minute's numbers."""
+        now = self._count()
+        then = self._seen[0] if self._seen else now
+        minutes = max((now.at - then.at) / 60, 1 / 60)
+        return {
+            name: (getattr(now, name) - getattr(then, name)) / minutes
+            for name in ("webhooks", "folded", "applied")
+        }
+
+    def _count(self) -> _Counted:
+        metrics = self._metrics
+        kept = metrics.counts("webhooks_total")
+        came_to = metrics.counts("commands_total")
+        return _Counted(
+            self._clock.monotonic(),
+            sum(n for (_, answer), n in kept.items() if answer == "kept"),
+            sum(metrics.counts("events_folded_total").values()),
+            sum(n for (*_, state), n in came_to.items() if state == "applied"),
+            metrics.timed("platform_seconds"),
+            metrics.timed("heartbeat_seconds"),
+        )
+
+    async def _keep(self) -> None:
+        then, now = self._seen[0], self._seen[-1]
+        numbers = list(await self._numbers())
+        moment = self._clock.now()
+        sample = Sample(
+            to_text(moment),
+            now.webhooks - then.webhooks,
+            now.folded - then.folded,
+            now.applied - then.applied,
+            _mean(then.platform, now.platform),
+            _mean(then.heartbeat, now.heartbeat),
+            _sum(numbers, "events_waiting"),
+            _sum(numbers, "commands_open", "planned", "sending", "uncertain"),
+            _sum(numbers, "commands_open", "parked"),
+        )
+        try:
+            await self._samples.keep(sample, to_text(moment - KEPT))
+        except Busy as error:
+            logger.bind(action="samples.busy").debug("{}", error)
+
+
+def _mean(then: tuple[float, float], now: tuple[float, float]) -> float | None:
+    number = now[0] - then[0]
+    return (now[1] - then[1]) / number if number else None
+
+
+def _sum(numbers: Sequence[Number], name: str, *states: str) -> int:
+    return int(
+        sum(
+            value
+            for found, value, labels in numbers
+            if found == name and (not states or labels[-1] in states)
+        )
+    )

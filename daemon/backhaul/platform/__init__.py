@@ -1,0 +1,1 @@
+"""Client of the store platform: calls, transport and payloads."""

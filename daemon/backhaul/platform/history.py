@@ -1,0 +1,142 @@
+"""The platform's stock history: who changed what, newest first."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backhaul.core import strict_json
+from backhaul.core.effect_proof import Move
+from backhaul.core.identity import TAG_PREFIX
+from backhaul.core.rate_limit import Priority
+from backhaul.errors import Unusable
+from backhaul.platform import decoding, schemas
+from backhaul.platform.client import PAGE_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+
+    from backhaul.platform.client import ShopClient
+    from backhaul.platform.responses import Listing
+
+PATH = "/inventory/history"
+MOST_PAGES = 50
+"""Pages of one product, or in a row without a row that is news."""
+
+
+class History(Struct, frozen=True):
+    """Moves, the newest first; `complete` when each was read, as far as asked for."""
+
+    moves: tuple[Move, ...]
+    complete: bool
+
+
+async def of_product(client: ShopClient, product_id: str, since: str | None) -> History:
+    """Read a product's moves made after the adjustment `since` (or all).
+
+    Moves of the same instant as `since` are among them: a platform may tell whole
+    seconds only. Raises NotSent, InDoubt, ReadRefused or Unusable.
+    """
+    marks: list[str] = []
+
+    def enough(move: Move, at: str) -> bool:
+        if move.adjustment_id == since:
+            marks.append(at)
+        return bool(marks) and at < marks[0]
+
+    history = await _read(client, {"productId": product_id}, enough)
+    kept = (
+        move
+        for move in history.moves
+        if move.product_id == product_id and move.adjustment_id != since
+    )
+    return History(tuple(kept), history.complete)
+
+
+async def back_to(
+    client: ShopClient, since: str, passed_over: Callable[[Unusable], None]
+) -> AsyncIterator[list[Move]]:
+    """Yield the store's moves of that time and later, page by page, newest first.
+
+    A row that cannot be read and bears no tag of ours is only told of. What comes
+    meanwhile pushes rows onto the next page: none is missed, or told twice. Where more
+    than a page has come, nothing on the next one is news.
+    """
+    seen: set[str] = set()
+    stale_pages = 0
+    for number in count(1):
+        listing = await client.page(PATH, number, Priority.PROOF)
+        rows = list(_readable(listing, passed_over))
+        fresh = [row for row in rows if row.id not in seen]
+        seen |= {row.id for row in fresh}
+        yield [_move(row) for row in fresh if row.created_at >= since]
+        stale_pages = 0 if fresh else stale_pages + 1
+        ends = _is_last(listing, news=bool(fresh)) or stale_pages >= MOST_PAGES
+        if ends or is_past([row.created_at for row in rows], since):
+            return
+
+
+def is_past(times: Iterable[str], since: str) -> bool:
+    """Tell whether a page has come to what was before; a single row may bear any time.
+
+    One of year 1, as programs write it, stands among those of today.
+    """
+    return sum(at < since for at in times) > 1
+
+
+async def _read(
+    client: ShopClient,
+    filters: Mapping[str, str | int],
+    enough: Callable[[Move, str], bool],
+) -> History:
+    found: dict[str, Move] = {}
+    unread: list[Unusable] = []
+    for number in range(1, MOST_PAGES + 1):
+        listing = await client.page(PATH, number, Priority.PROOF, filters)
+        before = len(found)
+        for row in _readable(listing, unread.append):
+            move = _move(row)
+            if enough(move, row.created_at):
+                return History(tuple(found.values()), complete=not unread)
+            found[row.id] = move
+        if _is_last(listing, news=len(found) > before):
+            # Rows that all are known may be those of the page before, pushed here.
+            pushed = listing.has_more is None and len(listing.rows) >= PAGE_ROWS
+            return History(tuple(found.values()), complete=not (pushed or unread))
+    return History(tuple(found.values()), complete=False)
+
+
+def _is_last(listing: Listing, *, news: bool) -> bool:
+    """Tell whether a page is the last one; where none says, it is one without news."""
+    if listing.has_more is None:
+        return not news
+    return not (listing.has_more and listing.rows)
+
+
+def _readable(
+    listing: Listing, passed_over: Callable[[Unusable], None]
+) -> Iterator[schemas.Moved]:
+    """Read the rows of a page; what a stranger wrote may have any shape."""
+    for body in listing.rows:
+        try:
+            yield decoding.moved(strict_json.decode_object(body))
+        except Unusable as error:
+            if TAG_PREFIX.encode() in body:
+                raise
+            passed_over(error)
+
+
+def _move(entry: schemas.Moved) -> Move:
+    """Return an entry as a move; what it does not name is an empty text."""
+    return Move(
+        adjustment_id=entry.adjustment_id or "",
+        product_id=entry.product_id or "",
+        variant_id=entry.variant_id or "",
+        delta=entry.adjustment or 0,
+        note=entry.note,
+        source_id=entry.source.id if entry.source else None,
+        at=entry.created_at,
+        order_id=str(entry.order_id) if entry.order_id else None,
+    )

@@ -1,0 +1,136 @@
+"""Reads response bodies: one object, its rows, or one page of a list."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from backhaul.core import strict_json
+from backhaul.errors import Unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.platform.transport import Answer
+
+
+T = TypeVar("T")
+_COUNTS = 2**63
+"""Above all counts: what a database holds is less."""
+_DAY = timedelta(days=1)
+
+
+class _Wrapped(msgspec.Struct):
+    data: list[msgspec.Raw]
+    meta: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """One page. `total`, `has_more` and `dated` are None where nothing is said.
+
+    `dated` is the platform's own clock, in whole seconds.
+    """
+
+    rows: tuple[bytes, ...]
+    total: int | None = None
+    has_more: bool | None = None
+    dated: datetime | None = None
+
+
+def read_page(answer: Answer) -> Listing:
+    """Read a page. Raises Unusable.
+
+    What `meta` says in another form than the contract's counts as not said.
+    """
+    try:
+        return _read(answer.body, _date(answer))
+    except Unusable:
+        # One row with half an emoji must not hide the others.
+        if (body := strict_json.whole(answer.body)) == answer.body:
+            raise
+        return _read(body, _date(answer))
+
+
+def _read(body: bytes, dated: datetime | None) -> Listing:
+    try:
+        if body.lstrip()[:1] == b"[":
+            bare = msgspec.json.decode(body, type=list[msgspec.Raw])
+            return Listing(tuple(map(bytes, bare)), dated=dated)
+        wrapped = msgspec.json.decode(body, type=_Wrapped)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unusable(f"the answer holds no list: {error}") from None
+    meta = _told(wrapped.meta, dict[str, msgspec.Raw]) or {}
+    rows = tuple(map(bytes, wrapped.data))
+    total, has_more = _told(meta.get("total"), int), _told(meta.get("hasMore"), bool)
+    return Listing(rows, _count(total), has_more, dated)
+
+
+def _told(said: msgspec.Raw | None, shape: type[T]) -> T | None:
+    try:
+        return None if said is None else msgspec.json.decode(said, type=shape)
+    except msgspec.MsgspecError:
+        return None
+
+
+def joined(parts: Sequence[Listing]) -> Listing:
+    """Make one page of its parts: as the last one says, read when the first one was."""
+    rows = tuple(row for part in parts for row in part.rows)
+    return replace(parts[-1], rows=rows, dated=parts[0].dated)
+
+
+def _count(total: int | None) -> int | None:
+    """Return what is said of a list's length; an unsigned -1 is no count."""
+    return total if total is not None and 0 <= total < _COUNTS else None
+
+
+def _date(answer: Answer) -> datetime | None:
+    """Return when it was said; None unless the days around it are times as well."""
+    try:
+        dated = parsedate_to_datetime(answer.headers.get("date", ""))
+        # One with the zone -0000 comes without any.
+        dated = dated.astimezone(UTC) if dated.tzinfo else dated.replace(tzinfo=UTC)
+        return dated if dated - _DAY < dated < dated + _DAY else None
+    except (ValueError, OverflowError):
+        return None
+
+
+class _Named(msgspec.Struct):
+    id: str | int
+
+
+def read_object(answer: Answer, object_id: str) -> bytes:
+    """Return the object's bytes, wrapped in `data` or bare. Raises Unusable.
+
+    An answer about another object is none.
+    """
+    raw = _inner(answer)
+    try:
+        found = str(msgspec.json.decode(raw, type=_Named).id)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Unusable(f"the answer holds no object: {error}") from None
+    if found != object_id:
+        raise Unusable(f"asked for {object_id}, the answer is about {found}")
+    return raw
+
+
+def rows(answer: Answer) -> list[bytes]:
+    """Return the bytes of each row of a list. Raises Unusable."""
+    try:
+        found = msgspec.json.decode(_inner(answer), type=list[msgspec.Raw])
+    except msgspec.MsgspecError as error:
+        raise Unusable(f"the answer holds no list: {error}") from None
+    return [bytes(row) for row in found]
+
+
+def _inner(answer: Answer) -> bytes:
+    answer.json()  # refuses what is no JSON, or not strictly
+    body = strict_json.whole(answer.body)
+    try:
+        wrapped = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return body
+    return bytes(wrapped.get("data", body))

@@ -1,0 +1,468 @@
+"""HTTP to one store: reads are retried, sends are not."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import ssl
+import sys
+from copy import copy
+from datetime import datetime, timedelta
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
+from msgspec import Struct
+from msgspec.structs import replace
+from tenacity import (
+    AsyncRetrying,
+    RetryError,
+    retry_if_exception,
+    retry_if_result,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
+
+from backhaul.core import strict_json
+from backhaul.core.backoff import Circuit
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.core.identity import fingerprint
+from backhaul.core.outcome import describe
+from backhaul.core.rate_limit import (
+    LONGEST_PAUSE_SECONDS,
+    PATIENCE_SECONDS,
+    Budget,
+    Priority,
+)
+from backhaul.errors import BackhaulError, Unusable
+from backhaul.observe.redaction import REDACTED, SHORTEST
+from backhaul_sdk.retry_after import wait_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from backhaul.core.clock import Clock
+
+_NEVER_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+    httpx.InvalidURL,
+)
+_TRIES = 3
+_THROTTLED_SECONDS = 300.0
+"""A read that is throttled for longer gives the last 429 to whoever asked."""
+REPORTED_PAUSE_SECONDS = 60.0
+"""A pause that is longer is reported to operators."""
+
+
+class NotSent(BackhaulError):
+    """Proved: no byte of the request reached the platform."""
+
+
+class Ended(NotSent):
+    """Nothing is to be sent any more; that tells nothing of the platform."""
+
+
+class InDoubt(BackhaulError):
+    """The request may have arrived; no usable answer came."""
+
+
+class TooLong(InDoubt):
+    """The answer has more bytes than are taken; asked again it would have as many."""
+
+
+class Limits(Struct, frozen=True):
+    """Patience with one store, in seconds and bytes."""
+
+    connect_seconds: float
+    read_seconds: float
+    max_response_bytes: int
+    longest_pause_seconds: float = LONGEST_PAUSE_SECONDS
+
+
+class Answer(Struct, frozen=True):
+    """A complete HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    received_at: datetime | None = None
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def json(self) -> Any:
+        """Return the document. Raises Unusable."""
+        return strict_json.decode(self.body)
+
+    def problem(self) -> dict[str, Any] | None:
+        """Return the JSON object of a refusal, None where it holds none."""
+        try:
+            return strict_json.decode_object(self.body)
+        except Unusable:
+            return None
+
+    def said(self) -> str:
+        """Return status and the platform's own words, for a person."""
+        return f"{self.status} {describe(self.problem())}".rstrip()
+
+    def retry_after_seconds(self) -> float | None:
+        """Return the wait that `Retry-After` asks for, None where it states none."""
+        asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
+        return wait_seconds(asked, date, self.received_at or SystemClock().now())
+
+
+class Pause(Struct, frozen=True):
+    """The platform's rate limit lets nothing through; `until` is a time in UTC."""
+
+    until: str
+    reason: str
+
+
+@cache
+def _trusted(scheme: str) -> ssl.SSLContext:
+    """Read the authorities to be trusted once: that takes longer than all else here.
+
+    Over plain http none is asked; should TLS be met all the same, nobody is trusted.
+    """
+    if scheme == "http":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.create_ssl_context()
+
+
+def _look_for_no_other_loop() -> None:
+    """Where trio's detection is not installed, spare httpx its search each request."""
+    if importlib.util.find_spec("sniffio") is None:
+        sys.modules["sniffio"] = cast("Any", None)
+
+
+async def _let_through() -> None:
+    """Require nothing."""
+
+
+async def _stay(response: httpx.Response) -> None:
+    """Leave unread where a redirect leads: it is not followed.
+
+    httpx reads it all the same; where it cannot, its error is one of never sent.
+    """
+    response.headers.pop("Location", None)
+
+
+class Transport:
+    """The one place where httpx is used.
+
+    `require` is awaited before anything leaves. What it raises, NotSent, is the answer:
+    so nothing is read from, or sent to, a store that is not the mirror's. `refused` is
+    told of each 401, `failing` whenever the circuit opens, `ended` of every request by
+    method, status and seconds, `paused` when a pause of more than a minute begins.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        limits: Limits,
+        clock: Clock,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.budget = Budget(limits.longest_pause_seconds)
+        self.circuit = Circuit()
+        self.require: Callable[[], Awaitable[None]] = _let_through
+        self.refused: Callable[[str], None] = lambda _: None
+        self.failing: Callable[[], None] = lambda: None
+        self.ended: Callable[[str, str, float], None] = lambda *_: None
+        self.paused: Callable[[Pause], None] = lambda _: None
+        self._pause: Pause | None = None
+        self._limits = limits
+        self._clock = clock
+        timeout = httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds)
+        options: dict[str, Any] = {
+            "base_url": f"{base_url}/api/v1",
+            "headers": {
+                "Authorization": f"Bearer {api_key}",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": "backhaul",
+            },
+            "timeout": timeout,
+            "transport": transport,
+            "verify": _trusted(httpx.URL(base_url).scheme),
+            # A key needs no cookies, and one may be such that no header can hold it.
+            "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            "event_hooks": {"response": [_stay]},
+        }
+        _look_for_no_other_loop()
+        self._reads = httpx.AsyncClient(**options)
+        self._commands = httpx.AsyncClient(
+            **options, limits=httpx.Limits(max_keepalive_connections=0)
+        )
+
+    @property
+    def key_fingerprint(self) -> str:
+        """A mark of the API key in use that does not give it away."""
+        return fingerprint(self._key)
+
+    @property
+    def _key(self) -> str:
+        return self._reads.headers["Authorization"].removeprefix("Bearer ")
+
+    def use_key(self, api_key: str) -> None:
+        """Send this API key from now on."""
+        for client in (self._reads, self._commands):
+            client.headers["Authorization"] = f"Bearer {api_key}"
+
+    def unguarded(self) -> Transport:
+        """Return the same way without `require`, for who finds out where it leads."""
+        other = copy(self)
+        other.require = _let_through
+        return other
+
+    async def close(self) -> None:
+        """Close both clients."""
+        await self._reads.aclose()
+        await self._commands.aclose()
+
+    async def get(
+        self,
+        path: str,
+        params: Mapping[str, str | int],
+        priority: Priority = Priority.REREAD,
+    ) -> Answer:
+        """Read, trying again where that can help. Raises NotSent or InDoubt."""
+        await self.require()
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_may_pass)
+            | retry_if_result(lambda answer: answer.status in {502, 503, 504}),
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_exponential(multiplier=0.2, max=5) + wait_random(0, 1),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        request = self._reads.build_request("GET", path, params=dict(params))
+        try:
+            return await _tried(retrying, self._admitted, request, priority)
+        except RetryError as error:
+            answer: Answer = error.last_attempt.result()
+            return answer
+
+    async def probe(self, path: str, params: Mapping[str, str | int]) -> Answer:
+        """Read once, whatever failed before. Raises NotSent or InDoubt."""
+        await self.require()
+        request = self._reads.build_request("GET", path, params=dict(params))
+        answered = False
+        try:
+            answer = await self._exchange(self._reads, request)
+            answered = answer.status < 500
+        finally:
+            self.circuit.probed(answered=answered)
+        return answer
+
+    async def _await_room(self, priority: Priority) -> None:
+        """Wait until a read may leave; one that waits too long is let through."""
+        now = self._clock.monotonic
+        patience = PATIENCE_SECONDS.get(priority, math.inf)
+        overdue_at = now() + patience
+        while wait := self.budget.wait_seconds(priority, now()):
+            if now() >= overdue_at:
+                break
+            await self._clock.sleep(min(wait, overdue_at - now()))
+        else:
+            return
+        with self.budget.overdue():
+            while wait := self.budget.wait_seconds(priority, now(), overdue=True):
+                await self._clock.sleep(wait)
+
+    async def _admitted(self, request: httpx.Request, priority: Priority) -> Answer:
+        """Read once there is room; a 429 is waited out and is no failed try."""
+        patience_ends = self._clock.monotonic() + _THROTTLED_SECONDS
+        while True:
+            await self._await_room(priority)
+            if self.circuit.reads_wait:
+                raise NotSent("the platform keeps failing; it is asked again soon")
+            answered = False
+            try:
+                answer = await self._exchange(self._reads, request)
+                answered = answer.status < 500
+            finally:
+                self.circuit.read(answered=answered)
+            if answer.status != 429 or self._clock.monotonic() >= patience_ends:
+                return answer
+
+    async def send(
+        self,
+        path: str,
+        body: bytes,
+        key: str,
+        method: str = "POST",
+        *,
+        room_taken: bool = False,
+        may_send: Callable[[], bool] = lambda: True,
+    ) -> Answer:
+        """Send a command. Raises NotSent (tried again already) or InDoubt (never).
+
+        `room_taken` tells that `budget.take` made room for it, for one try; `may_send`
+        is asked before each.
+        """
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        try:
+            await self.require()
+            request = self._commands.build_request(
+                method, path, content=body, headers=headers
+            )
+        except BaseException:
+            self.budget.give_back(int(room_taken))
+            raise
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(
+                lambda error: isinstance(error, NotSent) and may_send()
+            ),
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_exponential(multiplier=0.1, max=2) + wait_random(0, 1),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        rooms = iter([room_taken])
+
+        async def leave() -> Answer:
+            room = next(rooms, False)
+            if not may_send():
+                self.budget.give_back(int(room))
+                raise Ended("sending has ended")
+            return await self._exchange(self._commands, request, room_taken=room)
+
+        try:
+            answer = await _tried(retrying, leave)
+        except Ended:
+            raise
+        except (NotSent, InDoubt):
+            self._fail()
+            raise
+        if answer.status >= 500:
+            self._fail()
+        else:
+            self.circuit.answered()
+        return answer
+
+    def _fail(self) -> None:
+        self.circuit.failed()
+        if self.circuit.open:
+            self.failing()
+
+    def _discreet(self, answer: Answer) -> Answer:
+        """Take our key out of a refusal that repeats it: its words are kept."""
+        if len(self._key) < SHORTEST:
+            return answer
+        said = answer.body.replace(self._key.encode(), REDACTED.encode())
+        return replace(answer, body=said)
+
+    async def _exchange(
+        self,
+        client: httpx.AsyncClient,
+        request: httpx.Request,
+        *,
+        room_taken: bool = False,
+    ) -> Answer:
+        if room_taken:
+            self.budget.leave()
+        else:
+            self.budget.spend(self._clock.monotonic())
+        headers: Mapping[str, str] = {}
+        began, came = self._clock.monotonic(), "no answer"
+        try:
+            response = await client.send(request, stream=True)
+            headers = response.headers
+            try:
+                body = await self._read(response)
+                came = str(response.status_code)
+            finally:
+                await response.aclose()
+                # It knows the response: neither would be freed by counting.
+                del response.stream
+        except _NEVER_SENT as error:
+            came = "not sent"
+            raise NotSent(_words(error)) from None
+        except (httpx.HTTPError, AttributeError) as error:
+            # AttributeError: on uvloop, of a connection reset as soon as it was made,
+            # anyio asks a socket that is gone for its name.
+            raise InDoubt(_words(error)) from None
+        finally:
+            self._learn(headers)
+            self.ended(request.method, came, self._clock.monotonic() - began)
+        received_at = self._clock.now()
+        answer = Answer(response.status_code, headers, body, received_at)
+        if not answer.ok:
+            answer = self._discreet(answer)
+        if answer.status == 429:
+            wait = answer.retry_after_seconds()
+            self.budget.throttled(self._clock.monotonic(), wait)
+        self._note_pause(request, answer)
+        if answer.status == 401:
+            self.refused(answer.said())
+        return answer
+
+    def pause(self) -> Pause | None:
+        """Return the pause of more than a minute that lasts now, None without one."""
+        now, pause = to_text(self._clock.now()), self._pause
+        return pause if pause is not None and pause.until > now else None
+
+    def _note_pause(self, request: httpx.Request, answer: Answer) -> None:
+        wait = self.budget.pause_seconds(self._clock.monotonic())
+        if wait <= REPORTED_PAUSE_SECONDS:
+            self._pause = None
+            return
+        until = to_text(self._clock.now() + timedelta(seconds=wait))
+        path = request.url.path.removeprefix("/api/v1")
+        is_new = self._pause is None
+        self._pause = Pause(until, f"{_limit_of(answer)} to {request.method} {path}")
+        if is_new:
+            self.paused(self._pause)
+
+    def _learn(self, headers: Mapping[str, str]) -> None:
+        policy, limit = headers.get("ratelimit-policy"), headers.get("ratelimit")
+        self.budget.answered(self._clock.monotonic(), policy or "", limit or "")
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > self._limits.max_response_bytes:
+                limit = self._limits.max_response_bytes
+                raise TooLong(f"the answer is longer than {limit} bytes")
+        return bytes(body)
+
+
+async def _tried(
+    retrying: AsyncRetrying,
+    exchange: Callable[..., Awaitable[Answer]],
+    *arguments: object,
+) -> Answer:
+    try:
+        return await retrying(exchange, *arguments)
+    finally:
+        # Its next steps know it: it would wait long for a look for garbage.
+        retrying.iter_state.reset()
+
+
+def _limit_of(answer: Answer) -> str:
+    """Return the platform's own status, words and headers that ask for a pause."""
+    names = ("Retry-After", "RateLimit-Policy", "RateLimit")
+    told = [f"{n}: {answer.headers[n]:.60}" for n in names if n in answer.headers]
+    said = answer.said() if answer.status == 429 else str(answer.status)
+    return f"the platform answered {said} ({'; '.join(told)})"
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, NotSent | InDoubt) and not isinstance(error, TooLong)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, httpx.LocalProtocolError):
+        return "LocalProtocolError"  # its text quotes the header, and so the key
+    return f"{type(error).__name__}: {error}".rstrip(": ")

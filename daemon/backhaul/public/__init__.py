@@ -1,1 +1,0 @@
-"""The listener that the platform and the back office call."""

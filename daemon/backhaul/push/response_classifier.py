@@ -1,0 +1,259 @@
+"""Classifies platform responses and sets the command's next state."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from backhaul.core.backoff import delay_seconds
+from backhaul.core.clock import to_text
+from backhaul.core.lifecycle import Cause
+from backhaul.core.outcome import Outcome, Verdict, classify_refusal, code_of
+from backhaul.errors import Busy, Unusable
+from backhaul.platform import decoding, requests
+from backhaul.platform.client import ReadRefused
+from backhaul.platform.transport import InDoubt, NotSent
+from backhaul.store.outbox import Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from backhaul.core.resources import Order
+    from backhaul.platform.client import ShopClient
+    from backhaul.platform.transport import Answer
+    from backhaul.settings import Push
+    from backhaul.store.contract import Command
+    from backhaul.store.outbox import Doubts
+
+
+_OVERTAKING = frozenset({"STOCK_CHANGED", "INSUFFICIENT_STOCK"})
+"""What tells that the step of a stock target was reckoned from another stock."""
+
+
+UNITS_OPEN = (
+    "the order is not shipped whole: the store would ship its open units for a number "
+    "alone, so nothing was sent"
+)
+NO_FURTHER_NUMBER = (
+    "the store does not take another number for a fulfilled order: change it in the "
+    "store's dashboard"
+)
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A verdict that needs no further look, with what proves it."""
+
+    verdict: Verdict
+    evidence: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+async def judge(
+    command: Command, answer: Answer, client: ShopClient, doubts: Doubts
+) -> Judged:
+    """Decide what an answer proves. Reads the object where the table asks for it."""
+    if answer.ok:
+        return await _judge_success(command, answer, client.tracking, doubts)
+    verdict = classify_refusal(
+        command.kind, answer.status, answer.problem(), answer.retry_after_seconds()
+    )
+    if "target" in command.payload and code_of(answer.problem()) in _OVERTAKING:
+        return Judged(replace(verdict, outcome=Outcome.OVERTAKEN))
+    if verdict.outcome is Outcome.CHECK_ABSENT:
+        return Judged(await _check_absent(command, verdict, client))
+    if verdict.outcome is Outcome.CHECK_EFFECT:
+        return await _check_effect(command, verdict, client, doubts)
+    return Judged(verdict)
+
+
+async def check_shipped_whole(command: Command, client: ShopClient) -> Judged | None:
+    """Read the order before a number alone is sent; None where it may be sent.
+
+    The mirror may be older than the order, and without lines the store ships what is
+    open.
+    """
+    try:
+        data = await client.read(requests.object_path(command))
+        order = decoding.order(data, client.tracking)
+    except (NotSent, InDoubt, ReadRefused, Unusable) as error:
+        reason = f"not sent: the order could not be read before: {error}"
+        return Judged(Verdict(Outcome.NEVER_SENT, reason))
+    if order.cancelled_at is not None:
+        reason = "the order is cancelled; nothing was sent"
+        return Judged(Verdict(Outcome.REJECTED, reason))
+    if requests.leaves(order, command):
+        return Judged(Verdict(Outcome.REJECTED, UNITS_OPEN))
+    return None
+
+
+def refuse_unsent(judged: Judged, request: bytes) -> Judged:
+    """Reject where the platform names a member that the request did not even hold.
+
+    Leaving it out again would ask the same question for ever.
+    """
+    verdict = judged.verdict
+    if verdict.outcome is not Outcome.WITHOUT_MEMBER:
+        return judged
+    if verdict.member in msgspec.json.decode(request):
+        return judged
+    return replace(judged, verdict=replace(verdict, outcome=Outcome.REJECTED))
+
+
+async def _judge_success(
+    command: Command, answer: Answer, tracking: decoding.Tracking, doubts: Doubts
+) -> Judged:
+    try:
+        document = answer.json()
+        proof = requests.evidence(command, document, tracking)
+        if len(proof.get("shipments", ())) > 1:
+            # A platform may list the newest parcel first.
+            others = await claimed(doubts, command, proof["shipments"])
+            proof = requests.evidence(command, document, tracking, others)
+    except Unusable as error:
+        reason = f"{answer.status}, but {error}"
+        return Judged(Verdict(Outcome.UNCERTAIN, reason))
+    except Busy:
+        pass  # then the last one that fits is taken for its own
+    return Judged(Verdict(Outcome.CONFIRMED, str(answer.status)), proof)
+
+
+async def _check_absent(
+    command: Command, verdict: Verdict, client: ShopClient
+) -> Verdict:
+    """404 is final only if the object is 404 too while lists can be read."""
+    path = requests.object_path(command)
+    try:
+        answer = await client.answer_of(path)
+        absent = answer.status == 404 and await client.opens()
+    except (NotSent, InDoubt) as error:
+        return Verdict(Outcome.STOPPED, f"{verdict.reason}; reading back: {error}")
+    if absent:
+        return Verdict(Outcome.REJECTED, f"{verdict.reason}; {path} does not exist")
+    if answer.ok and _lacks_variant(command, answer):
+        return Verdict(Outcome.REJECTED, f"{verdict.reason}; {path} lacks the variant")
+    return Verdict(Outcome.STOPPED, f"{verdict.reason}, yet {path} is there")
+
+
+def _lacks_variant(command: Command, answer: Answer) -> bool:
+    """Tell whether the product was read and the variant to adjust is not in it."""
+    if command.kind != "adjust":
+        return False
+    try:
+        product = decoding.resource(answer.json())
+    except Unusable:
+        return False
+    variants = product.get("variants")
+    if product.get("id") != command.target or not isinstance(variants, list):
+        return False
+    known = [variant.get("id") for variant in variants if isinstance(variant, dict)]
+    return bool(known) and command.payload["variant_id"] not in known
+
+
+async def claimed(doubts: Doubts, command: Command, effects: Sequence[str]) -> set[str]:
+    """Return which of these effects are proved to be another command's own."""
+    owners = await doubts.owners(command.store, effects)
+    return {effect for effect, owner in owners.items() if owner.command != command.id}
+
+
+async def _check_effect(
+    command: Command, verdict: Verdict, client: ShopClient, doubts: Doubts
+) -> Judged:
+    """409: applied if the order shows the same effect, else a person decides."""
+    if command.kind == "adjust":
+        return Judged(Verdict(Outcome.PARKED, verdict.reason))
+    try:
+        data = await client.read(requests.object_path(command))
+        order = decoding.order(data, client.tracking)
+        proof = await _effect(command, order, data, doubts)
+    except (NotSent, InDoubt, ReadRefused, Unusable, Busy) as error:
+        reason = f"{verdict.reason}; reading back: {error}"
+        return Judged(Verdict(Outcome.DEFERRED, reason))
+    if proof is not None:
+        reason = f"{verdict.reason}; the order shows the same effect"
+        return Judged(Verdict(Outcome.CONFIRMED, reason), proof)
+    if command.number_only:
+        reason = f"{verdict.reason}; {NO_FURTHER_NUMBER}"
+        return Judged(Verdict(Outcome.REJECTED, reason))
+    shows = requests.otherwise(command, order, data) or "the order shows something else"
+    read = {"read": requests.read(order, data)}
+    return Judged(Verdict(Outcome.PARKED, f"{verdict.reason}; {shows}"), read)
+
+
+async def _effect(
+    command: Command, order: Order, data: Mapping[str, Any], doubts: Doubts
+) -> dict[str, Any] | None:
+    """Return what proves that the order shows the effect; None where it does not."""
+    proof = requests.order_evidence(order)
+    if command.kind == "cancel":
+        if not requests.shows(command, order, data):
+            return None
+        # A refusal did nothing itself: it is somebody else's unless an earlier attempt
+        # may have made it, as the settler would find. To take it for our own would keep
+        # from the source that an order was cancelled.
+        before = await doubts.known_before(command)
+        return proof | requests.own_cancellation(command, order, data, before)
+    others = await claimed(doubts, command, proof["shipments"])
+    parcels = requests.parcels_of(command, order, data, others)
+    if not parcels:
+        return None
+    return proof | requests.parcel_evidence(command, order, data, parcels[-1])
+
+
+CAUSES: dict[Outcome, tuple[Cause, ...]] = {
+    Outcome.CONFIRMED: (Cause.CONFIRMED,),
+    Outcome.NEVER_SENT: (Cause.NOT_SENT,),
+    Outcome.UNCERTAIN: (Cause.UNKNOWN,),
+    Outcome.REJECTED: (Cause.REFUSED,),
+    Outcome.THROTTLED: (Cause.NOT_SENT,),
+    Outcome.DEFERRED: (Cause.NOT_SENT,),
+    Outcome.STOPPED: (Cause.NOT_SENT,),
+    Outcome.HELD: (Cause.NOT_SENT,),
+    Outcome.WITHOUT_MEMBER: (Cause.NOT_SENT,),
+    Outcome.PARKED: (Cause.UNDECIDABLE,),
+    Outcome.OVERTAKEN: (Cause.REPLACED,),
+}
+BACKING_OFF = frozenset({Outcome.NEVER_SENT, Outcome.DEFERRED})
+"""Tried again after a wait that grows with each failure."""
+
+THROTTLE_SECONDS = 1.0
+"""Wait after a 429 that names none."""
+
+
+def settlement(
+    judged: Judged, failures: int, now: datetime, chance: float, push: Push
+) -> Settlement:
+    """Return how the command moves on. `chance` in [0, 1) spreads retries."""
+    verdict = judged.verdict
+    wait: float | None = None
+    if verdict.outcome in BACKING_OFF:
+        wait = delay_seconds(
+            failures + 1,
+            base_seconds=push.retry_base,
+            cap_seconds=push.retry_cap,
+            chance=chance,
+        )
+    elif verdict.outcome is Outcome.THROTTLED:
+        wait = verdict.retry_after_seconds or THROTTLE_SECONDS
+        wait = min(wait, push.longest_pause)
+    elif verdict.outcome is Outcome.UNCERTAIN:
+        wait = push.looks[0]
+    return Settlement(
+        causes=CAUSES[verdict.outcome],
+        reason=verdict.reason,
+        due_at=None if wait is None else to_text(now + timedelta(seconds=wait)),
+        held=verdict.outcome is Outcome.HELD,
+        counts_as_failure=verdict.outcome in BACKING_OFF,
+        evidence=judged.evidence,
+        effect_id=requests.effect_id(judged.evidence),
+    )
+
+
+def interrupted() -> Settlement:
+    """Return how a command moves on that was being sent when the program died."""
+    return Settlement(
+        causes=CAUSES[Outcome.UNCERTAIN],
+        reason="the program stopped while this was being sent",
+    )

@@ -1,1 +1,0 @@
-"""Reading the platform back: the mirror must not depend on webhooks alone."""

@@ -1,0 +1,226 @@
+"""Sources of settings (file, environment) and look-up by dotted key."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
+
+from msgspec import Struct, field
+from pydantic import BaseModel, SecretStr
+
+from backhaul.errors import ConfigurationError, Finding
+from backhaul.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path as File
+
+    from pydantic.fields import FieldInfo
+
+
+KeyPath: TypeAlias = tuple[str, ...]
+Model: TypeAlias = type[BaseModel]
+
+ANY_NAME = "NAME"
+"""Stands in a path for the name that the operator chooses."""
+
+
+def section_of(annotation: Any) -> Model | None:
+    """Return the model of a field that is a table, or a table of named tables."""
+    kind = get_args(annotation)[1] if is_named(annotation) else annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def is_named(annotation: Any) -> bool:
+    return get_origin(annotation) is dict
+
+
+def section_at(path: KeyPath, model: Model = Settings) -> Model | None:
+    """Return the model of the table at `path`; None for a table of named tables."""
+    if not path:
+        return model
+    info = model.model_fields.get(path[0])
+    if info is None or (section := section_of(info.annotation)) is None:
+        return None
+    rest = path[1:]
+    if is_named(info.annotation):
+        return section_at(rest[1:], section) if rest else None
+    return section_at(rest, section)
+
+
+def leaf_at(path: KeyPath, model: Model = Settings) -> FieldInfo | None:
+    """Return the field at `path`, unless it is a table or unknown."""
+    if not path:
+        return None
+    section = section_at(path[:-1], model)
+    info = section.model_fields.get(path[-1]) if section else None
+    return info if info and section_of(info.annotation) is None else None
+
+
+def leaves(model: Model = Settings) -> Iterator[tuple[KeyPath, FieldInfo]]:
+    """Yield every field that is no table, with `ANY_NAME` for names."""
+    for name, info in model.model_fields.items():
+        section = section_of(info.annotation)
+        if section is None:
+            yield (name,), info
+            continue
+        head = (name, ANY_NAME) if is_named(info.annotation) else (name,)
+        yield from ((head + path, leaf) for path, leaf in leaves(section))
+
+
+def is_list(info: FieldInfo) -> bool:
+    return get_origin(info.annotation) is tuple
+
+
+def is_secret(info: FieldInfo) -> bool:
+    """Tell whether the field holds a secret, or several."""
+    kind = get_args(info.annotation)[0] if is_list(info) else info.annotation
+    parts = (kind, *get_args(kind))
+    return SecretStr in {getattr(part, "__origin__", part) for part in parts}
+
+
+def secret_names(section: Model) -> list[str]:
+    return [name for name, info in section.model_fields.items() if is_secret(info)]
+
+
+PREFIX = Settings.model_config["env_prefix"]
+DELIMITER = Settings.model_config["env_nested_delimiter"] or ""
+CONFIG_VARIABLE = f"{PREFIX}CONFIG"
+SECRET_VARIABLE = f"{PREFIX}WEBHOOK_SECRET"
+"""What `replay --to` and `trigger` sign with; like the file's name it is no setting."""
+_TOML_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)")
+_KEY = re.compile(r"""\s*([\w."' -]+?)\s*=""")
+_HEADER = re.compile(r"""\s*(\[[\w."' -]+\])\s*(?:#.*)?$""")
+
+
+class Layer(Struct, frozen=True):
+    """Values of one source; `sources` tells where each of them stands."""
+
+    name: str
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[KeyPath, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    files: dict[KeyPath, str] = field(default_factory=dict)
+    """Secrets that stand in a file of their own."""
+
+    def put(self, path: KeyPath, value: object, source: str) -> None:
+        """Set a value; a finding where a table and a plain value collide."""
+        table = self.values
+        for key in path[:-1]:
+            table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                problem = "needs a table, but has a value as well"
+                self.findings.append(Finding(source, ".".join(path[:-1]), problem))
+                return
+        table[path[-1]] = value
+        self.sources[path] = source
+
+    def depth(self, path: KeyPath) -> int:
+        """Return how many keys of `path`, from the left, this layer holds."""
+        value: object = self.values
+        for depth, key in enumerate(path):
+            if not isinstance(value, dict) or key not in value:
+                return depth
+            value = value[key]
+        return len(path)
+
+    def source(self, path: KeyPath) -> str:
+        """Return where `path` is given, or the table around it, or what is in it."""
+        around = [path[:length] for length in range(len(path), 0, -1)]
+        inside = [each for each in self.sources if each[: len(path)] == path]
+        known = (self.sources[p] for p in around + inside if p in self.sources)
+        return next(known, self.name)
+
+
+def environment_layer(environ: Mapping[str, str]) -> Layer:
+    """Take every `BACKHAUL_…` variable but those that are for the command line."""
+    layer = Layer("environment")
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in {CONFIG_VARIABLE, SECRET_VARIABLE}:
+            path = tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
+            layer.put(path, _typed(path, environ[name]), name)
+    return layer
+
+
+def variable(path: KeyPath) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + DELIMITER.join(path).upper()
+
+
+def _typed(path: KeyPath, text: str) -> object:
+    """Return lists as lists; what a connector's own keys mean, only JSON can say."""
+    info = leaf_at(path)
+    structured = text.lstrip().startswith(("[", "{"))
+    if structured and (is_list(info) if info else path[0] == "connectors"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    if info and is_list(info):
+        return [part.strip() for part in text.split(",")]
+    return text
+
+
+def file_layer(path: File) -> Layer:
+    """Read a TOML file. Raises ConfigurationError."""
+    name = str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except OSError as error:
+        problem = f"cannot be read: {(error.strerror or 'unknown').lower()}"
+        hint = _nearest(path) if isinstance(error, FileNotFoundError) else ""
+        raise ConfigurationError([Finding(name, "", problem, hint)]) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError([Finding(name, "", "is not UTF-8 text")]) from None
+    except (ValueError, RecursionError) as error:  # also of a number too long
+        raise ConfigurationError([_syntax_finding(name, str(error))]) from None
+    return Layer(name, values, _lines(name, text))
+
+
+def _nearest(path: File) -> str:
+    """Return which file may have been meant instead of one that is not there."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    there = [each.name for each in path.parent.glob("*.toml")]
+    near = difflib.get_close_matches(path.name, there, n=1)
+    return f"did you mean {path.with_name(near[0])}?" if near else ""
+
+
+def _syntax_finding(name: str, message: str) -> Finding:
+    match = _TOML_PLACE.fullmatch(message)
+    if match is None:
+        return Finding(name, "", f"is not TOML: {message}")
+    what, line, column = match.groups()
+    what = what[:1].lower() + what[1:]
+    if line is None:
+        return Finding(name, "", f"is not TOML: {what} at the end of the file")
+    return Finding(f"{name}:{line}", "", f"is not TOML at column {column}: {what}")
+
+
+def _lines(name: str, text: str) -> dict[KeyPath, str]:
+    """Find each key's line by a scan, since `tomllib` does not tell."""
+    found: dict[KeyPath, str] = {}
+    table: KeyPath = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = _dotted(header[1])
+            found.setdefault(table, f"{name}:{number}")
+        elif key := _KEY.match(line):
+            found.setdefault(table + _dotted(f"{key[1]} = {{}}"), f"{name}:{number}")
+    return found
+
+
+def _dotted(line: str) -> KeyPath:
+    try:
+        value = tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return ()
+    path: KeyPath = ()
+    while value:
+        key, value = next(iter(value.items()))
+        path += (key,)
+    return path

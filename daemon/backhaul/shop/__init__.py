@@ -1,1 +1,0 @@
-"""The store platform as its client sees it: calls, transport and payloads."""

@@ -1,0 +1,1 @@
+"""Reconciles the mirror with the platform: full, incremental and per object."""

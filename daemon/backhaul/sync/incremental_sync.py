@@ -1,0 +1,332 @@
+"""Polls for what changed since the last poll."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backhaul.core import strict_json
+from backhaul.core.clock import earlier, from_text, to_text
+from backhaul.core.fold import Drift, compare
+from backhaul.core.rate_limit import Priority
+from backhaul.errors import Unusable
+from backhaul.platform import decoding
+from backhaul.platform.history import is_past
+from backhaul.sync.full_sync import tell_ended
+from backhaul.sync.resource_types import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
+    from datetime import datetime
+
+    from backhaul.core.clock import Clock
+    from backhaul.platform.client import ShopClient
+    from backhaul.platform.schemas import Entry
+    from backhaul.store.contract import Marks
+    from backhaul.store.reconciling import Progress, Sweep, Sweeps
+    from backhaul.sync.diff_repair import Difference, Repair
+    from backhaul.sync.resource_types import Kind
+
+POLL = "incremental"
+HISTORY = "/inventory/history"
+FIRST_LOOK = timedelta(hours=1)
+"""How far the first look goes back: our clock and the platform's may differ."""
+LEAD = timedelta(minutes=1)
+"""How far a time may be ahead of our clock and still be remembered as seen."""
+CHUNK_ROWS = 1_000
+ENTRY = "inventory/entry"
+"""The topic of a row of the history that tells of no whole move."""
+_GIVEN = "INITIAL_STOCK"
+"""The stock a variant is born with comes with its product, not as a move."""
+
+
+class Move(Struct, frozen=True):
+    """A row of the history that moved the stock of a variant."""
+
+    adjustment_id: str
+    product_id: str
+    variant_id: str
+    entry: Entry
+
+    @property
+    def is_whole(self) -> bool:
+        return None not in (self.entry.adjustment, self.entry.stock_after)
+
+
+@dataclass(slots=True)
+class Poll:
+    """Looks of one store at what is new; what was seen last is kept in marks."""
+
+    client: ShopClient
+    repair: Repair
+    sweeps: Sweeps
+    marks: Marks
+    clock: Clock
+    grace_seconds: float
+    overlap_seconds: float
+    _latest: str = field(default="", init=False)
+
+    async def updated(self, kind: Kind) -> Sweep:
+        """Read what changed, by `updatedSince`."""
+        since = await self._since(kind.name)
+        return await self._run(kind, self._since_pages(kind, since))
+
+    async def newest(self, kind: Kind) -> Sweep:
+        """Read the newest pages until one is known, where there is no other way."""
+        self._latest = ""
+        return await self._run(kind, self._newest_pages(kind))
+
+    async def _run(
+        self, kind: Kind, pages: AsyncIterator[Sequence[Difference]]
+    ) -> Sweep:
+        at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
+        waiting: dict[str, Difference] = {}
+        async for found in pages:
+            # Looks overlap: the row that was read last counts, once.
+            waiting |= {one.row.id or one.row.body.hex(): one for one in found}
+            if len(waiting) >= CHUNK_ROWS:
+                at = await self._settle(kind, list(waiting.values()), at)
+                waiting = {}
+        at = await self._settle(kind, list(waiting.values()), at)
+        await self._remember(kind.name)
+        return await self._end(at.sweep)
+
+    async def _end(self, sweep: int) -> Sweep:
+        ended = await self.sweeps.end(sweep, 0)
+        if ended.found:
+            await self.repair.caught_up()
+            tell_ended(ended)
+        return ended
+
+    async def _settle(
+        self, kind: Kind, waiting: Sequence[Difference], at: Progress
+    ) -> Progress:
+        """Leave what is on its way to its webhook, read the rest, and count it."""
+        if not waiting:
+            return at
+        await self.clock.sleep(self.grace_seconds)
+        found = await self.repair.still(kind, waiting)
+        drift = (await self.repair.append(kind, found)).drift
+        at = replace(at, read=at.read + drift.total())
+        await self.sweeps.advance(at, [], drift)
+        return at
+
+    async def _since_pages(
+        self, kind: Kind, since: str
+    ) -> AsyncIterator[Sequence[Difference]]:
+        """Go on from the last row's time: pages of a list by update move all the time.
+
+        Only rows that share one moment are read page by page.
+        """
+        number, before = 1, frozenset[str]()
+        while True:
+            began = to_text(self.clock.now())
+            filters = {"updatedSince": since, "sort": "updatedAt"}
+            listing = await self.client.page(
+                kind.path, number, Priority.INCREMENTAL, filters
+            )
+            rows = [row for body in listing.rows for row in kind.rows(body, began)]
+            found = await self.repair.differing(kind, rows, began)
+            yield self.repair.news(kind, found)
+            last = max((row.updated_at for row in rows), default=since)
+            self._saw([since, *(row.updated_at for row in rows)])
+            ids = frozenset(row.id for row in rows)
+            # A first page may be the last one again: all of it is of one moment.
+            if (ids <= before and number > 1) or listing.has_more is False:
+                return
+            before = ids
+            number = 1 if last > since else number + 1
+            since = max(last, since)
+
+    async def _newest_pages(self, kind: Kind) -> AsyncIterator[Sequence[Difference]]:
+        number, before = 0, frozenset[str]()
+        while True:
+            number += 1
+            began = to_text(self.clock.now())
+            listing = await self.client.page(kind.path, number, Priority.INCREMENTAL)
+            rows = [row for body in listing.rows for row in kind.rows(body, began)]
+            ids = frozenset(row.id for row in rows)
+            differing = await self.repair.differing(kind, rows, began)
+            found = self.repair.news(kind, differing)
+            yield found
+            if not found or ids <= before or listing.has_more is False:
+                return
+            before = ids
+
+    async def moved(self) -> Sweep:
+        """Read the stock's history down to what was read before."""
+        store = self.repair.store
+        since = await self._since(LEVELS.name)
+        moves = await self._moves(since)
+        if await self._unknown(moves):
+            await self.clock.sleep(self.grace_seconds)
+            await self.repair.caught_up()
+        unknown = await self._unknown(moves)
+        at = await self.sweeps.begin(store, POLL, LEVELS.name)
+        drift = await self._count(unknown)
+        for adjustment in adjustments(unknown):
+            read_at = to_text(self.clock.now())
+            body = strict_json.encode(adjustment)
+            await self.repair.append_body("inventory/history", read_at, body)
+        await self.sweeps.advance(replace(at, read=len(moves)), [], drift)
+        await self._remember(LEVELS.name)
+        return await self._end(at.sweep)
+
+    async def _moves(self, since: str) -> list[Move]:
+        """Return the history's rows of that time and later, the oldest first."""
+        found: dict[str, Entry] = {}
+        known: set[str | bytes] = set()
+        number = 0
+        while True:
+            number += 1
+            listing = await self.client.page(HISTORY, number, Priority.INCREMENTAL)
+            rows, strange = _read(listing.rows, since)
+            await self._set_aside(strange)
+            shown = {row.id for row in rows} | set(strange)
+            is_news = not shown <= known
+            known |= shown
+            found |= {row.id: row for row in rows if row.id not in found}
+            times = [row.created_at for row in rows]
+            self._saw(times)
+            if not is_news or is_past(times, since) or listing.has_more is False:
+                break
+        moves = [move_of(row) for row in reversed(found.values())]
+        return [move for move in moves if move is not None]
+
+    async def _set_aside(self, strange: Sequence[bytes]) -> None:
+        """Bring what cannot be read into quarantine: it must hold up no other row."""
+        for body in strange:
+            read_at = to_text(self.clock.now())
+            await self.repair.append_once(ENTRY, read_at, body)
+
+    async def _unknown(self, moves: Sequence[Move]) -> list[Move]:
+        keys = [(move.adjustment_id, move.variant_id) for move in moves]
+        unknown: set[tuple[str, str]] = set()
+        for start in range(0, len(keys), 500):
+            part = keys[start : start + 500]
+            unknown |= await self.repair.look.unknown_moves(self.repair.store, part)
+        return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
+
+    async def _count(self, moves: Sequence[Move]) -> Counter[Drift]:
+        """Count the levels that are wrong; a gap in the ledger alone is none."""
+        newest = {move.variant_id: move.entry for move in moves}
+        look, store = self.repair.look, self.repair.store
+        drift: Counter[Drift] = Counter()
+        ids = list(newest)
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            held = await look.versions("level", store, part)
+            for id_ in part:
+                stock = str(newest[id_].stock_after).encode()
+                digest = sha256(stock).digest()
+                found = compare(held.get(id_), newest[id_].created_at, digest)
+                drift.update([found] if found else [])
+        return drift
+
+    async def _since(self, kind: str) -> str:
+        """Return where the next look begins, in the platform's time."""
+        self._latest = await self.marks.get(self._mark(kind)) or ""
+        if self._latest > self._soon():
+            # Nobody knows what has changed before it since.
+            self._latest = ""
+        if self._latest:
+            back = timedelta(seconds=self.overlap_seconds)
+            return earlier(self._latest, back)
+        return to_text(await self._walked(kind) - FIRST_LOOK)
+
+    async def _walked(self, kind: str) -> datetime:
+        """Return when the last walk began that left nothing of the list unread.
+
+        One that is dated later than now, by a clock that was ahead, says nothing.
+        """
+        ended, soon = await self.repair.look.sweeps(self.repair.store), self._soon()
+        began = [
+            sweep.began_at
+            for sweep in ended
+            if sweep.kind == kind
+            and sweep.job != POLL
+            and not (sweep.unrepaired or sweep.note)
+            and sweep.began_at <= soon
+        ]
+        return from_text(max(began)) if began else self.clock.now()
+
+    def _saw(self, times: Iterable[str]) -> None:
+        """Take note of the newest time, unless it has not come yet: it proves nothing.
+
+        What changes until then would be of before it, and never be looked for.
+        """
+        soon = self._soon()
+        self._latest = max([self._latest, *(at for at in times if at <= soon)])
+
+    def _soon(self) -> str:
+        return to_text(self.clock.now() + LEAD)
+
+    async def _remember(self, kind: str) -> None:
+        if self._latest:
+            await self.marks.put(self._mark(kind), self._latest)
+
+    def _mark(self, kind: str) -> str:
+        return f"polled:{self.repair.store}:{kind}"
+
+
+def _read(bodies: Iterable[bytes], since: str) -> tuple[list[Entry], list[bytes]]:
+    """Read rows of the history; return those that tell of no whole move apart.
+
+    One of these that is of before `since` was seen by an earlier look.
+    """
+    rows: list[Entry] = []
+    strange: list[bytes] = []
+    for body in bodies:
+        try:
+            row = decoding.entry(strict_json.decode_object(body))
+        except Unusable:
+            strange.append(body)
+            continue
+        move = move_of(row)
+        if move is None or move.is_whole:
+            rows.append(row)
+        elif row.created_at >= since:
+            strange.append(body)
+    return rows, strange
+
+
+def move_of(row: Entry) -> Move | None:
+    """Tell which stock a row moved; the stock a variant is born with moved none."""
+    ids = (row.adjustment_id, row.product_id, row.variant_id)
+    adjustment, product, variant = (id_ or "" for id_ in ids)
+    if not (adjustment and product and variant) or row.reason == _GIVEN:
+        return None
+    return Move(adjustment, product, variant, row)
+
+
+def adjustments(moves: Sequence[Move]) -> list[dict[str, Any]]:
+    """Put the moves of each event together: an order tells one for each product."""
+    grouped: dict[tuple[str, str], list[Move]] = defaultdict(list)
+    for move in moves:
+        grouped[move.adjustment_id, move.product_id].append(move)
+    return [_adjustment(parts) for parts in grouped.values()]
+
+
+def _adjustment(parts: Sequence[Move]) -> dict[str, Any]:
+    first = parts[0]
+    return {
+        "adjustmentId": first.adjustment_id,
+        "productId": first.product_id,
+        "reason": first.entry.reason or "",
+        "orderId": first.entry.order_id,
+        "updatedAt": first.entry.created_at,
+        "levels": [
+            {
+                "variantId": part.variant_id,
+                "stock": part.entry.stock_after,
+                "adjustment": part.entry.adjustment,
+            }
+            for part in parts
+        ],
+    }

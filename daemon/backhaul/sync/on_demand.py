@@ -1,0 +1,194 @@
+"""Backfill and reconciliation on request, and their dry run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from backhaul.core.fold import Drift
+from backhaul.core.rate_limit import Priority
+from backhaul.errors import Unusable
+from backhaul.sync.deletion_check import ask, is_about_all
+from backhaul.sync.full_sync import GivenUp
+from backhaul.sync.incremental_sync import POLL
+from backhaul.sync.list_pass import Known, NotOffered, Walk, fetching, first_offered
+from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.platform.client import ShopClient
+    from backhaul.store.reconciling import Sweep
+    from backhaul.sync.diff_repair import Comparison
+    from backhaul.sync.full_sync import Step
+    from backhaul.sync.reconciler import Reconciler
+    from backhaul.sync.resource_types import Kind
+
+
+PATIENCE_SECONDS = 120.0
+"""A person waits no longer for a list of which no new page comes."""
+Line: TypeAlias = dict[str, Any]
+
+
+class Desk:
+    """Takes requests and tells of the work as it goes on, a JSON object a line."""
+
+    def __init__(self, reconcilers: Mapping[str, Reconciler]) -> None:
+        self._reconcilers = reconcilers
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the route; for the control socket only, it has no other guard."""
+        return [web.post(PATH, self.handle)]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Walk and stream: steps, and at the end every walk with what it found."""
+        try:
+            wanted = msgspec.json.decode(await request.read(), type=Wanted)
+            self.check(wanted)
+        except (msgspec.MsgspecError, ValueError) as error:
+            return web.json_response({"error": str(error)}, status=422)
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        lines: asyncio.Queue[Line | None] = asyncio.Queue()
+
+        async def work() -> None:
+            await self.work(wanted, lines.put_nowait)
+            lines.put_nowait(None)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work())
+                while (line := await lines.get()) is not None:
+                    await response.write(msgspec.json.encode(line) + b"\n")
+        except* ConnectionError:
+            pass  # whoever asked has gone; progress is kept
+        return response
+
+    def check(self, wanted: Wanted) -> None:
+        """Raise ValueError where a job, store or kind is not known."""
+        known = {BACKFILL, FULL, POLL}
+        for names, choice in (
+            ([wanted.job], known),
+            (wanted.stores, self._reconcilers.keys()),
+            (wanted.kinds, KINDS.keys()),
+        ):
+            for name in names:
+                if name not in choice:
+                    raise ValueError(f"{name!r} is none of {', '.join(sorted(choice))}")
+
+    async def work(self, wanted: Wanted, tell: Callable[[Line], None]) -> None:
+        """Tell a step whenever a page is done, and each walk that has ended.
+
+        Of a list that could not be read for too long the trouble is told instead.
+        """
+        kinds = wanted.kinds or tuple(KINDS)
+        names = wanted.stores or tuple(self._reconcilers)
+
+        def watch(step: Step) -> None:
+            tell(msgspec.to_builtins(step))
+
+        async def read(name: str, kinds: Sequence[str]) -> None:
+            reconciler = self._reconcilers[name]
+            try:
+                if wanted.job == POLL:
+                    ended = await reconciler.look(kinds)
+                else:
+                    ended = await reconciler.walk(
+                        wanted.job, kinds, watch, PATIENCE_SECONDS
+                    )
+            except GivenUp as error:
+                tell({"store": name, "kind": kinds[0], "trouble": str(error)})
+                return
+            for sweep in ended:
+                tell(_shown(sweep))
+
+        # One list that cannot be read ends none of the others.
+        parts = [kinds] if wanted.job == POLL else [(kind,) for kind in sorted(kinds)]
+        await asyncio.gather(*(read(name, part) for name in names for part in parts))
+
+
+def _shown(ended: Sweep) -> Line:
+    found: Line = msgspec.to_builtins(ended)
+    found["foreign"] = found.pop("alien")
+    return found
+
+
+NO_SWEEP = 0
+"""No walk has this number: everything that is held was not seen by it."""
+UNREAD = "unread"
+"""What is said of a list that is not offered: nobody knows whether it differs."""
+UNJUDGED = "unjudged"
+"""What is said of an object that is not shown and cannot be asked for."""
+
+
+class Found(Struct, frozen=True):
+    """A row of the mirror that is not as the platform has it."""
+
+    store: str
+    kind: str
+    id: str
+    drift: str
+    mirror: str
+    platform: str
+
+
+class Rehearsal(Struct):
+    """Compares whole lists with a mirror that it can only read."""
+
+    client: ShopClient
+    mirror: Comparison
+    clock: Clock
+    grace_seconds: float
+
+    async def run(self, name: str) -> AsyncIterator[Found]:
+        """Yield the differences of one kind, or that its list is not offered."""
+        kind = KINDS[name]
+        try:
+            found = await first_offered(kind, self._walk)
+        except NotOffered as error:
+            found = [Found(self.mirror.store, name, "", UNREAD, "", str(error))]
+        for one in found:
+            yield one
+
+    async def _walk(self, kind: Kind) -> list[Found]:
+        fetch = fetching(kind, self.client, self.clock, Priority.SWEEP)
+        walk = Walk(fetch, kind.deletable, lambda: None)
+        seen = Known()
+        waiting = []
+        async for shown in walk.pages():
+            new = seen.add(row.id for row in shown.rows)
+            fresh = [row for row in shown.rows if row.id in new]
+            waiting += await self.mirror.differing(kind, fresh, shown.began_at)
+        if waiting:
+            await self.clock.sleep(self.grace_seconds)
+        differing = [
+            await self._found(kind, one.row.id, one.drift, one.row.updated_at)
+            for one in await self.mirror.still(kind, waiting)
+        ]
+        return differing + [found async for found in self._absent(kind, seen)]
+
+    async def _found(self, kind: Kind, id_: str, drift: str, platform: str) -> Found:
+        store, look = self.mirror.store, self.mirror.look
+        held = await look.versions(kind.singular, store, [id_])
+        ours = held[id_].updated_at if held else ""
+        return Found(store, kind.name, id_, drift, ours, platform)
+
+    async def _absent(self, kind: Kind, seen: Known) -> AsyncIterator[Found]:
+        store, look = self.mirror.store, self.mirror.look
+        drift = Drift.DELETED if kind.deletable else Drift.ALIEN
+        for id_, asked in await look.unseen(kind.singular, store, NO_SWEEP):
+            if id_ in seen:
+                continue
+            try:
+                said = await ask(self.client, kind, id_, asked, Priority.SWEEP)
+                if said.is_gone:
+                    yield await self._found(kind, id_, drift, "")
+            except Unusable as error:
+                if is_about_all(error):
+                    raise
+                yield await self._found(kind, id_, UNJUDGED, str(error))

@@ -1,0 +1,171 @@
+"""The platform's lists: where each is, and how its rows are read."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backhaul.core import strict_json
+from backhaul.core.clock import normalize
+from backhaul.errors import Unusable
+from backhaul.platform import decoding
+from backhaul.platform.fields import identity, time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of a list: its exact bytes, which object it is and of when.
+
+    `id` is empty where the row cannot be read at all; it is handed on all the same, so
+    that it ends in quarantine and not nowhere.
+    """
+
+    id: str
+    updated_at: str
+    body: bytes
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A list of the platform and the rows of the mirror that it is held against."""
+
+    name: str
+    singular: str
+    path: str
+    topic: str
+    rows: Callable[[bytes, str], Iterable[Row]]
+    """Rows of one element of the list; the text is when it was read, at the latest."""
+    digest: Callable[[bytes, str], bytes]
+    """SHA-256 of what the mirror would hold; the text is the store's currency."""
+    deletable: bool = True
+    """Whether the platform deletes such rows; its lists then move both ways."""
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    id: str
+    updated_at: str
+
+
+class _LevelHead(msgspec.Struct, rename="camel"):
+    variant_id: str
+    updated_at: str
+
+
+class _ShownLevel(msgspec.Struct, rename="camel"):
+    product_id: str
+    variant_id: str
+    stock: int
+    updated_at: str
+
+
+def _object(body: bytes, _: str) -> Iterable[Row]:
+    try:
+        head = msgspec.json.decode(body, type=_Head)
+        yield Row(head.id, normalize(head.updated_at), body)
+    except (msgspec.MsgspecError, ValueError):
+        yield _odd_row(body, "id")
+
+
+def _level(body: bytes, _: str) -> Iterable[Row]:
+    try:
+        head = msgspec.json.decode(body, type=_LevelHead)
+        yield Row(head.variant_id, normalize(head.updated_at), body)
+    except (msgspec.MsgspecError, ValueError):
+        yield _odd_row(body, "variantId")
+
+
+def _odd_row(body: bytes, key: str) -> Row:
+    """Read which object a row is that is not in the contract's form."""
+    try:
+        data = strict_json.decode_object(body)
+        id_, at = identity(data.get(key)), time(data.get("updatedAt"))
+        return Row(id_, at, body)
+    except Unusable:
+        return Row("", "", body)
+
+
+def _shown_levels(body: bytes, read_at: str) -> Iterable[Row]:
+    """Take the levels out of a product, as of when it was read.
+
+    A product's own `updatedAt` does not move with its stock.
+    """
+    try:
+        levels = decoding.product(strict_json.decode_object(body), "").levels
+    except Unusable:
+        return
+    for shown in levels:
+        level = _ShownLevel(shown.product_id, shown.variant_id, shown.stock, read_at)
+        yield Row(shown.variant_id, read_at, msgspec.json.encode(level))
+
+
+def _order_digest(body: bytes, _: str) -> bytes:
+    return sha256(decoding.order(strict_json.decode_object(body)).document).digest()
+
+
+def _product_digest(body: bytes, currency: str) -> bytes:
+    product = decoding.product(strict_json.decode_object(body), currency)
+    return sha256(product.document).digest()
+
+
+def _customer_digest(body: bytes, _: str) -> bytes:
+    return sha256(decoding.customer(strict_json.decode_object(body)).document).digest()
+
+
+def _level_digest(body: bytes, _: str) -> bytes:
+    level, _updated_at = decoding.level(strict_json.decode_object(body))
+    return sha256(str(level.stock).encode()).digest()
+
+
+PRODUCTS = Kind(
+    "products", "product", "/products", "products/read", _object, _product_digest
+)
+ORDERS = Kind(
+    "orders",
+    "order",
+    "/orders",
+    "orders/read",
+    _object,
+    _order_digest,
+    deletable=False,
+)
+CUSTOMERS = Kind(
+    "customers", "customer", "/customers", "customers/read", _object, _customer_digest
+)
+LEVELS = Kind(
+    "levels",
+    "level",
+    "/inventory",
+    "inventory/read",
+    _level,
+    _level_digest,
+)
+SHOWN_LEVELS = Kind(
+    "levels",
+    "level",
+    "/products",
+    "inventory/read",
+    _shown_levels,
+    _level_digest,
+)
+"""Where the platform has no list of levels, its products show them."""
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (PRODUCTS, LEVELS, ORDERS, CUSTOMERS)
+}
+
+
+BACKFILL = "backfill"
+FULL = "full"
+PATH = "/api/reconcile"
+
+
+class Wanted(Struct, frozen=True):
+    """What to walk over; nothing named means everything."""
+
+    job: str
+    stores: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()

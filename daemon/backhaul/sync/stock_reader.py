@@ -1,0 +1,132 @@
+"""Reads one product's stock and its recent stock history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.core import strict_json
+from backhaul.core.clock import to_text
+from backhaul.core.rate_limit import Priority
+from backhaul.core.stock import Seen
+from backhaul.platform import decoding, responses, schemas
+from backhaul.platform.client import ReadRefused
+from backhaul.platform.history import is_past
+from backhaul.sync.incremental_sync import HISTORY, adjustments, move_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.platform.client import ShopClient
+    from backhaul.sync.diff_repair import Repair
+    from backhaul.sync.incremental_sync import Move
+
+NOT_OFFERED = frozenset({403, 404, 405})
+MOST_PAGES = 50
+
+
+class StockReader:
+    """Reads of one store; each may raise NotSent, InDoubt, ReadRefused or Unusable."""
+
+    def __init__(
+        self,
+        client: ShopClient,
+        repair: Repair,
+        clock: Clock,
+        currency: Callable[[], str],
+        read_orders: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._client = client
+        self._repair = repair
+        self._clock = clock
+        self._currency = currency
+        self._read_orders = read_orders
+
+    async def look(self, product_id: str) -> Seen:
+        """Read the levels of all variants; empty where the product is gone."""
+        _, bodies = await self._bodies(product_id)
+        return Seen(self._levels(product_id, bodies))
+
+    async def study(self, product_id: str, since: str) -> Seen:
+        """Read levels and movements since then, and fold them.
+
+        Where there is no history the orders may tell of a sale.
+        """
+        began = to_text(self._clock.now())
+        topic, bodies = await self._bodies(product_id)
+        levels = self._levels(product_id, bodies)
+        for body in bodies:
+            await self._repair.append_body(topic, began, body)
+        moves = await self._moves(product_id, since)
+        if moves is None:
+            await self._read_orders()
+        else:
+            await self._fold(moves)
+            # Newer than the levels: it was read after them.
+            levels |= {
+                move.variant_id: move.entry.stock_after
+                for move in moves
+                if move.entry.stock_after is not None
+            }
+        await self._repair.caught_up()
+        return Seen(levels, is_proved=moves is not None, is_studied=True)
+
+    async def _bodies(self, product_id: str) -> tuple[str, Sequence[bytes]]:
+        """Read the levels of a product; what lists none may show them with it."""
+        answer = await self._client.ask("/inventory", product_id, Priority.PROOF)
+        if answer.ok:
+            return "inventory/reread", responses.rows(answer)
+        if answer.status not in NOT_OFFERED:
+            raise ReadRefused(f"/inventory/{product_id}", answer)
+        shown = await self._client.find("/products", product_id, Priority.PROOF)
+        bodies = [] if shown is None else [responses.read_object(shown, product_id)]
+        return "inventory/shown/reread", bodies
+
+    async def _moves(self, product_id: str, since: str) -> list[Move] | None:
+        """Return the product's moves since then, the oldest first; None without any
+        history to read.
+        """
+        found: dict[str, schemas.Entry] = {}
+        for number in range(1, MOST_PAGES + 1):
+            filters = {"productId": product_id}
+            try:
+                page = await self._client.page(HISTORY, number, Priority.PROOF, filters)
+            except ReadRefused as error:
+                if error.status in NOT_OFFERED:
+                    return None
+                raise
+            rows = [decoding.entry(strict_json.decode_object(row)) for row in page.rows]
+            fresh = [row for row in rows if row.id not in found]
+            found |= {row.id: row for row in fresh}
+            ended = is_past([row.created_at for row in rows], since)
+            if not fresh or ended or page.has_more is False:
+                break
+        moves = [move_of(row) for row in reversed(found.values())]
+        return [m for m in moves if m is not None and m.product_id == product_id]
+
+    async def _fold(self, moves: Sequence[Move]) -> None:
+        look, store = self._repair.look, self._repair.store
+        moves = [move for move in moves if move.is_whole]
+        keys = [(move.adjustment_id, move.variant_id) for move in moves]
+        unknown: set[tuple[str, str]] = set()
+        for start in range(0, len(keys), 500):
+            unknown |= await look.unknown_moves(store, keys[start : start + 500])
+        news = [m for m, key in zip(moves, keys, strict=True) if key in unknown]
+        for adjustment in adjustments(news):
+            read_at = to_text(self._clock.now())
+            body = strict_json.encode(adjustment)
+            await self._repair.append_body("inventory/history", read_at, body)
+
+    def _levels(self, product_id: str, bodies: Sequence[bytes]) -> dict[str, int]:
+        """Return the stock by variant, of levels or of the product that shows them."""
+        found: dict[str, int] = {}
+        for body in bodies:
+            document = strict_json.decode_object(body)
+            if "variants" in document:
+                levels = decoding.product(document, self._currency()).levels
+                found |= {level.variant_id: level.stock for level in levels}
+                continue
+            level, _ = decoding.level(document)
+            if level.product_id == product_id:
+                found[level.variant_id] = level.stock
+        return found

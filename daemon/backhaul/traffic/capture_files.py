@@ -1,0 +1,281 @@
+"""Capture files: their format (JSON lines), and replay of their events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections import Counter
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from backhaul.core import webhook
+from backhaul.core.clock import from_text
+from backhaul.errors import BackhaulError, Unusable
+from backhaul.platform.client import StoreFacts  # noqa: TC001 - msgspec reads it
+from backhaul.store.contract import Arrival
+from backhaul.store.opening import open_store
+from backhaul.store.refolds import CONFIRMING, Selection
+from backhaul.store.sqlite.history import History
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import TextIO
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import FoldOne
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+FORMAT = 1
+
+
+class Head(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line: what it is, and what a fold must know of each store."""
+
+    backhaul_capture: int
+    captured_at: str
+    stores: dict[str, StoreFacts]
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One line: a delivery (`kind` is `delivery`) or something read (`read`)."""
+
+    store: str
+    kind: str
+    topic: str
+    received_at: str
+    headers: msgspec.Raw
+    body: str | None = None
+    body_base64: str | None = None
+
+
+def write(head: Head, arrivals: Iterable[Arrival], stream: TextIO) -> int:
+    """Write a capture; return the number of events."""
+    count = 0
+    stream.write(f"{msgspec.json.encode(head).decode()}\n")
+    for count, arrival in enumerate(arrivals, 1):  # noqa: B007 - what is returned
+        stream.write(f"{msgspec.json.encode(_line(arrival)).decode()}\n")
+    return count
+
+
+def _line(arrival: Arrival) -> _Event:
+    event = _Event(
+        arrival.store,
+        arrival.kind,
+        arrival.topic,
+        arrival.received_at,
+        msgspec.Raw(arrival.headers),
+    )
+    try:
+        event.body = arrival.body.decode()
+    except UnicodeDecodeError:
+        event.body_base64 = base64.b64encode(arrival.body).decode()
+    return event
+
+
+def read_head(path: Path) -> Head:
+    """Read what a capture says of itself. Raises Unusable."""
+    with _opened(path) as stream:
+        return _head(path, stream)
+
+
+def read(path: Path) -> Iterator[Arrival]:
+    """Yield the events as they were captured. Raises Unusable, naming the line."""
+    with _opened(path) as stream:
+        _head(path, stream)
+        for number, line in enumerate(stream, 2):
+            if line.strip():
+                yield _arrival(path, number, line)
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        # What is no UTF-8 is met where its line is read, and named by its number.
+        return path.open(encoding="utf-8", newline="\n", errors="surrogateescape")
+    except OSError as error:
+        raise Unusable(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _head(path: Path, stream: TextIO) -> Head:
+    try:
+        head = msgspec.json.decode(stream.readline(), type=Head)
+    except (msgspec.DecodeError, UnicodeError):
+        raise Unusable(
+            f"{path}: not a capture; make one with: backhaul capture OUT.jsonl"
+        ) from None
+    if head.backhaul_capture != FORMAT:
+        raise Unusable(
+            f"{path}: capture format {head.backhaul_capture}; this version reads"
+            f" {FORMAT}"
+        )
+    return head
+
+
+def _arrival(path: Path, number: int, line: str) -> Arrival:
+    try:
+        event = msgspec.json.decode(line, type=_Event)
+        body = _body(event)
+    except UnicodeError:
+        raise Unusable(f"{path}, line {number}: is not UTF-8 text") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Unusable(f"{path}, line {number}: {error}") from None
+    return Arrival(
+        event.store,
+        event.kind,
+        event.topic,
+        event.received_at,
+        bytes(event.headers),
+        body,
+    )
+
+
+def _body(event: _Event) -> bytes:
+    if event.body_base64 is not None:
+        return base64.b64decode(event.body_base64, validate=True)
+    return (event.body or "").encode()
+
+
+SLICE_SECONDS = 0.05
+TIMEOUT_SECONDS = 30.0
+_OURS = (webhook.HEADER, "Content-Length", "Host")
+
+
+class Receiving(msgspec.Struct, frozen=True):
+    """Where deliveries go: `url` as the platform has it, and the secret that signs."""
+
+    url: str
+    secret: bytes
+
+
+async def replay_into(
+    path: Path,
+    arrivals: Sequence[Arrival],
+    facts: Mapping[str, StoreFacts],
+    fold_one: FoldOne,
+    clock: Clock,
+) -> dict[str, int]:
+    """Fold everything into a new database; return how many events became what.
+
+    Raises BackhaulError when the file exists: a replay never touches a mirror in use.
+    """
+    _create(path)
+    store = open_store(path, clock)
+    store.start()
+    try:
+        for name, known in facts.items():
+            await store.marks.put(f"facts:{name}", msgspec.json.encode(known).decode())
+        await asyncio.gather(*(store.inbox.append(arrival) for arrival in arrivals))
+        while (await store.inbox.fold(fold_one, SLICE_SECONDS)).more:
+            pass
+        if any(arrival.topic.endswith(CONFIRMING) for arrival in arrivals):
+            await _fold_again(store, fold_one)
+    finally:
+        await store.stop()
+    return History(path).outcomes()
+
+
+async def _fold_again(store: SqliteStore, fold_one: FoldOne) -> None:
+    """Take what a read uncovered that lowered a version after others had come."""
+    for confirming in (True, False):
+        after: int | None = 0
+        while after is not None:
+            report = await store.refolds.refold(
+                fold_one, Selection(), after, SLICE_SECONDS, confirming=confirming
+            )
+            after = report.last
+
+
+def _create(path: Path) -> None:
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except OSError as error:
+        raise BackhaulError(
+            f"{path}: {error.strerror}; a replay needs a new file of its own"
+        ) from None
+
+
+def deliveries_to(url: str, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """Return the deliveries that may go to this address: those of one store.
+
+    Of several stores, the one that the address names. Raises Unusable where it names
+    none of them: one address has the secret of one store.
+    """
+    found = [arrival for arrival in arrivals if arrival.kind == "delivery"]
+    stores = {arrival.store for arrival in found}
+    if len(stores) < 2:
+        return found
+    named = named_store(url)
+    if named not in stores:
+        raise Unusable(
+            f"{url} is the address of one store, and the capture is of"
+            f" {', '.join(sorted(stores))}: end it with /webhooks/STORE, or capture"
+            " with --store"
+        )
+    return [arrival for arrival in found if arrival.store == named]
+
+
+def named_store(url: str) -> str:
+    """Return the store in a receiver's address; empty where there is none.
+
+    Raises Unusable.
+    """
+    try:
+        path = urlsplit(url).path
+    except ValueError as error:
+        raise Unusable(f"{url} is no address: {error}") from None
+    return path.partition("/webhooks/")[2].partition("/")[0]
+
+
+async def replay_to(
+    receiving: Receiving,
+    arrivals: Sequence[Arrival],
+    clock: Clock,
+    speed: float | None = None,
+) -> Counter[int]:
+    """Send one after the other; return how often which status came.
+
+    `speed` 1 keeps the pauses between them as they were, 2 halves them; None leaves
+    them out. Raises Unusable when the receiver cannot be reached.
+    """
+    answers: Counter[int] = Counter()
+    before: str | None = None
+    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False) as client:
+        for arrival in arrivals:
+            if speed and before is not None:
+                await clock.sleep(_pause(before, arrival.received_at) / speed)
+            before = arrival.received_at
+            answers[await _send(client, receiving, arrival)] += 1
+    return answers
+
+
+def _pause(before: str, now: str) -> float:
+    """Return the seconds between two arrivals; none where they were shuffled."""
+    return max(0.0, (from_text(now) - from_text(before)).total_seconds())
+
+
+async def _send(
+    client: httpx.AsyncClient, receiving: Receiving, arrival: Arrival
+) -> int:
+    headers = _headers(arrival)
+    headers[webhook.HEADER] = webhook.sign(arrival.body, receiving.secret).decode()
+    try:
+        answer = await client.post(receiving.url, content=arrival.body, headers=headers)
+    except httpx.HTTPError as error:
+        raise Unusable(f"{receiving.url}: {type(error).__name__}: {error}") from None
+    return answer.status_code
+
+
+def _headers(arrival: Arrival) -> httpx.Headers:
+    """Return the headers as they came, but for those that belong to the sending."""
+    came = msgspec.json.decode(arrival.headers, type=dict[str, str])
+    headers = httpx.Headers([(k.encode(), text.encode()) for k, text in came.items()])
+    for name in _OURS:
+        headers.pop(name, None)
+    if arrival.topic:
+        headers.setdefault("X-Service-Topic", arrival.topic)
+    headers.setdefault("Content-Type", "application/json")
+    return headers

@@ -1,1 +1,0 @@
-"""What keeps the database in shape: the search index, retention, forgetting."""
