@@ -16,17 +16,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from loguru import logger
 
-from support import session, tracking
-from support.exchanges import HEARD
-from support.loop_guard import LoopGuard, on_purpose
-from support.requirements import everything_is_required
+from scenes import leftovers, tracking_tokens
+from scenes.loop_guard import LoopGuard, on_purpose
+from scenes.recorded_exchanges import HEARD
+from scenes.requirements import everything_is_required
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
     from pathlib import Path
     from typing import TextIO
 
-    from support.exchanges import Exchange
+    from scenes.recorded_exchanges import Exchange
 
 # Before anything imports it: lets failures in the shared contract tests show the values
 # that differ.
@@ -86,7 +86,7 @@ sysconfig.get_path = cast("Any", cache(sysconfig.get_path))
 def pytest_configure(config: pytest.Config) -> None:
     """The process that was started first makes the folder; workers inherit it."""
     if not hasattr(config, "workerinput"):
-        session.begin()
+        leftovers.begin()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -163,23 +163,23 @@ def pytest_terminal_summary(
     if found:
         terminalreporter.section("secrets in logs", red=True)
         terminalreporter.write_line("\n".join(found[:20]))
-        terminalreporter.write_line(f"logs: {os.environ[session.VARIABLE]}")
+        terminalreporter.write_line(f"logs: {os.environ[leftovers.VARIABLE]}")
 
 
 def _told() -> list[str]:
-    return session.all_told()
+    return leftovers.all_told()
 
 
 def _leaks_at_the_end() -> list[str]:
-    found = session.leaks()
+    found = leftovers.leaks()
     if not found:
-        shutil.rmtree(os.environ[session.VARIABLE], ignore_errors=True)
+        shutil.rmtree(os.environ[leftovers.VARIABLE], ignore_errors=True)
     return found
 
 
 @cache
 def _log_file() -> TextIO:
-    return session.new_log("tests").open("a", encoding="utf-8", buffering=1)
+    return leftovers.new_log("tests").open("a", encoding="utf-8", buffering=1)
 
 
 @pytest.fixture(autouse=True)
@@ -213,7 +213,7 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
     """Search what a test leaves behind, a pair's books and logs too, before it goes."""
     yield tmp_path
     with on_purpose():
-        tracking.check_servers(tmp_path)
+        tracking_tokens.check_servers(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +229,7 @@ def _answers_are_described() -> Iterator[None]:
 
 def _flaws_of(exchange: Exchange) -> Iterator[str]:
     # Five seconds to import, in every process, and most have no need of it.
-    from support.described import flaws_of
+    from scenes.openapi_checks import flaws_of
 
     return flaws_of(exchange)
 

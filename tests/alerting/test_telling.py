@@ -26,10 +26,10 @@ from backhaul.store.alerting import Alert
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.migrations import migrations
 from backhaul.store.sqlite.needing import SqliteNeeds
-from support.clock import VirtualClock
-from support.databases import rows, started_store
-from support.smtp_server import SmtpServer, open_smtp_server
-from support.waiting import until
+from scenes.clock import VirtualClock
+from scenes.databases import rows, started_store
+from scenes.smtp_server import SmtpServer, open_smtp_server
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -11,19 +11,19 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from backhaul.core.clock import to_text
-from support import payloads
-from support.clock import START
-from support.daemon import connected
-from support.databases import rows, write
-from support.reference_shop import Shop, open_shop
-from support.waiting import until
+from scenes import payloads
+from scenes.clock import START
+from scenes.daemon import connected
+from scenes.databases import rows, write
+from scenes.reference_shop import Shop, open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from backhaul.app.daemon import Daemon
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 ALERTED = """
 [jobs.backup]

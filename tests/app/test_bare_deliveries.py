@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.webhook import TOPICS
-from support import session
-from support.daemon import NOBODY, Office, running
-from support.databases import rows
-from support.reference_shop import open_shop
-from support.waiting import until
+from scenes import leftovers
+from scenes.daemon import NOBODY, Office, running
+from scenes.databases import rows
+from scenes.reference_shop import open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 SECOND = """
 [stores.second]
@@ -51,7 +51,7 @@ async def shops(tmp_path: Path) -> AsyncIterator[list[Shop]]:
 async def subscribe(shop: Shop, *topics: str) -> dict[str, str]:
     body = {"address": NOBODY, "topics": topics}
     hook: dict[str, str] = (await shop.v1("POST", "/webhooks", body)).data
-    session.issued(hook["secret"])
+    leftovers.issued(hook["secret"])
     return hook
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from support.daemon import connected_process
-from support.databases import rows
-from support.payloads import envelope, signed
-from support.reference import ReferenceProcess, reference
-from support.shopping import buy
-from support.waiting import await_true
+from scenes.daemon import connected_process
+from scenes.databases import rows
+from scenes.payloads import envelope, signed
+from scenes.reference_process import ReferenceProcess, reference
+from scenes.shopper import buy
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

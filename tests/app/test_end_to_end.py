@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from support.daemon import connected
-from support.databases import count, rows
-from support.reference_shop import Shop, open_shop
-from support.waiting import until
+from scenes.daemon import connected
+from scenes.databases import count, rows
+from scenes.reference_shop import Shop, open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from backhaul.app.daemon import Daemon
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from backhaul.connect import lifecycle
-from support.daemon import connected
-from support.reference_shop import open_shop
+from scenes.daemon import connected
+from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
-from support.daemon import NOBODY, Office
-from support.unanswering import Hanging
-from support.waiting import HANG_SECONDS
+from scenes.daemon import NOBODY, Office
+from scenes.silent_platform import Hanging
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pytest
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.errors import Busy
-from support.clock import RunningClock
-from support.daemon import NOBODY, Office
+from scenes.clock import RunningClock
+from scenes.daemon import NOBODY, Office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

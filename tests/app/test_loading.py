@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from support.certificates import of_this_machine
+from scenes.certificates import of_this_machine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

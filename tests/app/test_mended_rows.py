@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from backhaul.app.control_socket import Control
-from support.daemon import connected
-from support.databases import count, rows
-from support.reference_shop import open_shop
-from support.waiting import until
+from scenes.daemon import connected
+from scenes.databases import count, rows
+from scenes.reference_shop import open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

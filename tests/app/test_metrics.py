@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from observe.test_metrics import samples
-from support.daemon import Office, connected
-from support.databases import count, rows
-from support.reference_shop import Shop, open_shop
-from support.waiting import until
+from scenes.daemon import Office, connected
+from scenes.databases import count, rows
+from scenes.reference_shop import Shop, open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,18 +11,18 @@ from loguru import logger
 
 from backhaul.app.reload import differences, taken_over
 from backhaul.cli import context
-from support.daemon import in_process
-from support.payloads import envelope, order, signed
-from support.supervising import handing, kept_socket, manager
-from support.unanswering import met_before, supervised
-from support.waiting import until
+from scenes.daemon import in_process
+from scenes.payloads import envelope, order, signed
+from scenes.service_manager import handing, kept_socket, manager
+from scenes.silent_platform import met_before, supervised
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from backhaul.app.daemon import Daemon
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 NEW = "whsec_" + "9" * 32
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from support.databases import rows
-from support.delivering import Load
-from support.supervising import handing, kept_socket
-from support.unanswering import STORE_ID, met_before, supervised
-from support.waiting import until
+from scenes.databases import rows
+from scenes.service_manager import handing, kept_socket
+from scenes.silent_platform import STORE_ID, met_before, supervised
+from scenes.waiting import until
+from scenes.webhook_load import Load
 
 STARTS = 4
 

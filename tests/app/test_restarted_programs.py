@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.daemon import office_of
-from support.reference import reference
-from support.restarting import restarted
+from scenes.daemon import office_of
+from scenes.reference_process import reference
+from scenes.restarts import restarted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,13 @@ import pytest
 
 from backhaul.app.control_socket import SOCKET_NAME
 from dashboard.test_roles import EXPECTED
-from support import session
-from support.daemon import connected
-from support.dashboard import PASSWORD
-from support.payloads import envelope, order, signed
-from support.reference_shop import open_shop
-from support.requirements import require_root
-from support.routes import without_row
+from scenes import leftovers
+from scenes.daemon import connected
+from scenes.dashboard import PASSWORD
+from scenes.payloads import envelope, order, signed
+from scenes.reference_shop import open_shop
+from scenes.requirements import require_root
+from scenes.routes import without_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.app.daemon import Daemon
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 BODY = envelope("orders/create", order())
 COURIER = "courier-secret-" + secrets.token_hex(12)
@@ -100,7 +100,7 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    session.issued(COURIER)
+    leftovers.issued(COURIER)
     async with (
         open_shop(tmp_path / "shop") as shop,
         connected(shop, PARCELS) as (office, daemon),

@@ -12,16 +12,16 @@ import pytest
 
 from backhaul.app.daemon import Daemon
 from backhaul.cli import context
-from support.daemon import Office, in_process
-from support.databases import count, rows
-from support.reference_shop import open_shop
-from support.waiting import until
+from scenes.daemon import Office, in_process
+from scenes.databases import count, rows
+from scenes.reference_shop import open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 JOBS = ("push_adjustments", "push_cancellations", "push_fulfillments")
 FAR_MONTH = (datetime.now(UTC).month + 5) % 12 + 1

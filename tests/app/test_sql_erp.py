@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.clock import SystemClock, to_text
-from support.daemon import DaemonProcess, connected, connected_process
-from support.databases import rows
-from support.reference import reference
-from support.reference_shop import cart, open_shop
-from support.sql_erp import SqlErp, locked
-from support.waiting import await_true, until
+from scenes.daemon import DaemonProcess, connected, connected_process
+from scenes.databases import rows
+from scenes.reference_process import reference
+from scenes.reference_shop import cart, open_shop
+from scenes.sql_erp import SqlErp, locked
+from scenes.waiting import await_true, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
-    from support.reference_shop import Shop
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
+    from scenes.reference_shop import Shop
 
 DELIVERIES = "SELECT state, reason, attempts FROM deliveries WHERE topic='order.placed'"
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.daemon import daemon_process, office_of
-from support.reference import reference
+from scenes.daemon import daemon_process, office_of
+from scenes.reference_process import reference
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from support.daemon import connected
-from support.reference_shop import open_shop
+from scenes.daemon import connected
+from scenes.reference_shop import open_shop
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/dashboard.md"
 

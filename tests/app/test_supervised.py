@@ -15,15 +15,15 @@ from backhaul.app.systemd import Supervisor
 from backhaul.errors import Busy, ConfigurationError
 from backhaul.store.sqlite.inbox import append_batch
 from backhaul.store.sqlite.writer import Writer
-from support.clock import VirtualClock
-from support.supervising import OURS, handing, kept_socket, manager
-from support.waiting import until
+from scenes.clock import VirtualClock
+from scenes.service_manager import OURS, handing, kept_socket, manager
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.supervising import Manager
+    from scenes.service_manager import Manager
 
 FED = "WATCHDOG=1"
 QUARTER_SECONDS = 0.05

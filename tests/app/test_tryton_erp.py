@@ -18,22 +18,22 @@ from backhaul.demo.books import (
 )
 from backhaul.demo.home import COURIER, SCANNER, TRYTON
 from backhaul.demo.ledger import draw_up
-from support.daemon import DaemonProcess, connected_process
-from support.databases import rows
-from support.reference import reference
-from support.reference_shop import cart
-from support.sql_erp import locked
-from support.tryton import PASSWORD, common_folder, tryton
-from support.tryton_setup import PRODUCTS
-from support.waiting import await_true
+from scenes.daemon import DaemonProcess, connected_process
+from scenes.databases import rows
+from scenes.reference_process import reference
+from scenes.reference_shop import cart
+from scenes.sql_erp import locked
+from scenes.tryton import PASSWORD, common_folder, tryton
+from scenes.tryton_setup import PRODUCTS
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from backhaul.demo.ledger import Ledger
-    from support.reference import ReferenceProcess
-    from support.tryton import TrytonServer
+    from scenes.reference_process import ReferenceProcess
+    from scenes.tryton import TrytonServer
 
 pytestmark = [pytest.mark.programs]
 PATIENCE_SECONDS = 120

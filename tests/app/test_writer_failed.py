@@ -12,9 +12,9 @@ from backhaul.app.daemon import Daemon
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.errors import WriterFailed
-from support.daemon import office_of
-from support.reference import reference
-from support.waiting import HANG_SECONDS
+from scenes.daemon import office_of
+from scenes.reference_process import reference
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,13 +12,13 @@ import msgspec
 from bench import servers
 from bench.backfilling import Read
 from bench.results import Rounds, agree
-from support.reference import start_reference
+from scenes.reference_process import start_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.results import Scale
-    from support.reference import ReferenceProcess
+    from scenes.reference_process import ReferenceProcess
 
 LINE = {"title": "Linen shirt", "quantity": 2, "price": "1499.00"}
 

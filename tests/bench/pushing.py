@@ -27,9 +27,9 @@ from backhaul.store.contract import Command, Matched, NewCommand, NewRecord
 from backhaul.store.opening import open_store
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 from bench import machine
-from support.databases import rows
-from support.processes import memory_bytes
-from support.waiting import until
+from scenes.databases import rows
+from scenes.processes import memory_bytes
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from backhaul.store.contract import MatchReader, WaitingRecord

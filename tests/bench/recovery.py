@@ -16,7 +16,7 @@ from bench.daemon import Daemon
 from bench.orders import STORE
 from bench.pushing import plan
 from bench.results import Rounds, agree
-from support.databases import rows
+from scenes.databases import rows
 
 if TYPE_CHECKING:
     from bench.results import Scale

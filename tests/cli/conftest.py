@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.reference import ReferenceProcess, reference
+from scenes.reference_process import ReferenceProcess, reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,15 +25,15 @@ from backhaul.cli import query
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite.asking import Asker
-from support import payloads
-from support.daemon import backhaul, in_process
-from support.databases import count, locked, rows
-from support.mirrored import fill, lone_office, orders
+from scenes import payloads
+from scenes.daemon import backhaul, in_process
+from scenes.databases import count, locked, rows
+from scenes.mirror_files import fill, lone_office, orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 DATABASE = "the database"
 HOSTILE = '=HYPERLINK("http://x")'

@@ -19,9 +19,9 @@ from backhaul.store.deeds import Deed
 from backhaul.store.opening import open_store, sole_writer
 from backhaul.store.sqlite import connections, copies
 from backhaul.store.sqlite.migrations import migrations
-from support.daemon import NOBODY, Office, in_process
-from support.databases import rows, started_store
-from support.push_records import plan
+from scenes.commands import plan
+from scenes.daemon import NOBODY, Office, in_process
+from scenes.databases import rows, started_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
-from support.daemon import Office, in_process
-from support.databases import rows, write
+from scenes.daemon import Office, in_process
+from scenes.databases import rows, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

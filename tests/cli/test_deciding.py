@@ -14,18 +14,18 @@ import pytest
 
 from backhaul.cli.daemon_client import change
 from backhaul.errors import BackhaulError
-from support.daemon import connected_process, in_process
-from support.databases import rows
-from support.mirrored import fill, lone_office, orders
-from support.shopping import buy, order_of
-from support.terminal import at_a_terminal
-from support.waiting import await_true
+from scenes.daemon import connected_process, in_process
+from scenes.databases import rows
+from scenes.mirror_files import fill, lone_office, orders
+from scenes.shopper import buy, order_of
+from scenes.terminal import at_a_terminal
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 pytestmark = pytest.mark.programs
 

@@ -22,17 +22,17 @@ from backhaul.doctor import daemon
 from backhaul.doctor.check_runner import examine
 from backhaul.doctor.result import Result, State
 from backhaul.doctor.storage import Machine
-from support import misconfigured as planted
-from support.daemon import NOBODY, Office, daemon_process, in_process, office_of
-from support.mirrored import fill, lone_office, orders
-from support.requirements import not_almighty
+from scenes import broken_installations as planted
+from scenes.daemon import NOBODY, Office, daemon_process, in_process, office_of
+from scenes.mirror_files import fill, lone_office, orders
+from scenes.requirements import not_almighty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.misconfigured import Plant
-    from support.reference import ReferenceProcess
+    from scenes.broken_installations import Plant
+    from scenes.reference_process import ReferenceProcess
 
 PLANTED: list[tuple[Plant, str, str, str]] = [
     (planted.misspelt, "fail config", "setle_seconds", "did you mean"),

@@ -12,15 +12,15 @@ from backhaul.doctor.result import Result, State
 from backhaul.doctor.webhooks import RoundTrip
 from backhaul.platform.client import ShopClient
 from backhaul.platform.transport import Limits, Transport
-from support.clock import RunningClock
-from support.databases import fold_all, started_store
-from support.mirrored import lone_office
-from support.payloads import arrival, envelope
-from support.push_scene import Platform
-from support.push_server import document, serving
+from scenes.clock import RunningClock
+from scenes.databases import fold_all, started_store
+from scenes.mirror_files import lone_office
+from scenes.payloads import arrival, envelope
+from scenes.pushing import Platform
+from scenes.scripted_platform import document, serving
 
 if TYPE_CHECKING:
-    from support.push_server import Connection, Request
+    from scenes.scripted_platform import Connection, Request
 
 LIMITS = Limits(connect_seconds=2.0, read_seconds=2.0, max_response_bytes=1_000_000)
 AT = "http://127.0.0.1:1"

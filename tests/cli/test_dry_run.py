@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.identity import fingerprint
-from support.daemon import connected_process, daemon_process, in_process
-from support.databases import rows
-from support.shopping import buy, order_of
-from support.waiting import await_true
+from scenes.daemon import connected_process, daemon_process, in_process
+from scenes.databases import rows
+from scenes.shopper import buy, order_of
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
-    from support.shopping import Document
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
+    from scenes.shopper import Document
 
 pytestmark = pytest.mark.programs
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.traffic import capture_files
-from support import payloads
-from support.daemon import connected_process, in_process
-from support.databases import rows
-from support.mirrored import fill, lone_office
-from support.shopping import buy
-from support.terminal import at_a_terminal
-from support.waiting import await_true
+from scenes import payloads
+from scenes.daemon import connected_process, in_process
+from scenes.databases import rows
+from scenes.mirror_files import fill, lone_office
+from scenes.shopper import buy
+from scenes.terminal import at_a_terminal
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 EMAIL = "asha@example.com"
 

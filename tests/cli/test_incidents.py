@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.daemon import in_process
-from support.databases import rows
-from support.mirrored import lone_office
+from scenes.daemon import in_process
+from scenes.databases import rows
+from scenes.mirror_files import lone_office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 SAYS = "order #1 was cancelled and put back when parcel C2 left: 2 units too many"
 

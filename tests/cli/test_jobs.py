@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.daemon import backhaul, daemon_process, in_process, office_of
-from support.databases import rows
-from support.waiting import await_true
+from scenes.daemon import backhaul, daemon_process, in_process, office_of
+from scenes.databases import rows
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 pytestmark = pytest.mark.programs
 

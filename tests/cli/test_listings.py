@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.daemon import backhaul, connected_process, in_process, office_of
-from support.databases import count, rows
-from support.shopping import buy
-from support.waiting import await_true
+from scenes.daemon import backhaul, connected_process, in_process, office_of
+from scenes.databases import count, rows
+from scenes.shopper import buy
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 HEADER = "order,tracking_company,tracking_number"
 

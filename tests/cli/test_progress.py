@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.cli.reconcile import LINE_ROWS
-from support.daemon import backhaul
-from support.many_orders import Platform, serving
-from support.terminal import seen
+from scenes.daemon import backhaul
+from scenes.large_store import Platform, serving
+from scenes.terminal import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

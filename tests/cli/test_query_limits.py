@@ -14,15 +14,15 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite.asking import FILE, TABLE, Asker, Bounds
-from support.daemon import in_process
-from support.databases import rows
-from support.mirrored import fill, lone_office, orders
+from scenes.daemon import in_process
+from scenes.databases import rows
+from scenes.mirror_files import fill, lone_office, orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 

@@ -15,14 +15,14 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite.asking import Asker
 from backhaul.store.sqlite.sql_guard import WITHHELD
-from support.daemon import in_process
-from support.databases import rows, write
-from support.mirrored import fill, lone_office, orders
+from scenes.daemon import in_process
+from scenes.databases import rows, write
+from scenes.mirror_files import fill, lone_office, orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 HASH = "scrypt-of-a-password"
 DIGEST = "hash-of-an-erased-address"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.daemon import Office, backhaul, daemon_process, office_of
-from support.databases import count, rows
-from support.push_server import unused_url
-from support.reconciling import ON_DEMAND, differences
-from support.reference import ReferenceProcess, start_reference
-from support.waiting import await_true
+from scenes.daemon import Office, backhaul, daemon_process, office_of
+from scenes.databases import count, rows
+from scenes.reference_process import ReferenceProcess, start_reference
+from scenes.scripted_platform import unused_url
+from scenes.syncing import ON_DEMAND, differences
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

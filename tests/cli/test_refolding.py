@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.store.opening import sole_writer
-from support.daemon import backhaul, connected_process, in_process
-from support.databases import count, rows
-from support.shopping import buy
-from support.waiting import await_true
+from scenes.daemon import backhaul, connected_process, in_process
+from scenes.databases import count, rows
+from scenes.shopper import buy
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import DaemonProcess, Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess, Office
+    from scenes.reference_process import ReferenceProcess
 
 QUARANTINED = "SELECT count(*) FROM event_outcomes WHERE state = 'quarantined'"
 

@@ -15,15 +15,15 @@ from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.needing import SqliteNeeds
-from support import payloads
-from support.daemon import in_process
-from support.mirrored import fill, lone_office
-from support.unanswering import Hanging
+from scenes import payloads
+from scenes.daemon import in_process
+from scenes.mirror_files import fill, lone_office
+from scenes.silent_platform import Hanging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 WORK = (
     ("planned", "cancel"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from rich.cells import cell_len
 
-from support.daemon import (
+from scenes.daemon import (
     DaemonProcess,
     Office,
     backhaul,
@@ -19,15 +19,15 @@ from support.daemon import (
     daemon_process,
     office_of,
 )
-from support.databases import count, rows
-from support.payloads import envelope, order, signed
-from support.processes import limited
-from support.shopping import buy, key_with, order_of
-from support.terminal import seen
-from support.waiting import HANG_SECONDS, await_true
+from scenes.databases import count, rows
+from scenes.payloads import envelope, order, signed
+from scenes.processes import limited
+from scenes.shopper import buy, key_with, order_of
+from scenes.terminal import seen
+from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
-    from support.reference import ReferenceProcess
+    from scenes.reference_process import ReferenceProcess
 
 HEADER = "order,tracking_company,tracking_number"
 DELIVERED = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"

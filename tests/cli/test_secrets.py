@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 from backhaul.ingest.webhook_secrets import secret_fingerprint
-from support.daemon import backhaul, daemon_process, in_process, office_of
-from support.payloads import envelope, order, signed
+from scenes.daemon import backhaul, daemon_process, in_process, office_of
+from scenes.payloads import envelope, order, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 BODY = envelope("orders/create", order())
 

@@ -9,14 +9,14 @@ import pytest
 
 from backhaul.cli.exit_codes import run
 from backhaul.errors import Unusable
-from support import payloads
-from support.daemon import in_process
-from support.mirrored import fill, lone_office
+from scenes import payloads
+from scenes.daemon import in_process
+from scenes.mirror_files import fill, lone_office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 STEERING = "Asha\x1b]0;owned\x07\x1b[2J\nfolded\x9b1m\u202e"
 SHOWN = "Asha\\x1b]0;owned\\x07\\x1b[2J\\nfolded\\x9b1m\\u202e"

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from backhaul.cli.lazy_imports import program_for
 from backhaul.cli.root import app
-from support.mirrored import lone_office
-from support.unanswering import met_before
+from scenes.mirror_files import lone_office
+from scenes.silent_platform import met_before
 
 if TYPE_CHECKING:
     from pathlib import Path

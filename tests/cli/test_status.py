@@ -16,15 +16,15 @@ from backhaul.cli.output import Line, Section, cut, fit, packed
 from backhaul.cli.problems import troubles
 from backhaul.store.contract import Matched, NewCommand, NewRecord, Unmatched
 from backhaul.sync.resource_types import KINDS
-from support.daemon import in_process
-from support.databases import started_store, write
-from support.mirrored import fill, lone_office, orders
-from support.terminal import seen
+from scenes.daemon import in_process
+from scenes.databases import started_store, write
+from scenes.mirror_files import fill, lone_office, orders
+from scenes.terminal import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 MANY = "".join(
     f'[connectors.desk_{n}]\ntype = "scanner"\nstore = "main"\n'

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import payloads, session
-from support.daemon import Office, in_process
-from support.mirrored import fill, lone_office
-from support.requirements import not_almighty
+from scenes import leftovers, payloads
+from scenes.daemon import Office, in_process
+from scenes.mirror_files import fill, lone_office
+from scenes.requirements import not_almighty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ CANARIES = [secrets.token_hex(24) for _ in range(5)]
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    session.issued(*CANARIES)
+    leftovers.issued(*CANARIES)
     with lone_office() as made:
         more = MORE.format(
             folder=made.folder, mail=PERSON[1], canaries=CANARIES, path=PATH

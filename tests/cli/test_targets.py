@@ -16,18 +16,18 @@ from backhaul.store.contract import NewRecord
 from backhaul.store.deciding import Decision
 from backhaul.store.targets import Correct
 from backhaul_sdk import StockLevel
-from support import payloads
-from support.clock import VirtualClock
-from support.daemon import in_process
-from support.databases import rows, started_store, take
-from support.mirrored import lone_office
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.daemon import in_process
+from scenes.databases import rows, started_store, take
+from scenes.mirror_files import lone_office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul.core.stock import Shelf
     from backhaul.store.targets import Target
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 NOTE = "9 + -2 of lines 2 and 3 added up"
 COUNT = StockLevel(

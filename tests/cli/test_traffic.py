@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.traffic.sample_events import SAMPLES
-from support.daemon import (
+from scenes.daemon import (
     NOBODY,
     backhaul,
     connected_process,
@@ -18,17 +18,17 @@ from support.daemon import (
     in_process,
     office_of,
 )
-from support.databases import count, rows, started_store
-from support.mirrored import fill, lone_office, orders
-from support.shopping import buy
-from support.waiting import await_true
+from scenes.databases import count, rows, started_store
+from scenes.mirror_files import fill, lone_office, orders
+from scenes.shopper import buy
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.cli import context
-from support import payloads
-from support.daemon import Office, in_process
-from support.databases import fold_all, started_store
-from support.mirrored import lone_office
-from support.payloads import arrival, envelope
+from scenes import payloads
+from scenes.daemon import Office, in_process
+from scenes.databases import fold_all, started_store
+from scenes.mirror_files import lone_office
+from scenes.payloads import arrival, envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,14 +9,14 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
-from support.daemon import Office, daemon_process, in_process, office_of
-from support.databases import rows
+from scenes.daemon import Office, daemon_process, in_process, office_of
+from scenes.databases import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Said
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Said
+    from scenes.reference_process import ReferenceProcess
 
 PASSWORD = "correct horse battery staple"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support import payloads
-from support.daemon import in_process
-from support.mirrored import fill, lone_office
+from scenes import payloads
+from scenes.daemon import in_process
+from scenes.mirror_files import fill, lone_office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 PERSON: dict[str, Any] = {
     "id": "cus_1",

@@ -20,17 +20,17 @@ from backhaul_sdk import (
     StockAdjustment,
     Tracking,
 )
-from support import payloads
-from support.daemon import in_process
-from support.databases import fold_all, started_store
-from support.mirrored import lone_office
-from support.payloads import arrival, envelope
+from scenes import payloads
+from scenes.daemon import in_process
+from scenes.databases import fold_all, started_store
+from scenes.mirror_files import lone_office
+from scenes.payloads import arrival, envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul_sdk import Record
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 NUMBERLESS = {"number": None, "name": "#7802"}
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import payloads
-from support.clock import VirtualClock
-from support.databases import started_store, take
-from support.drop_folder import Folder, with_orders
-from support.payloads import envelope
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.databases import started_store, take
+from scenes.drop_folder import Folder, with_orders
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,8 +9,8 @@ import pytest
 from backhaul.connect.quarantine_retry import mended
 from backhaul.errors import BackhaulError
 from backhaul_sdk import Bad, Batch
-from support.back_office import Desk, host_of, shipped
-from support.databases import count, rows
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import count, rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

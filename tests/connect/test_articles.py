@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_sdk import Line, StockAdjustment, StockLevel
-from support import payloads
-from support.back_office import Desk, host_of, shipped
-from support.databases import rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore

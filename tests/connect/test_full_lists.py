@@ -10,14 +10,14 @@ import pytest
 from backhaul.connect.matching import Matcher
 from backhaul.store.sqlite.full_lists import ABSENT, LATER, UNMATCHED
 from backhaul_sdk import FullList, StockLevel
-from support import payloads
-from support.back_office import Desk, host_of
-from support.databases import opened, rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of
+from scenes.databases import opened, rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 ARTICLES = tuple(f"A{number}" for number in range(20))
 TARGETS = """

@@ -10,8 +10,8 @@ from msgspec.structs import force_setattr
 from backhaul.connect.host import MOST_AT_ONCE, Gathering
 from backhaul.errors import Busy
 from backhaul.store.contract import NewRecord, RecordOutcome, WaitingRecord
-from support.back_office import Desk, host_of, shipped
-from support.databases import count
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,10 +19,10 @@ from backhaul_sdk import (
     HttpResponse,
     Route,
 )
-from support.back_office import Desk, host_of, shipped
-from support.clock import RunningClock, VirtualClock
-from support.databases import count, locked, rows, started_store
-from support.waiting import until
+from scenes.back_office import Desk, host_of, shipped
+from scenes.clock import RunningClock, VirtualClock
+from scenes.databases import count, locked, rows, started_store
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -13,8 +13,8 @@ from backhaul.app.public_http import Arrivals
 from backhaul.connect import http_routes
 from backhaul.errors import Busy
 from backhaul_sdk import HttpRequest, HttpResponse, Route
-from support.back_office import Desk, host_of, shipped
-from support.databases import count, locked
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import count, locked
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore

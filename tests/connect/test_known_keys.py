@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from backhaul.connect.matching import Matcher, encode
 from backhaul_sdk import Bad
-from support import payloads
-from support.back_office import Desk, host_of, shipped
-from support.databases import count, rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import count, rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Receipt, Record
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 AMBIGUOUS = payloads.order("ord_3", number=7, externalId="1001")
 GIVEN_UP = "given up by a person"

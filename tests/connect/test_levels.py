@@ -9,14 +9,14 @@ import pytest
 from backhaul.connect.matching import Matcher
 from backhaul.store.sqlite.levels import OTHERS
 from backhaul_sdk import StockLevel
-from support import payloads
-from support.back_office import Desk, host_of
-from support.databases import rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of
+from scenes.databases import rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 WAIT_SECONDS = 600
 ROWS = "SELECT id, name, key, state FROM quarantine ORDER BY id"

@@ -10,14 +10,14 @@ import pytest
 from backhaul.connect.matching import Matcher
 from backhaul.store.sqlite.listed_levels import LISTED
 from backhaul_sdk import StockLevel
-from support import payloads
-from support.back_office import Desk, host_of
-from support.databases import opened, rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of
+from scenes.databases import opened, rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 MORNING, NOON = payloads.instant(0), payloads.instant(600)
 TARGETS = "SELECT quantity, state FROM stock_targets JOIN commands ON id = command_id"

@@ -10,15 +10,15 @@ import pytest
 from backhaul.connect.matching import Matcher, encode
 from backhaul.connect.quarantine_retry import WaitingRoom
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
-from support import payloads
-from support.back_office import Desk, host_of, shipped
-from support.databases import count, rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import count, rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Receipt, Record
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 
 async def hand_in(store: SqliteStore, record: Record, **options: Any) -> Receipt:

@@ -8,14 +8,14 @@ import pytest
 
 from backhaul.core.lifecycle import Cause
 from backhaul.store.outbox import Attempt, Sendable, Settlement
-from support import payloads
-from support.databases import rows, take, write
-from support.news import Books, deliver, sink_of
-from support.payloads import envelope, instant
+from scenes import payloads
+from scenes.databases import rows, take, write
+from scenes.notifications import Books, deliver, sink_of
+from scenes.payloads import envelope, instant
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 CANCELLED = instant(302)
 PARCEL = ("fulfill", "own", "shp_1")

@@ -21,14 +21,14 @@ from backhaul.store.sqlite.sku_spellings import (
     near_skus,
 )
 from backhaul_sdk import Fulfillment, Line, StockLevel
-from support import payloads
-from support.back_office import Desk, host_of
-from support.databases import opened, rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of
+from scenes.databases import opened, rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 CASE = Path(__file__).parents[1] / "connectors" / "cases" / "11-stock-levels-nfd.csv"
 ALPHA, BETA, GAMMA = "\u0391\u0392\u0393"

@@ -9,14 +9,14 @@ import pytest
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.sqlite.deliveries import PASSED_OVER
 from backhaul_sdk.contract import TOPICS
-from support import payloads
-from support.databases import take, write
-from support.news import Books, deliver, owed, sink_of
-from support.payloads import envelope, instant
+from scenes import payloads
+from scenes.databases import take, write
+from scenes.notifications import Books, deliver, owed, sink_of
+from scenes.payloads import envelope, instant
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 LATE = instant(300)
 CANCELLED = instant(302)

@@ -19,7 +19,7 @@ from backhaul.errors import BackhaulError
 from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
 from backhaul_sdk import Batch
-from support.back_office import Desk, host_of, shipped
+from scenes.back_office import Desk, host_of, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,16 +12,16 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.deciding import Decision
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 from backhaul_sdk import Cancellation, Fulfillment, Line
-from support import payloads
-from support.back_office import Desk, host_of
-from support.databases import rows, take, write
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of
+from scenes.databases import rows, take, write
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.contract import Command
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul_sdk import Receipt
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 TWINS = [
     payloads.item("li_a", sku="A", quantity=1),

@@ -12,9 +12,9 @@ from backhaul.app import public_http
 from backhaul.app.public_http import Arrivals
 from backhaul.connect import lifecycle
 from backhaul_sdk import HttpRequest, HttpResponse, Route
-from support.back_office import Desk, host_of
-from support.clock import VirtualClock
-from support.waiting import until
+from scenes.back_office import Desk, host_of
+from scenes.clock import VirtualClock
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

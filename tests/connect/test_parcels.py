@@ -8,10 +8,10 @@ import pytest
 
 from backhaul.store.deciding import Decision
 from backhaul_sdk import Tracking
-from support import payloads
-from support.back_office import Desk, host_of
-from support.databases import rows, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of
+from scenes.databases import rows, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore

@@ -11,15 +11,15 @@ import pytest
 from backhaul.connect.lifecycle import subscribe_all
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.sqlite.explaining import Explainer
-from support import payloads
-from support.databases import rows, take
-from support.news import Books, deliver, sink_of
-from support.payloads import envelope, instant
+from scenes import payloads
+from scenes.databases import rows, take
+from scenes.notifications import Books, deliver, sink_of
+from scenes.payloads import envelope, instant
 
 if TYPE_CHECKING:
     from backhaul.connect.delivery_worker import Sink
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 CASES = Path(__file__).parent / "cases"
 OPEN = "SELECT id FROM open_orders WHERE id IN ('ord_9', 'ord_CASE7006')"

@@ -13,9 +13,9 @@ from backhaul.errors import ConfigurationError
 from backhaul.settings.connections import Connector
 from backhaul_sdk import Spec
 from backhaul_sdk.testing import HOST_KEYS
-from support.back_office import Desk
+from scenes.back_office import Desk
 
-DESK = "support.back_office:Desk"
+DESK = "scenes.back_office:Desk"
 WRITING = Path(__file__).parents[2] / "docs" / "connectors" / "writing-one.md"
 
 

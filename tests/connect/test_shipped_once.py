@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import payloads
-from support.databases import rows, take
-from support.drop_folder import HEADER, case, matched
-from support.payloads import envelope
+from scenes import payloads
+from scenes.databases import rows, take
+from scenes.drop_folder import HEADER, case, matched
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
-    from support.drop_folder import Folder
+    from scenes.clock import VirtualClock
+    from scenes.drop_folder import Folder
 
 
 async def look(store: SqliteStore, clock: VirtualClock) -> list[str]:

@@ -18,16 +18,16 @@ from backhaul_sdk import (
     Uncertain,
     Unknown,
 )
-from support import payloads
-from support.databases import rows, take, write
-from support.news import Books, Mute, Receiver, deliver, owed, sink_of
-from support.payloads import envelope, instant
-from support.waiting import until
+from scenes import payloads
+from scenes.databases import rows, take, write
+from scenes.notifications import Books, Mute, Receiver, deliver, owed, sink_of
+from scenes.payloads import envelope, instant
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from backhaul.connect.delivery_worker import Sink
     from backhaul.store.sqlite.database import SqliteStore
-    from support.clock import VirtualClock
+    from scenes.clock import VirtualClock
 
 ORDERS = frozenset({"order.placed", "order.updated"})
 PLACED = ("order.placed", "ord_9")

@@ -11,11 +11,11 @@ import pytest
 
 from backhaul.core.clock import from_text
 from connectors.dropping import Drop
-from support import payloads
-from support.back_office import Desk, host_of
-from support.clock import VirtualClock
-from support.databases import rows, started_store, take
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of
+from scenes.clock import VirtualClock
+from scenes.databases import rows, started_store, take
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_sdk import Line
-from support import payloads
-from support.back_office import Desk, host_of, shipped
-from support.databases import rows, take
-from support.drop_folder import CASES, HEADER
-from support.payloads import envelope
+from scenes import payloads
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import rows, take
+from scenes.drop_folder import CASES, HEADER
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
-    from support.drop_folder import Folder
+    from scenes.drop_folder import Folder
 
 
 KEYED = "order,tracking_company,tracking_number,sku,quantity,note,line\n"

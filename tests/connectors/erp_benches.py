@@ -10,7 +10,7 @@ import pytest
 from backhaul_sdk import Applied, CheckFailed
 from backhaul_sdk.testing import Bench, Failure, SinkBench, sample_change
 from connectors.examples import documented
-from support.tryton import PASSWORD, TABLES
+from scenes.tryton import PASSWORD, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from backhaul_connectors.tryton import Tryton
     from backhaul_sdk import Change
     from backhaul_sdk.testing import MemoryHost
-    from support.tcp_relay import Relay
-    from support.tryton import TrytonServer
+    from scenes.tcp_relay import Relay
+    from scenes.tryton import TrytonServer
 
 FIRST_ID = 1_000
 """Of the copies: behind all that was made in other ways."""

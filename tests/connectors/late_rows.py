@@ -8,8 +8,8 @@ from backhaul_connectors.sql import Sql
 from backhaul_connectors.sql.settings import Settings
 from backhaul_sdk.testing import MemoryHost
 from connectors.tables import SHIPMENTS
-from support.loop_guard import on_purpose
-from support.postgres import PASSWORD
+from scenes.loop_guard import on_purpose
+from scenes.postgres import PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from support.requirements import require
+from scenes.requirements import require
 
 if TYPE_CHECKING:
     import ssl

@@ -14,7 +14,7 @@ from connectors.tables import (
     PostgresTables,
     SqliteTables,
 )
-from support.postgres import PASSWORD
+from scenes.postgres import PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul_connectors.sql import Sql
     from backhaul_sdk.testing import MemoryHost
     from connectors.tables import Tables
-    from support.tcp_relay import Relay
+    from scenes.tcp_relay import Relay
 
 
 class Followed(Bench):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_connectors.sql import Sql
 from backhaul_connectors.sql.settings import Settings
-from support.loop_guard import on_purpose
-from support.postgres import PASSWORD
+from scenes.loop_guard import on_purpose
+from scenes.postgres import PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from support.postgres import Postgres
+    from scenes.postgres import Postgres
 
 SHIPMENTS = {
     "table": "shipments",

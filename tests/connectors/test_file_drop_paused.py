@@ -15,7 +15,7 @@ from backhaul_connectors.file_drop.completeness import has_end_record
 from backhaul_sdk import Fulfillment, StockAdjustment, StockLevel
 from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
 from connectors.spreadsheets import workbook
-from support.sshd import Sshd
+from scenes.sshd import Sshd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -12,7 +12,7 @@ from backhaul_connectors.file_drop.already_imported import parsed_key
 from backhaul_connectors.file_drop.cursor import MOST_REMEMBERED, Cursor, Taken
 from backhaul_sdk import Rejection, StockAdjustment
 from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
-from support.sshd import Sshd
+from scenes.sshd import Sshd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from backhaul_sdk.testing import MemoryHost, PullContract
 from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
 from connectors.test_file_drop_contract import DropBench
 from connectors.test_file_drop_exports import ExportBench, Exports
-from support.sshd import Sshd
+from scenes.sshd import Sshd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

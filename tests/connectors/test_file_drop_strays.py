@@ -14,7 +14,7 @@ from backhaul_connectors.file_drop.folder import Entry, listed, sentences
 from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.settings import Settings
 from connectors.dropping import FULFILLMENTS, Drop
-from support.sshd import Sshd
+from scenes.sshd import Sshd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

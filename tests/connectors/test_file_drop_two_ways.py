@@ -12,7 +12,7 @@ import pytest
 from backhaul_sdk import Applied
 from backhaul_sdk.testing import sample_change
 from connectors.dropping import FULFILLMENTS, Drop
-from support.waiting import until
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

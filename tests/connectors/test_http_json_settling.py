@@ -16,12 +16,12 @@ from backhaul_sdk import Absent, Applied, Found, Uncertain
 from backhaul_sdk.testing import Failure, sample_change
 from connectors.backoffice import ORDERS
 from connectors.serving import Site
-from support import payloads
-from support.clock import RunningClock
-from support.databases import started_store, take
-from support.news import owed, sink_of
-from support.payloads import envelope
-from support.waiting import HANG_SECONDS
+from scenes import payloads
+from scenes.clock import RunningClock
+from scenes.databases import started_store, take
+from scenes.notifications import owed, sink_of
+from scenes.payloads import envelope
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

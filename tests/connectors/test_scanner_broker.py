@@ -11,7 +11,7 @@ import aiomqtt
 import pytest
 
 from connectors.scanning import Dock
-from support.mosquitto import mosquitto
+from scenes.mosquitto import mosquitto
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,14 +15,14 @@ from backhaul_sdk.testing import Bench, ConnectorContract, MemoryHost
 from connectors.examples import documented
 from connectors.lining import LINES, as_lines, wire_to
 from connectors.scanning import DEVICES, Dock
-from support.mosquitto import mosquitto
+from scenes.mosquitto import mosquitto
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from backhaul_sdk import Connector
-    from support.mosquitto import Mosquitto
+    from scenes.mosquitto import Mosquitto
 
 
 SCANS = "scanners/dock/scan"

@@ -16,7 +16,7 @@ from backhaul_connectors.scanner.settings import Settings
 from backhaul_sdk import CheckFailed, Fulfillment, Line, Receipt
 from connectors.lining import LINES, as_lines, certificate, wire_to
 from connectors.scanning import DEVICES, OTHER_TOKEN, TOKEN, Dock
-from support.waiting import HANG_SECONDS
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

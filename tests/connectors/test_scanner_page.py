@@ -15,7 +15,7 @@ from playwright.async_api import expect
 from backhaul.connect import http_routes
 from backhaul_sdk import Fulfillment, HttpRequest, Line, StockAdjustment
 from connectors.scanning import TOKEN, Dock
-from support.browsing import open_visit
+from scenes.browser import open_visit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page
 
-    from support.browsing import Visit
+    from scenes.browser import Visit
 
 PATH = "/connect/dock/"
 

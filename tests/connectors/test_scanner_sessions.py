@@ -10,7 +10,7 @@ import pytest
 from backhaul_connectors.scanner.session_store import FILE
 from backhaul_sdk import Fulfillment, Line, Receipt, StockAdjustment, StockLevel
 from connectors.scanning import OTHER_TOKEN, Dock
-from support.databases import rows
+from scenes.databases import rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,12 +15,12 @@ from backhaul_connectors.scanner.session_store import FILE, connect
 from backhaul_sdk import Fulfillment, Line, StockAdjustment
 from connectors.lining import LINES, wire_to
 from connectors.scanning import Dock
-from support import payloads
-from support.back_office import host_of
-from support.clock import VirtualClock
-from support.databases import rows, started_store, take
-from support.mosquitto import mosquitto
-from support.payloads import envelope, item, variant
+from scenes import payloads
+from scenes.back_office import host_of
+from scenes.clock import VirtualClock
+from scenes.databases import rows, started_store, take
+from scenes.mosquitto import mosquitto
+from scenes.payloads import envelope, item, variant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

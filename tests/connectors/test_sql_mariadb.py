@@ -12,17 +12,17 @@ from backhaul_sdk.testing import Failure, PullContract, PushContract
 from connectors.late_rows import commits_late
 from connectors.sql_benches import FollowedAcross, OutboxAcross, Written
 from connectors.tables import SHIPMENTS, Tables
-from support.loop_guard import on_purpose
-from support.mariadb import mariadb
-from support.postgres import USER
-from support.tcp_relay import tcp_relay
+from scenes.loop_guard import on_purpose
+from scenes.mariadb import mariadb
+from scenes.postgres import USER
+from scenes.tcp_relay import tcp_relay
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from backhaul_sdk.testing import Bench, SinkBench
-    from support.mariadb import MariaDb
-    from support.tcp_relay import Relay
+    from scenes.mariadb import MariaDb
+    from scenes.tcp_relay import Relay
 
 pytestmark = [
     pytest.mark.programs,

@@ -10,9 +10,9 @@ import pytest
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.testing import MemoryHost
 from connectors.tables import SHIPMENTS, SqliteTables
-from support.back_office import host_of
-from support.clock import VirtualClock
-from support.databases import rows, started_store
+from scenes.back_office import host_of
+from scenes.clock import VirtualClock
+from scenes.databases import rows, started_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,15 +11,15 @@ from backhaul_sdk.testing import MemoryHost, PullContract, PushContract
 from connectors.late_rows import commits_late
 from connectors.sql_benches import FollowedAcross, OutboxAcross, WrittenToPostgres
 from connectors.tables import SHIPMENTS, PostgresTables
-from support.postgres import postgres
-from support.tcp_relay import tcp_relay
+from scenes.postgres import postgres
+from scenes.tcp_relay import tcp_relay
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from backhaul_sdk.testing import Bench, SinkBench
-    from support.postgres import Postgres
-    from support.tcp_relay import Relay
+    from scenes.postgres import Postgres
+    from scenes.tcp_relay import Relay
 
 pytestmark = pytest.mark.programs
 

@@ -37,15 +37,15 @@ from backhaul_sdk.testing import (
     sample_change,
 )
 from connectors.erp_benches import Sales, Shipped, keep_sample
-from support.tcp_relay import tcp_relay
-from support.tryton import PASSWORD, common_folder, tryton
-from support.waiting import HANG_SECONDS
+from scenes.tcp_relay import tcp_relay
+from scenes.tryton import PASSWORD, common_folder, tryton
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from backhaul_sdk.testing import Bench, SinkBench
-    from support.tryton import TrytonServer
+    from scenes.tryton import TrytonServer
 
 pytestmark = [pytest.mark.programs]
 

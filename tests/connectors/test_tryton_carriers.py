@@ -14,14 +14,14 @@ from backhaul_sdk import Applied, Fulfillment
 from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.erp_answers import AnsweringErp
 from connectors.test_tryton import settings_of
-from support.tryton import common_folder, tryton
-from support.waiting import HANG_SECONDS
+from scenes.tryton import common_folder, tryton
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from backhaul_sdk import Connector
-    from support.tryton import TrytonServer
+    from scenes.tryton import TrytonServer
 
 FIELDS = "model.stock.shipment.out.fields_get"
 READ = "model.stock.shipment.out.read"

@@ -10,7 +10,7 @@ import pytest
 from backhaul.core import status_rank
 from backhaul.core.status_rank import FULFILLMENT, moves, of_order
 from backhaul.platform import decoding
-from support import payloads
+from scenes import payloads
 
 
 def stands(**members: Any) -> int:

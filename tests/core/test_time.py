@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backhaul.core.backoff import delay_seconds
 from backhaul.core.clock import Clock, SystemClock, from_text, normalize, to_text
-from support.clock import VirtualClock
+from scenes.clock import VirtualClock
 
 NORMAL = [
     ("2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05.678Z"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.dashboard import Office, open_office
+from scenes.dashboard import Office, open_office
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,14 +12,14 @@ import pytest
 
 from backhaul.admin import routes
 from backhaul.store.contract import NewRecord, Unmatched
-from support import payloads
-from support.dashboard import PASSWORD
-from support.databases import take
+from scenes import payloads
+from scenes.dashboard import PASSWORD
+from scenes.databases import take
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from support.dashboard import Office
+    from scenes.dashboard import Office
 
 Asked: TypeAlias = tuple[str, dict[str, str]]
 """The path of a form, and its fields."""

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from backhaul.store.contract import NewRecord, Unmatched
-from support import payloads
-from support.databases import take
+from scenes import payloads
+from scenes.databases import take
 
 if TYPE_CHECKING:
-    from support.dashboard import Browser, Office
+    from scenes.dashboard import Browser, Office
 
 HOSTILE = """"><script>alert('x')</script><img src=x onerror="alert(1)">"""
 RECORD = {"key": "k1", "order": "#9", "tracking_company": "DHL", "tracking_number": "T"}

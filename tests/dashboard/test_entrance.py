@@ -10,15 +10,15 @@ import pytest
 from backhaul.admin.accounts import IDLE_SECONDS, LONGEST_SECONDS
 from backhaul.admin.throttle import FREE_ADDRESS
 from backhaul.store.users import Role
-from support.dashboard import COOKIE, PASSWORD, open_office
-from support.databases import locked
+from scenes.dashboard import COOKIE, PASSWORD, open_office
+from scenes.databases import locked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aiohttp import ClientResponse
 
-    from support.dashboard import Browser, Office
+    from scenes.dashboard import Browser, Office
 
 FIRST = {"name": "ann", "password": PASSWORD, "again": PASSWORD}
 

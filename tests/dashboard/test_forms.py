@@ -10,7 +10,7 @@ import pytest
 from backhaul.admin.client_address import HEADERS
 
 if TYPE_CHECKING:
-    from support.dashboard import Office
+    from scenes.dashboard import Office
 
 PAUSE = "/jobs/pause"
 JOB = {"job": "prune", "store": ""}

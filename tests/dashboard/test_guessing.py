@@ -19,14 +19,14 @@ from backhaul.admin.throttle import (
     Throttle,
     counted,
 )
-from support.clock import VirtualClock
-from support.dashboard import PASSWORD, open_office
+from scenes.clock import VirtualClock
+from scenes.dashboard import PASSWORD, open_office
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.dashboard import Browser, Office
+    from scenes.dashboard import Browser, Office
 
 STRANGER, OWN, OTHER = "203.0.113.7", "198.51.100.4", "192.0.2.99"
 

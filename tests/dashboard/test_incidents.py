@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import payloads
-from support.databases import take
+from scenes import payloads
+from scenes.databases import take
 
 if TYPE_CHECKING:
-    from support.dashboard import Office
+    from scenes.dashboard import Office
 
 SAYS = "order #1 was <cancelled> and put back when 2 units had shipped"
 SHOWN = html.escape(SAYS)

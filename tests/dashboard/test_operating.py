@@ -14,13 +14,13 @@ from backhaul.errors import Unusable
 from backhaul.platform import decoding
 from backhaul.store.sqlite.board import SCANNED
 from backhaul.sync.resource_types import KINDS
-from support import payloads
-from support.databases import take
-from support.planned_jobs import settings_of
+from scenes import payloads
+from scenes.databases import take
+from scenes.jobs import settings_of
 
 if TYPE_CHECKING:
     from backhaul.platform import schemas
-    from support.dashboard import Browser, Office
+    from scenes.dashboard import Browser, Office
 
 OLD, NEW = b"an old secret of the store", b"a new secret of the store"
 WHY = "the step of target abcdef01 for variant var_1 moved var_2"

@@ -8,12 +8,12 @@ import pytest
 
 from backhaul.admin import routes
 from backhaul.admin.pages.commands import PATHS
-from support.dashboard import PEOPLE
-from support.routes import without_row
+from scenes.dashboard import PEOPLE
+from scenes.routes import without_row
 
 if TYPE_CHECKING:
     from backhaul.admin.auth import Route
-    from support.dashboard import Browser, Office
+    from scenes.dashboard import Browser, Office
 
 OUT = 303
 """Sent to the login."""

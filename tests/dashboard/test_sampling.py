@@ -10,9 +10,9 @@ from backhaul.admin.rendering import chart
 from backhaul.core.clock import to_text
 from backhaul.maintenance.self_monitoring import Sampler
 from backhaul.observe.metrics import Metrics
-from support.clock import START, VirtualClock
-from support.databases import rows, started_store
-from support.waiting import until
+from scenes.clock import START, VirtualClock
+from scenes.databases import rows, started_store
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

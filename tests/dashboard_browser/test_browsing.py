@@ -10,10 +10,10 @@ from playwright.async_api import expect
 
 from dashboard.test_deciding import set_aside, state
 from dashboard.test_operating import secrets
-from support import payloads
-from support.browsing import Visit, open_visit
-from support.dashboard import PASSWORD, Office, open_office
-from support.databases import take
+from scenes import payloads
+from scenes.browser import Visit, open_visit
+from scenes.dashboard import PASSWORD, Office, open_office
+from scenes.databases import take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

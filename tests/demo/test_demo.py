@@ -15,9 +15,9 @@ import pytest
 
 from backhaul.demo import tryton_server
 from backhaul.errors import BackhaulError
-from support.databases import rows
-from support.tryton import bare_database, common_folder
-from support.waiting import HANG_SECONDS
+from scenes.databases import rows
+from scenes.tryton import bare_database, common_folder
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

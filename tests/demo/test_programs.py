@@ -17,7 +17,7 @@ from backhaul.demo.pair import open_pair
 from backhaul.demo.processes import Program, ProgramFailed
 from backhaul.demo.runner import until_quiet
 from backhaul.errors import BackhaulError
-from support.waiting import HANG_SECONDS
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.requirements import require
-from support.waiting import await_true
+from scenes.requirements import require
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

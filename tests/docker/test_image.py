@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docker.building import Buildah, network
+from scenes.requirements import require, require_root
+from scenes.waiting import await_true
 from service.machine import prepared
-from support.requirements import require, require_root
-from support.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

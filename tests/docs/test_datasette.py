@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from support.daemon import connected_process
-from support.reference import reference
-from support.shopping import buy
-from support.sshd import free_port
-from support.waiting import await_true
+from scenes.daemon import connected_process
+from scenes.reference_process import reference
+from scenes.shopper import buy
+from scenes.sshd import free_port
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

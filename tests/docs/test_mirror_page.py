@@ -11,7 +11,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.published import INTERNAL, PUBLISHED
-from support.databases import rows
+from scenes.databases import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

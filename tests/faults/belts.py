@@ -12,7 +12,7 @@ import aiomqtt
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from support.mosquitto import Mosquitto
+    from scenes.mosquitto import Mosquitto
 
 OPEN_SCANS = 20
 """So many are on their way at any time: wherever the broker dies, it is amid some."""

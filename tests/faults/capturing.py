@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
 from backhaul.store.contract import Arrival
-from support.busy_shop import BusyShop
-from support.daemon import NOBODY
-from support.databases import rows, started_store
-from support.receiving import served
-from support.waiting import until
+from scenes.busy_shop import BusyShop
+from scenes.daemon import NOBODY
+from scenes.databases import rows, started_store
+from scenes.receiver import served
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from backhaul.store.contract import FoldOne, FoldReport, Inbox
     from backhaul_reference.platform.quirks import Quirks
-    from support.receiving import Served
-    from support.reference_shop import Shop
+    from scenes.receiver import Served
+    from scenes.reference_shop import Shop
 
 REFUSED = 0.1
 """The share of deliveries that are answered 503 once: they come again, or never."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faults.trials import LONG
-from support.daemon import daemon_process, office_of
-from support.reference import reference
+from scenes.daemon import daemon_process, office_of
+from scenes.reference_process import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon import DaemonProcess, Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess, Office
+    from scenes.reference_process import ReferenceProcess
 
 
 # After all the others, whichever folder they are of: they give the mark.

@@ -12,16 +12,16 @@ from backhaul.core.identity import step_id
 from backhaul.ingest.fold_worker import Drain
 from backhaul.store.contract import NewRecord
 from faults.sweeping import STORE, program
-from support.databases import rows
-from support.mortality import MortalWire
+from scenes.databases import rows
+from scenes.killed_programs import MortalWire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backhaul_sdk import StockLevel
     from faults.sweeping import Program, Stage
-    from support.mortality import Mortality
-    from support.wire import Fate
+    from scenes.faulty_network import Fate
+    from scenes.killed_programs import Mortality
 
 ERP = "erp"
 FAILING_READS = 10

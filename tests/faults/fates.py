@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from faults.sweeping import ADJUSTMENTS
-from support.wire import Fate
+from scenes.faulty_network import Fate
 
 KEYLESS = "no-idempotency"
 """The platform takes no Idempotency-Key: what is in doubt is proved by reading."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from connectors.lining import Wire
-from support.tcp_relay import reset
+from scenes.tcp_relay import reset
 
 if TYPE_CHECKING:
     import random

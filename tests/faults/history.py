@@ -8,14 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from support.payloads import envelope
-from support.reference_shop import CUSTOMER, cart
+from scenes.payloads import envelope
+from scenes.reference_shop import CUSTOMER, cart
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 LANES = 4
 PRODUCTS_PER_LANE = 6

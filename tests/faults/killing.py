@@ -12,8 +12,8 @@ from backhaul.demo.books import Kind, damage
 from backhaul.demo.pair import open_pair
 from backhaul.demo.runner import beside, conclude, floor_for
 from backhaul.demo.simulation import Pace
-from support.databases import rows
-from support.loop_guard import on_purpose
+from scenes.databases import rows
+from scenes.loop_guard import on_purpose
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.fold_worker import Drain
 from backhaul.sync.resource_types import FULL, KINDS
 from backhaul.sync.store_identity import acquaint
-from support.clock import RunningClock
-from support.databases import started_store
+from scenes.clock import RunningClock
+from scenes.databases import started_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence

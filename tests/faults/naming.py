@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from faults.trials import LONG
-from support.requirements import require
-from support.waiting import await_true
+from scenes.requirements import require
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

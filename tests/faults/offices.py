@@ -20,10 +20,10 @@ from backhaul_connectors.webhook_out.connector import Settings as WebhookSetting
 from connectors import backoffice
 from connectors.tables import NEWS, ORDERS, PostgresTables
 from faults.office import SECRET, TOKEN
-from support.databases import rows
-from support.postgres import postgres
-from support.sshd import Sshd, accepts, free_port
-from support.waiting import await_true
+from scenes.databases import rows
+from scenes.postgres import postgres
+from scenes.sshd import Sshd, accepts, free_port
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text
 from backhaul.demo.books import damage, read_books
 from backhaul.demo.ledger import compare_effects
-from support.daemon import DaemonProcess, office_of
-from support.databases import count, rows
-from support.fault_proxy import fault_proxy
-from support.reference import start_reference
-from support.waiting import HANG_SECONDS, until
+from scenes.daemon import DaemonProcess, office_of
+from scenes.databases import count, rows
+from scenes.fault_proxy import fault_proxy
+from scenes.reference_process import start_reference
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
     from backhaul.demo.books import Finding
-    from support.daemon import Office
-    from support.fault_proxy import FaultProxy
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.fault_proxy import FaultProxy
+    from scenes.reference_process import ReferenceProcess
 
 READ_SECONDS = 2
 OFFICE_PUSH = '[push]\nretry_base = "50ms"'

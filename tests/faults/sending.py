@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from support.databases import rows
-from support.payloads import envelope, order, signed
-from support.waiting import HANG_SECONDS
+from scenes.databases import rows
+from scenes.payloads import envelope, order, signed
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 WORDS = "Please ring twice; the bell is below the stairs. "
 

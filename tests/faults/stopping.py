@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from support.fault_proxy import clear
-from support.payloads import envelope, order, signed
-from support.waiting import HANG_SECONDS, until
+from scenes.fault_proxy import clear
+from scenes.payloads import envelope, order, signed
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     import random
 
     from faults.proxied import Line
-    from support.fault_proxy import Forward, Passing, Toxic
+    from scenes.fault_proxy import Forward, Passing, Toxic
 
 EFFECTS = 10
 REQUESTS = 50

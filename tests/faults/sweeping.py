@@ -22,13 +22,13 @@ from backhaul.settings import Settings
 from backhaul.store.contract import Matched, NewCommand, NewRecord
 from backhaul_reference.platform.quirks import NONE, parse
 from faults.capturing import become
-from support import payloads
-from support.clock import START, VirtualClock, settle_down
-from support.databases import rows, started_store, take
-from support.mortality import Mortality, MortalStore, MortalWire
-from support.push_scene import killed
-from support.reference_shop import cart
-from support.wire import Fate, Wire, laid
+from scenes import payloads
+from scenes.clock import START, VirtualClock, settle_down
+from scenes.databases import rows, started_store, take
+from scenes.faulty_network import Fate, Wire, laid
+from scenes.killed_programs import Mortality, MortalStore, MortalWire
+from scenes.pushing import killed
+from scenes.reference_shop import cart
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from backhaul.demo.books import Finding
     from backhaul.platform.client import StoreFacts
     from backhaul.store.sqlite.database import SqliteStore
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 STORE = "main"
 CALM_ROUNDS = 3

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
 from faults.trials import chances
-from support import payloads
-from support.clock import HastyClock
-from support.databases import rows, started_store, take
-from support.news import sink_of
-from support.payloads import envelope
-from support.waiting import until
+from scenes import payloads
+from scenes.clock import HastyClock
+from scenes.databases import rows, started_store, take
+from scenes.notifications import sink_of
+from scenes.payloads import envelope
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

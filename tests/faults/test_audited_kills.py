@@ -15,17 +15,17 @@ from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.offline import offline
 from backhaul.cli import context
 from faults.trials import LONG, chances, tell
-from support.daemon import DaemonProcess
-from support.databases import rows
-from support.requirements import require
-from support.unanswering import met_before
+from scenes.daemon import DaemonProcess
+from scenes.databases import rows
+from scenes.requirements import require
+from scenes.silent_platform import met_before
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
     from pathlib import Path
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600 if LONG else 600)]
 

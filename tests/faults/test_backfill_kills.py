@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.daemon import DaemonProcess, Office, office_of
-from support.databases import rows
-from support.reconciling import differences
-from support.reference import start_reference
-from support.waiting import await_true
+from scenes.daemon import DaemonProcess, Office, office_of
+from scenes.databases import rows
+from scenes.reference_process import start_reference
+from scenes.syncing import differences
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
-    from support.reference import ReferenceProcess
+    from scenes.reference_process import ReferenceProcess
 
 LONG = os.environ.get("FAULTS") == "long"
 POINTS = 20 if LONG else 3

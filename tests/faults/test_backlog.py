@@ -17,18 +17,18 @@ import pytest
 from backhaul.core.backoff import PROBE_SECONDS
 from faults.proxied import proxied
 from faults.trials import LONG, chances, tell
-from support.databases import rows
-from support.fault_proxy import clear, refuse
-from support.processes import memory_bytes
-from support.push_server import document
-from support.waiting import until
+from scenes.databases import rows
+from scenes.fault_proxy import clear, refuse
+from scenes.processes import memory_bytes
+from scenes.scripted_platform import document
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
     from faults.proxied import Line
-    from support.fault_proxy import FaultProxy, Forward, Passing, Toxic
+    from scenes.fault_proxy import FaultProxy, Forward, Passing, Toxic
 
 pytestmark = [pytest.mark.faults]
 

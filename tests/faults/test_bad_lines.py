@@ -10,7 +10,7 @@ import pytest
 from backhaul.core.backoff import PROBE_SECONDS
 from faults.proxied import READ_SECONDS, Line, proxied
 from faults.trials import LONG
-from support.fault_proxy import (
+from scenes.fault_proxy import (
     blackhole,
     latency,
     lie,
@@ -23,14 +23,14 @@ from support.fault_proxy import (
     slow_close,
     timeout,
 )
-from support.push_server import document, message
-from support.waiting import until
+from scenes.scripted_platform import document, message
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.fault_proxy import Toxic
+    from scenes.fault_proxy import Toxic
 
 pytestmark = [pytest.mark.faults]
 

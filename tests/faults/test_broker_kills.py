@@ -12,19 +12,19 @@ from backhaul_connectors.scanner import Scanner
 from backhaul_connectors.scanner.settings import Settings
 from faults.belts import belt_at
 from faults.trials import LONG, chances, tell
-from support import payloads
-from support.back_office import host_of
-from support.databases import rows, started_store, take
-from support.mosquitto import mosquitto
-from support.payloads import envelope
-from support.waiting import until
+from scenes import payloads
+from scenes.back_office import host_of
+from scenes.databases import rows, started_store, take
+from scenes.mosquitto import mosquitto
+from scenes.payloads import envelope
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.databases import Row
-    from support.mosquitto import Mosquitto
+    from scenes.databases import Row
+    from scenes.mosquitto import Mosquitto
 
 KILLS = 50 if LONG else 3
 ANSWERS_A_LIFE = 5

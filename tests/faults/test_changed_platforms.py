@@ -11,9 +11,9 @@ from backhaul_reference.platform.quirks import parse
 from faults.capturing import become
 from faults.fates import KEYLESS
 from faults.sweeping import STORE, program, stage
-from support.mortality import Mortality
-from support.reference_shop import open_shop
-from support.wire import Fate
+from scenes.faulty_network import Fate
+from scenes.killed_programs import Mortality
+from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
     from pathlib import Path

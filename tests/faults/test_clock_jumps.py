@@ -13,17 +13,17 @@ import pytest
 
 from backhaul.core.clock import from_text
 from faults.trials import tell
-from support.daemon import daemon_process, office_of
-from support.databases import rows
-from support.requirements import require
-from support.waiting import await_true
+from scenes.daemon import daemon_process, office_of
+from scenes.databases import rows
+from scenes.requirements import require
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.daemon import DaemonProcess
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess
+    from scenes.reference_process import ReferenceProcess
 
 CONFIGURATION = """
 [jobs.push_fulfillments]

@@ -11,10 +11,10 @@ from backhaul_sdk import StockLevel
 from faults.counted import live
 from faults.sweeping import program, stage
 from faults.trials import LONG
-from support import payloads
-from support.databases import rows, take
-from support.mortality import COUNTING, Mortality, points_around
-from support.reference_shop import open_shop
+from scenes import payloads
+from scenes.databases import rows, take
+from scenes.killed_programs import COUNTING, Mortality, points_around
+from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,11 @@ from faults.capturing import become
 from faults.counted import first_step, live, target_of
 from faults.fates import KEYLESS, Case
 from faults.sweeping import program, stage
-from support import payloads
-from support.databases import take
-from support.mortality import Mortality
-from support.reference_shop import open_shop
-from support.wire import Fate
+from scenes import payloads
+from scenes.databases import take
+from scenes.faulty_network import Fate
+from scenes.killed_programs import Mortality
+from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,10 +11,10 @@ import pytest
 
 from backhaul_sdk import StockLevel
 from faults.trials import LONG
-from support.counting import ERP, House, house, now, working
-from support.databases import rows
-from support.reference_shop import open_shop
-from support.waiting import until
+from scenes.databases import rows
+from scenes.reference_shop import open_shop
+from scenes.stock_counts import ERP, House, house, now, working
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,13 +11,13 @@ from backhaul_connectors.sql.cursor import Cursor
 from backhaul_sdk.testing import MemoryHost
 from connectors.tables import MOVEMENTS, SHIPMENTS, PostgresTables
 from faults.trials import LONG, chances, tell
-from support.postgres import postgres
+from scenes.postgres import postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul_connectors.sql import Sql
-    from support.postgres import Postgres
+    from scenes.postgres import Postgres
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900 if LONG else 600)]
 

@@ -13,16 +13,16 @@ from backhaul.core.clock import SystemClock
 from backhaul_sdk import StockAdjustment
 from faults.guns import Gun, code_of
 from faults.trials import LONG, chances, tell
-from support.daemon import DaemonProcess
-from support.databases import rows
-from support.sshd import free_port
-from support.unanswering import met_before
-from support.waiting import until
+from scenes.daemon import DaemonProcess
+from scenes.databases import rows
+from scenes.silent_platform import met_before
+from scenes.sshd import free_port
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(2_400 if LONG else 600)]
 

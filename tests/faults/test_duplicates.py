@@ -13,10 +13,10 @@ from backhaul.core.clock import to_text
 from backhaul.ingest.topics import fold_one
 from backhaul.store.contract import Arrival
 from backhaul.store.sqlite.differences import dump
-from support.captured import captured
-from support.clock import RunningClock
-from support.databases import count, rows, started_store
-from support.receiving import served
+from scenes.captures import captured
+from scenes.clock import RunningClock
+from scenes.databases import count, rows, started_store
+from scenes.receiver import served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from backhaul.demo.books import Kind
 from faults.fates import CASES, DECIDED, KEYLESS, Case
 from faults.sweeping import AGAIN, program, stage
 from faults.trials import LONG, SEED
-from support.mortality import Mortality, points
-from support.reference_shop import open_shop
-from support.wire import Fate
+from scenes.faulty_network import Fate
+from scenes.killed_programs import Mortality, points
+from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

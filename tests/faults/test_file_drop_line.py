@@ -12,7 +12,7 @@ from backhaul_connectors.file_drop.cursor import Cursor
 from backhaul_sdk import CheckFailed
 from connectors.dropping import FULFILLMENTS, Drop
 from faults.trials import LONG, SEED, chances, tell
-from support.sshd import Sshd
+from scenes.sshd import Sshd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,12 +10,12 @@ import pytest
 
 from faults.sending import sender
 from faults.trials import LONG, tell
-from support.processes import memory_bytes, reset_most_memory
+from scenes.processes import memory_bytes, reset_most_memory
 
 if TYPE_CHECKING:
     from faults.sending import Sender
-    from support.daemon import DaemonProcess
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess
+    from scenes.reference_process import ReferenceProcess
 
 PER_SECOND = 2_000
 SECONDS = 10.0 if LONG else 2.0

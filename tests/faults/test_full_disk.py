@@ -14,19 +14,19 @@ import pytest
 
 from faults.sending import sender
 from faults.trials import LONG, chances, tell
-from support.daemon import daemon_process
-from support.databases import rows
-from support.payloads import envelope
-from support.processes import limited
-from support.waiting import until
+from scenes.daemon import daemon_process
+from scenes.databases import rows
+from scenes.payloads import envelope
+from scenes.processes import limited
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from faults.sending import Sender
-    from support.daemon import DaemonProcess, Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess, Office
+    from scenes.reference_process import ReferenceProcess
 
 POINTS = 20 if LONG else 5
 SENDERS = 4

@@ -11,16 +11,16 @@ from yarl import URL
 
 from faults.sending import sender
 from faults.trials import LONG, tell
-from support.databases import rows
-from support.payloads import signed
-from support.processes import memory_bytes, reset_most_memory, thread_seconds
-from support.receiving import raw_request, status_of
-from support.waiting import HANG_SECONDS
+from scenes.databases import rows
+from scenes.payloads import signed
+from scenes.processes import memory_bytes, reset_most_memory, thread_seconds
+from scenes.receiver import raw_request, status_of
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from faults.sending import Sender
-    from support.daemon import DaemonProcess
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess
+    from scenes.reference_process import ReferenceProcess
 
 TIMES = 100 if LONG else 20
 RISE_BYTES = 20_000_000

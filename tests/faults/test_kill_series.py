@@ -13,7 +13,7 @@ import pytest
 
 from faults.killing import DENSE, READINGS, STEADY, Outcome, play_with_kills
 from faults.trials import SEED, tell
-from support.loop_guard import on_purpose
+from scenes.loop_guard import on_purpose
 
 if TYPE_CHECKING:
     from faults.killing import Siege

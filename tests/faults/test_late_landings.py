@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.push_history import HISTORY, history, move
-from support.push_scene import Scene, applied, audited, scene
-from support.push_server import message
-from support.waiting import until
+from scenes.pushing import Scene, applied, audited, scene
+from scenes.scripted_platform import message
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.push_server import Connection, Request
+    from scenes.scripted_platform import Connection, Request
 
 LAST_LOOK = 600
 PERIOD = 300

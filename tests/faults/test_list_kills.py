@@ -15,7 +15,7 @@ from backhaul_sdk.testing import MemoryHost
 from faults.office import DAWDLES_SECONDS, ITEMS, PAGE_ITEMS
 from faults.offices import Parcels, Shipments
 from faults.trials import LONG, chances, tell
-from support.loop_guard import on_purpose
+from scenes.loop_guard import on_purpose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.daemon import daemon_process, in_process
-from support.databases import rows
-from support.delivering import Load
-from support.litestream import replicating
-from support.waiting import until
+from scenes.daemon import daemon_process, in_process
+from scenes.databases import rows
+from scenes.litestream import replicating
+from scenes.waiting import until
+from scenes.webhook_load import Load
 
 if TYPE_CHECKING:
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/back-up-and-restore.md"
 BODIES = "SELECT id, body FROM inbox ORDER BY id"

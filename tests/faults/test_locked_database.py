@@ -10,14 +10,14 @@ import pytest
 
 from faults.sending import sender
 from faults.trials import LONG, tell
-from support.databases import rows
-from support.locking import LockOfAnotherProcess
-from support.waiting import until
+from scenes.database_lock import LockOfAnotherProcess
+from scenes.databases import rows
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from faults.sending import Sender
-    from support.daemon import DaemonProcess
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess
+    from scenes.reference_process import ReferenceProcess
 
 HELD_SECONDS = 30.0 if LONG else 3.0
 SENDERS = 4

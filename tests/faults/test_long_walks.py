@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faults.trials import LONG
-from support.many_orders import PAGE_ROWS, Platform, differing, mirror, serving
+from scenes.large_store import PAGE_ROWS, Platform, differing, mirror, serving
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,10 +18,10 @@ from backhaul.settings import Push
 from faults.naming import NAME, name_server
 from faults.proxied import proxied
 from faults.trials import LONG
-from support.daemon import ask_locally
-from support.databases import rows
-from support.fault_proxy import FaultProxy
-from support.waiting import until
+from scenes.daemon import ask_locally
+from scenes.databases import rows
+from scenes.fault_proxy import FaultProxy
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

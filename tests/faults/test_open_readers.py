@@ -13,14 +13,14 @@ import pytest
 from backhaul.store.sqlite.log_size import LARGE_BYTES
 from faults.sending import sender
 from faults.trials import LONG, tell
-from support.waiting import HANG_SECONDS
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from faults.sending import Sender
-    from support.daemon import DaemonProcess
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess
+    from scenes.reference_process import ReferenceProcess
 
 PER_SECOND = 200
 SECONDS = 600.0

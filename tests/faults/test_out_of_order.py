@@ -22,11 +22,11 @@ from backhaul_reference.platform import quirks as readings
 from faults.capturing import capture
 from faults.mirroring import mirroring
 from faults.trials import LONG
-from support.daemon import Office
-from support.databases import rows
-from support.loop_guard import on_purpose
-from support.reconciling import shown_by_mirror, shown_by_platform
-from support.reference_shop import open_shop
+from scenes.daemon import Office
+from scenes.databases import rows
+from scenes.loop_guard import on_purpose
+from scenes.reference_shop import open_shop
+from scenes.syncing import shown_by_mirror, shown_by_platform
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store.contract import Arrival
     from backhaul_reference.platform.quirks import Quirks
-    from support.reconciling import Shown
+    from scenes.syncing import Shown
 
 COMPARED = {table: MIRROR[table] for table in MIRROR if table != "stock_ledger"}
 TOLD_BY_EVENTS_ONLY = b'"deleted"'

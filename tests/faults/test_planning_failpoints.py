@@ -12,11 +12,11 @@ from backhaul.connect.matching import Matcher
 from backhaul.connect.quarantine_retry import WaitingRoom
 from backhaul_sdk import Bad, Batch, StockAdjustment
 from faults.sweeping import STORE, program, stage
-from support import payloads
-from support.back_office import Desk, shipped
-from support.databases import rows, take
-from support.mortality import PLANNING, Mortality, points_around
-from support.reference_shop import cart, open_shop
+from scenes import payloads
+from scenes.back_office import Desk, shipped
+from scenes.databases import rows, take
+from scenes.killed_programs import PLANNING, Mortality, points_around
+from scenes.reference_shop import cart, open_shop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -21,9 +21,9 @@ from backhaul.store.opening import open_store
 from backhaul.store.outbox import Sendable
 from backhaul.store.sqlite.database import SqliteStore
 from faults.power import Power, images
-from support.databases import fold_all
-from support.payloads import arrival, envelope, order
-from support.push_records import plan
+from scenes.commands import plan
+from scenes.databases import fold_all
+from scenes.payloads import arrival, envelope, order
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,11 @@ import pytest
 import uvloop
 
 from faults.trials import tell
-from support.restarting import restarted
+from scenes.restarts import restarted
 
 if TYPE_CHECKING:
-    from support.daemon import Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import Office
+    from scenes.reference_process import ReferenceProcess
 
 PER_SECOND = 500
 RESTARTS = 5

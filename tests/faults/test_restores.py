@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.identity import tagged
-from support.daemon import Office, connected_process, daemon_process, office_of
-from support.databases import rows
-from support.reference import reference
-from support.shopping import buy, key_with, order_of
-from support.waiting import await_true
+from scenes.daemon import Office, connected_process, daemon_process, office_of
+from scenes.databases import rows
+from scenes.reference_process import reference
+from scenes.shopper import buy, key_with, order_of
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.reference import ReferenceProcess
+    from scenes.reference_process import ReferenceProcess
 
 pytestmark = [pytest.mark.faults]
 AUDIT = """

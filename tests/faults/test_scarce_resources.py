@@ -14,17 +14,17 @@ from yarl import URL
 
 from faults.sending import sender
 from faults.trials import LONG, SEED, chances, tell
-from support.daemon import daemon_process
-from support.databases import rows
-from support.processes import limited, memory_bytes, open_files, thread_seconds
-from support.waiting import until
+from scenes.daemon import daemon_process
+from scenes.databases import rows
+from scenes.processes import limited, memory_bytes, open_files, thread_seconds
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from faults.sending import Sender
-    from support.daemon import DaemonProcess, Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess, Office
+    from scenes.reference_process import ReferenceProcess
 
 FILES = 64
 VISITORS = 200

@@ -9,7 +9,7 @@ import pytest
 from faults.offices import Database, Folder, Rest, Webhooks
 from faults.telling import tell_amid_kills
 from faults.trials import LONG, tell
-from support.loop_guard import on_purpose
+from scenes.loop_guard import on_purpose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

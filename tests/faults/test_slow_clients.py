@@ -14,18 +14,18 @@ from yarl import URL
 
 from faults.sending import sender
 from faults.trials import LONG, tell
-from support.daemon import daemon_process
-from support.payloads import signed
-from support.processes import limited, open_files
-from support.receiving import raw_request
-from support.requirements import require
+from scenes.daemon import daemon_process
+from scenes.payloads import signed
+from scenes.processes import limited, open_files
+from scenes.receiver import raw_request
+from scenes.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from faults.sending import Sender
-    from support.daemon import DaemonProcess, Office
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess, Office
+    from scenes.reference_process import ReferenceProcess
 
 CLIENTS = 1_000
 PLACES = 40

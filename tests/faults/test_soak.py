@@ -14,13 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from faults.sending import sender
 from faults.trials import tell
-from support.loop_guard import on_purpose
-from support.processes import memory_bytes, open_files
+from scenes.loop_guard import on_purpose
+from scenes.processes import memory_bytes, open_files
 
 if TYPE_CHECKING:
     from faults.sending import Sender
-    from support.daemon import DaemonProcess
-    from support.reference import ReferenceProcess
+    from scenes.daemon import DaemonProcess
+    from scenes.reference_process import ReferenceProcess
 
 SECONDS = float(os.environ.get("SOAK_SECONDS") or 1_800)
 WARM_UP = SECONDS / 3

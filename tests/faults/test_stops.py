@@ -9,9 +9,9 @@ import pytest
 from faults.proxied import proxied
 from faults.stopping import REQUESTS, Signaled, mixed, of_commands
 from faults.trials import LONG, SEED, chances, tell
-from support.databases import rows
-from support.fault_proxy import timeout
-from support.waiting import until
+from scenes.databases import rows
+from scenes.fault_proxy import timeout
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from backhaul.core.clock import from_text, to_text
 from faults.proxied import proxied
 from faults.stopping import of_commands
 from faults.trials import LONG, tell
-from support.databases import rows
-from support.fault_proxy import latency
-from support.waiting import until
+from scenes.databases import rows
+from scenes.fault_proxy import latency
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

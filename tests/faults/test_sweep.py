@@ -11,8 +11,8 @@ from backhaul.demo.books import Kind
 from faults.fates import CASES, KEYLESS, Case
 from faults.sweeping import PLANS, TOO_LATE, program, stage
 from faults.trials import LONG
-from support.reference_shop import open_shop
-from support.wire import Fate
+from scenes.faulty_network import Fate
+from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,10 +14,10 @@ from backhaul.demo.mirror_checks import check_mirror
 from faults.history import disordered, trade
 from faults.sending import sender
 from faults.trials import LONG, SEED, chances, tell
-from support.daemon import DaemonProcess, Office, backhaul
-from support.databases import rows
-from support.reference_shop import open_shop
-from support.waiting import until
+from scenes.daemon import DaemonProcess, Office, backhaul
+from scenes.databases import rows
+from scenes.reference_shop import open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

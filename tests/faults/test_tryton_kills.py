@@ -16,15 +16,15 @@ from connectors.test_tryton import settings_of
 from faults.offices import Office
 from faults.telling import tell_amid_kills
 from faults.trials import chances, tell
-from support.loop_guard import on_purpose
-from support.tryton import common_folder, tryton
+from scenes.loop_guard import on_purpose
+from scenes.tryton import common_folder, tryton
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from backhaul_sdk import Connector
-    from support.tryton import TrytonServer
+    from scenes.tryton import TrytonServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(3_000)]
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support import payloads
-from support.databases import rows, started_store, take
+from scenes import payloads
+from scenes.databases import rows, started_store, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.payloads import Document
+    from scenes.payloads import Document
 
 LONG = os.environ.get("FAULTS") == "long"
 BATCH = 25

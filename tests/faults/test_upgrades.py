@@ -17,14 +17,14 @@ from backhaul.store.opening import open_store
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.migrations import migrations
 from faults.trials import LONG, SEED, chances, tell
-from support.daemon import backhaul
-from support.databases import rows
+from scenes.daemon import backhaul
+from scenes.databases import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from support.daemon import Office
+    from scenes.daemon import Office
 
 KILLS = 50 if LONG else 10
 ROWS = 200

@@ -7,7 +7,7 @@ import random
 import sys
 from typing import TYPE_CHECKING
 
-from support import session
+from scenes import leftovers
 
 if TYPE_CHECKING:
     import pytest
@@ -27,6 +27,6 @@ def tell(
     """Say failures of attempts, and what that proves: the rule of three."""
     bound = "" if failures else f", below {3 / attempts:.2%} at 95 %"
     said = f"seed {SEED}: {failures}/{attempts}{bound} {more}"
-    session.tell(said)
+    leftovers.tell(said)
     with capsys.disabled():
         sys.stdout.write(f" {said} ")

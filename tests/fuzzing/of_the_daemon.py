@@ -23,7 +23,7 @@ from backhaul.settings import load_settings
 from backhaul.traffic import capture_files
 from backhaul.traffic.capture_files import named_store
 from fuzzing.targets import Target, as_json, as_text, lines_of
-from support import payloads
+from scenes import payloads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

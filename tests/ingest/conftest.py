@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.databases import started_store
-from support.receiving import Served, served
+from scenes.databases import started_store
+from scenes.receiver import Served, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from backhaul.ingest.receiver import Answers
-from support.clock import VirtualClock
+from scenes.clock import VirtualClock
 
 STORES = {"main", "other"}
 

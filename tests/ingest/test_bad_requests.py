@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
 from backhaul.app import sockets
 from backhaul.app.sockets import QUIET_SECONDS, BadRequests, kind_of
-from support.waiting import HANG_SECONDS, until
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

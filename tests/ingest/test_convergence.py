@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.ingest.topics import fold_one
-from support import payloads
-from support.captured import captured
-from support.databases import (
+from scenes import payloads
+from scenes.captures import captured
+from scenes.databases import (
     append,
     count,
     fold_all,
@@ -21,7 +21,7 @@ from support.databases import (
     started_store,
     states,
 )
-from support.payloads import envelope
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from backhaul.store.contract import Folded, MirrorWriter, StoredEvent
     from backhaul.store.sqlite.database import SqliteStore
-    from support.databases import Row
-    from support.receiving import Served
+    from scenes.databases import Row
+    from scenes.receiver import Served
 
 SEEDS = range(60)
 

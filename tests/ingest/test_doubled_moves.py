@@ -20,8 +20,8 @@ from ingest.test_stock_moves import (
     tellings,
     trade,
 )
-from support.clock import VirtualClock
-from support.databases import make_database, rows, started_store, write
+from scenes.clock import VirtualClock
+from scenes.databases import make_database, rows, started_store, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store.sqlite.rereads import PARENTS_BATCH
-from support import payloads
-from support.databases import arrive, count, fold_all, rows, started_store, take
-from support.payloads import arrival, envelope, read
+from scenes import payloads
+from scenes.databases import arrive, count, fold_all, rows, started_store, take
+from scenes.payloads import arrival, envelope, read
 
 if TYPE_CHECKING:
     from pathlib import Path

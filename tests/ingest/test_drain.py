@@ -11,10 +11,10 @@ import pytest
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.fold_worker import LONGEST_SLICE_SECONDS, SLICE_SECONDS, Drain
 from backhaul.platform.client import StoreFacts
-from support.databases import append, count
-from support.payloads import STORE_ID, arrival, envelope, order
-from support.push_scene import killed
-from support.waiting import HANG_SECONDS, until
+from scenes.databases import append, count
+from scenes.payloads import STORE_ID, arrival, envelope, order
+from scenes.pushing import killed
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

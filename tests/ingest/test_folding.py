@@ -12,9 +12,9 @@ import pytest
 from backhaul.core.webhook import TOPICS as SUBSCRIBED
 from backhaul.ingest.topics import TOPICS
 from backhaul_reference.platform.state.events import TOPICS as PROMISED
-from support import payloads
-from support.databases import count, fold_all, rows, states, take
-from support.payloads import arrival, envelope, instant
+from scenes import payloads
+from scenes.databases import count, fold_all, rows, states, take
+from scenes.payloads import arrival, envelope, instant
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from backhaul.app import public_http, sockets
 from backhaul.app.public_http import SMALL_BYTES, Arrivals
-from support.waiting import until
+from scenes.waiting import until
 
 LARGE = SMALL_BYTES + 1
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from backhaul.app import public_http, sockets
 from backhaul.app.public_http import Arrivals
-from support.waiting import HANG_SECONDS, until
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,15 +14,15 @@ import pytest
 from backhaul.store.sqlite.board import Board
 from backhaul.store.sqlite.differences import differences
 from backhaul.store.sqlite.mirror_reading import MirrorReader
-from support import payloads
-from support.databases import opened, rows, started_store, take
+from scenes import payloads
+from scenes.databases import opened, rows, started_store, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from backhaul.store.sqlite.database import SqliteStore
-    from support.payloads import Document
+    from scenes.payloads import Document
 
 LINES = "SELECT order_id, id FROM order_items ORDER BY 1, 2"
 PARCELS = "SELECT order_id, id, tracking_number FROM shipments ORDER BY 1, 2"

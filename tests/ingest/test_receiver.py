@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core import webhook
-from support.databases import count, fold_all, locked, rows, states
-from support.payloads import OLD_SECRET, SECRET, envelope, order, signed
-from support.receiving import Reply, raw_request, status_of
-from support.requirements import require
+from scenes.databases import count, fold_all, locked, rows, states
+from scenes.payloads import OLD_SECRET, SECRET, envelope, order, signed
+from scenes.receiver import Reply, raw_request, status_of
+from scenes.requirements import require
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.store.sqlite.database import SqliteStore
-    from support.receiving import Served
+    from scenes.receiver import Served
 
 BODY = envelope("orders/create", order())
 

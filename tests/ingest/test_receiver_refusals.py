@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core import webhook
-from support.databases import count
-from support.payloads import SECRET, envelope, order, signed
-from support.receiving import MAX_BODY_BYTES, Served, raw_request, served, status_of
-from support.waiting import HANG_SECONDS
+from scenes.databases import count
+from scenes.payloads import SECRET, envelope, order, signed
+from scenes.receiver import MAX_BODY_BYTES, Served, raw_request, served, status_of
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore

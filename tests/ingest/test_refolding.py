@@ -15,11 +15,11 @@ from backhaul.ingest.topics import fold_one
 from backhaul.platform.client import StoreFacts
 from backhaul.store.refolds import Selection
 from backhaul.store.sqlite.differences import dump
-from support import payloads
-from support.captured import captured
-from support.databases import append, count, fold_all, rows, states, take
-from support.memory import peak_bytes
-from support.payloads import STORE_ID, envelope, read
+from scenes import payloads
+from scenes.captures import captured
+from scenes.databases import append, count, fold_all, rows, states, take
+from scenes.memory import peak_bytes
+from scenes.payloads import STORE_ID, envelope, read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,10 @@ from loguru import logger
 
 from backhaul.errors import Busy
 from backhaul.ingest.receiver import CALM_SECONDS, Refusals
-from support.clock import VirtualClock
-from support.locking import LockOfAnotherProcess
-from support.payloads import envelope, order
-from support.receiving import served
+from scenes.clock import VirtualClock
+from scenes.database_lock import LockOfAnotherProcess
+from scenes.payloads import envelope, order
+from scenes.receiver import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

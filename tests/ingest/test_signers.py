@@ -11,8 +11,8 @@ from backhaul.core import webhook
 from backhaul.errors import Busy
 from backhaul.ingest.webhook_secrets import SAVE_SECONDS, Signers, secret_fingerprint
 from backhaul.store.deeds import Deed
-from support.clock import VirtualClock
-from support.databases import locked, rows
+from scenes.clock import VirtualClock
+from scenes.databases import locked, rows
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore

@@ -11,17 +11,17 @@ import uvloop
 
 from backhaul.app.public_http import GRACE_SECONDS, Arrivals
 from backhaul.store.contract import FoldReport
-from support.databases import count
-from support.payloads import envelope, order, signed
-from support.receiving import raw_request, served
-from support.waiting import HANG_SECONDS, until
+from scenes.databases import count
+from scenes.payloads import envelope, order, signed
+from scenes.receiver import raw_request, served
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from backhaul.store.contract import Arrival, FoldOne
     from backhaul.store.sqlite.database import SqliteStore
-    from support.receiving import Served
+    from scenes.receiver import Served
 
 BODY = envelope("orders/create", order())
 HEAD = raw_request(BODY, signed(BODY).items())[: -len(BODY)]

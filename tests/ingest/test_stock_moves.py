@@ -18,9 +18,9 @@ from msgspec import structs
 
 from backhaul.core.resources import Level, StockChange, StockMove
 from backhaul.store.sqlite import moves
-from support import payloads
-from support.databases import arrive, make_database, rows, states, take
-from support.payloads import envelope, read
+from scenes import payloads
+from scenes.databases import arrive, make_database, rows, states, take
+from scenes.payloads import envelope, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

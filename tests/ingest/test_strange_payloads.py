@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support import payloads
-from support.databases import count, rows, started_store, states, take
-from support.payloads import Document, envelope
+from scenes import payloads
+from scenes.databases import count, rows, started_store, states, take
+from scenes.payloads import Document, envelope
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,9 @@ import pytest
 from backhaul.errors import Unusable
 from backhaul.store.outbox import Sendable
 from backhaul.store.refolds import Selection
-from support import payloads
-from support.databases import (
+from scenes import payloads
+from scenes.commands import plan
+from scenes.databases import (
     arrive,
     count,
     fold_all,
@@ -21,8 +22,7 @@ from support.databases import (
     states,
     take,
 )
-from support.payloads import arrival, envelope, read
-from support.push_records import plan
+from scenes.payloads import arrival, envelope, read
 
 if TYPE_CHECKING:
     from backhaul.store.contract import Command, MatchReader

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from support.databases import count, locked
-from support.payloads import envelope, order, signed
-from support.receiving import raw_request, served, status_of
-from support.waiting import HANG_SECONDS, until
+from scenes.databases import count, locked
+from scenes.payloads import envelope, order, signed
+from scenes.receiver import raw_request, served, status_of
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
-    from support.receiving import Served
+    from scenes.receiver import Served
 
 MOST = 60_000
 BODY = envelope("orders/create", order(note="x" * 20_000))

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from backhaul.observe.metrics import NAMES, PREFIX, Metrics, Reading
-from support.requirements import require
+from scenes.requirements import require
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.push_scene import Scene, scene
+from scenes.pushing import Scene, scene
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

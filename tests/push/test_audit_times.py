@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.push.history_audit import CLOCK_SECONDS
-from support import payloads
-from support.push_history import HISTORY, history, move
-from support.push_scene import audited
-from support.waiting import until
+from scenes import payloads
+from scenes.pushing import audited
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 
 async def test_nothing_is_read_because_time_passes(stage: Scene) -> None:

@@ -12,13 +12,13 @@ import pytest
 from backhaul.core.identity import command_id
 from backhaul.push.history_audit import CLOCK_SECONDS, FLYING, OPENING
 from backhaul.settings import Push
-from support import payloads
-from support.clock import START
-from support.databases import locked, rows
-from support.push_history import HISTORY, history, move
-from support.push_scene import Scene, audited, scene, working
-from support.push_server import document, message, problem
-from support.waiting import until
+from scenes import payloads
+from scenes.clock import START
+from scenes.databases import locked, rows
+from scenes.pushing import Scene, audited, scene, working
+from scenes.scripted_platform import document, message, problem
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

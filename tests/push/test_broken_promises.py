@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_sdk import Cancellation
-from support.counting import House, house, now
-from support.databases import rows
-from support.waiting import until
+from scenes.databases import rows
+from scenes.stock_counts import House, house, now
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

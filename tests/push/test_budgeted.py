@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from support.databases import rows
-from support.push_history import HISTORY, history
-from support.push_scene import applied
-from support.push_server import Connection, Request, message, problem
+from scenes.databases import rows
+from scenes.pushing import applied
+from scenes.scripted_platform import Connection, Request, message, problem
+from scenes.stock_history import HISTORY, history
 
 if TYPE_CHECKING:
-    from support.clock import VirtualClock
-    from support.push_scene import Scene
+    from scenes.clock import VirtualClock
+    from scenes.pushing import Scene
 
-from support.push_scene import working
+from scenes.pushing import working
 
 PER_SECOND, BURST = 4, 40
 COMMANDS = 160

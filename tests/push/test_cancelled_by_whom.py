@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support import payloads
-from support.databases import rows, take
-from support.push_scene import working
-from support.push_server import document, message, problem
+from scenes import payloads
+from scenes.databases import rows, take
+from scenes.pushing import working
+from scenes.scripted_platform import document, message, problem
 
 if TYPE_CHECKING:
-    from support.push_scene import Answer, Scene
+    from scenes.pushing import Answer, Scene
 
 ORDER, CANCEL = "/orders/ord_1", "/orders/ord_1/cancel"
 ALREADY = problem(409, "ORDER_ALREADY_CANCELLED")

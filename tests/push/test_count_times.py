@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock
-from support.counting import House, house
+from scenes.stock_counts import House, house
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,9 +14,9 @@ from backhaul.platform.transport import InDoubt, Transport
 from backhaul.push import stock_targets
 from backhaul.sync.stock_reader import StockReader
 from backhaul_sdk import Cancellation
-from support.counting import SOON, House, house, now
-from support.databases import rows, write
-from support.waiting import until
+from scenes.databases import rows, write
+from scenes.stock_counts import SOON, House, house, now
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import BackhaulError
-from support import payloads
-from support.databases import rows
-from support.push_scene import working
-from support.push_server import document, message
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import working
+from scenes.scripted_platform import document, message
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 FULFILL, CANCEL, ORDER = (
     "/orders/ord_1/fulfill",

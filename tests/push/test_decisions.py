@@ -13,16 +13,16 @@ from backhaul.core.lifecycle import TRANSITIONS, Cause, State
 from backhaul.errors import BackhaulError
 from backhaul.settings import Push
 from backhaul.store.deciding import VERBS, Decision
-from support import payloads
-from support.databases import rows
-from support.push_scene import HELD_SECONDS, scene, working
-from support.push_server import document, message
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import HELD_SECONDS, scene, working
+from scenes.scripted_platform import document, message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.push_scene import Scene
-    from support.push_server import Connection, Request
+    from scenes.pushing import Scene
+    from scenes.scripted_platform import Connection, Request
 
 HISTORY = "/inventory/history"
 NOTHING = document({"data": [], "meta": {"hasMore": False}})

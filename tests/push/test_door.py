@@ -8,8 +8,8 @@ import pytest
 
 from backhaul.push.availability import PROBE_SECONDS
 from backhaul.settings import Push
-from support.push_scene import Scene, scene, working
-from support.push_server import document, message, problem
+from scenes.pushing import Scene, scene, working
+from scenes.scripted_platform import document, message, problem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

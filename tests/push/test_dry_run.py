@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.store.contract import Matched, NewCommand, NewRecord
-from support.push_scene import PAYLOADS, scene, working
+from scenes.pushing import PAYLOADS, scene, working
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 REASON = "dry run: not sent"
 

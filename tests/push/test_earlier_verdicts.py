@@ -11,13 +11,13 @@ import pytest
 from backhaul.cli import command_view
 from backhaul.store.deciding import Decision
 from backhaul.store.sqlite.explaining import Explainer
-from support import payloads
-from support.push_scene import ordered, working
-from support.push_server import document, problem
-from support.waiting import until
+from scenes import payloads
+from scenes.pushing import ordered, working
+from scenes.scripted_platform import document, problem
+from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 ORDER, CANCEL = "/orders/ord_1", "/orders/ord_1/cancel"
 GONE = {"restocked": False, "cancelledAt": payloads.instant(3)}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from support import payloads
-from support.databases import rows, take
-from support.push_history import HISTORY, history, move
-from support.push_scene import Scene, applied, working
-from support.push_server import message
-from support.waiting import until
+from scenes import payloads
+from scenes.databases import rows, take
+from scenes.pushing import Scene, applied, working
+from scenes.scripted_platform import message
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from support.push_server import Connection, Request
+    from scenes.scripted_platform import Connection, Request
 
 CHANGED = "inventory/level_update"
 

@@ -8,9 +8,9 @@ from backhaul.core.backoff import FAILURES_TO_OPEN, PROBE_SECONDS
 from backhaul.platform.client import LISTS
 from backhaul.push.availability import FAILING
 from backhaul.settings import Push
-from support.push_scene import Scene, scene, working
-from support.push_server import message, problem
-from support.waiting import until
+from scenes.pushing import Scene, scene, working
+from scenes.scripted_platform import message, problem
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

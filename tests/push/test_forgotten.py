@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support import persons
-from support.databases import rows
-from support.persons import GUEST, OTHER, SILENT
-from support.push_scene import working
-from support.push_server import document, message
+from scenes import customers
+from scenes.customers import GUEST, OTHER, SILENT
+from scenes.databases import rows
+from scenes.pushing import working
+from scenes.scripted_platform import document, message
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 FULFILL = "/orders/ord_1/fulfill"
 SENT = {"tracking_number": "T1"}
@@ -22,8 +22,8 @@ SENT = {"tracking_number": "T1"}
 
 async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
     """Forget the customer, let a parcel be answered so; return what is kept of it."""
-    await stage.fold(persons.order(1, shipments=[]))
-    await persons.forget(stage.store)
+    await stage.fold(customers.order(1, shipments=[]))
+    await customers.forget(stage.store)
     stage.platform.says(FULFILL, answer)
     command = await stage.plan("fulfill", "ord_1", **SENT)
     async with working(stage):
@@ -34,26 +34,28 @@ async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("person", [persons.PERSON, GUEST], ids=["by id", "by e-mail"])
+@pytest.mark.parametrize(
+    "person", [customers.PERSON, GUEST], ids=["by id", "by e-mail"]
+)
 async def test_an_order_in_an_answer_is_kept_without_its_person(
     stage: Scene, person: dict[str, Any]
 ) -> None:
-    order = persons.order(1, at=9, customer=person)
+    order = customers.order(1, at=9, customer=person)
     kept = await answered(stage, document({"data": order}), "applied")
-    assert persons.told_in(stage.store) == []
+    assert customers.told_in(stage.store) == []
     assert kept["data"]["shipments"] == order["shipments"]
     assert kept["data"]["items"] == order["items"]
 
 
 async def test_so_is_one_that_a_refusal_shows(stage: Scene) -> None:
-    refusal = {"code": "NO_SUCH_THING", "current": persons.order(1, at=9)}
+    refusal = {"code": "NO_SUCH_THING", "current": customers.order(1, at=9)}
     answer = message(422, body=json.dumps(refusal).encode())
     kept = await answered(stage, answer, "rejected")
-    assert persons.told_in(stage.store) == []
+    assert customers.told_in(stage.store) == []
     assert kept["code"] == "NO_SUCH_THING"
 
 
 async def test_the_order_of_somebody_else_is_kept_as_it_came(stage: Scene) -> None:
-    order = persons.order(1, at=9, customer=OTHER, **SILENT)
+    order = customers.order(1, at=9, customer=OTHER, **SILENT)
     kept = await answered(stage, document({"data": order}), "applied")
     assert kept == {"data": order}

@@ -11,11 +11,11 @@ from backhaul.core.lifecycle import KINDS
 from backhaul.push.history_audit import CLOCK_SECONDS
 from backhaul.push.send_windows import JOBS, Gates
 from backhaul.settings import Push
-from support.clock import VirtualClock
-from support.push_history import HISTORY, history
-from support.push_scene import Scene, audited, scene, working
-from support.push_server import message
-from support.waiting import until
+from scenes.clock import VirtualClock
+from scenes.pushing import Scene, audited, scene, working
+from scenes.scripted_platform import message
+from scenes.stock_history import HISTORY, history
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from backhaul.push.response_classifier import interrupted
 from backhaul.push.retry_store import REST_SECONDS
-from support.databases import locked, rows
-from support.push_scene import Scene, applied, kept, killed, scene, working
-from support.push_server import message
-from support.waiting import until
+from scenes.databases import locked, rows
+from scenes.pushing import Scene, applied, kept, killed, scene, working
+from scenes.scripted_platform import message
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.push_server import Connection, Request
+    from scenes.scripted_platform import Connection, Request
 
 
 async def silent(_: Request, connection: Connection) -> None:

@@ -9,10 +9,10 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.platform.client import StoreFacts
 from backhaul.push.idempotency import KEYED_ONCE, Keying
-from support.push_history import HISTORY, history, move
-from support.push_looks import doubt, looks, outwait
-from support.push_scene import Scene, scene, working
-from support.push_server import document, message
+from scenes.pushing import Scene, scene, working
+from scenes.scripted_platform import document, message
+from scenes.stock_history import HISTORY, history, move
+from scenes.uncertain_commands import doubt, looks, outwait
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,13 +14,21 @@ from backhaul.errors import Busy
 from backhaul.push.availability import PROBE_SECONDS
 from backhaul.store.deciding import Decision
 from backhaul.store.sqlite.doubts import SqliteDoubts
-from support.clock import START
-from support.databases import rows
-from support.push_history import HISTORY, history, move
-from support.push_looks import FAILED, apply, doubt, in_vain, looked, looks, outwait
-from support.push_scene import Scene, scene, working
-from support.push_server import Connection, Request, message, problem
-from support.waiting import until
+from scenes.clock import START
+from scenes.databases import rows
+from scenes.pushing import Scene, scene, working
+from scenes.scripted_platform import Connection, Request, message, problem
+from scenes.stock_history import HISTORY, history, move
+from scenes.uncertain_commands import (
+    FAILED,
+    apply,
+    doubt,
+    in_vain,
+    looked,
+    looks,
+    outwait,
+)
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

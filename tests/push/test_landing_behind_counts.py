@@ -11,9 +11,9 @@ import pytest
 
 from backhaul.platform.transport import InDoubt, Transport
 from backhaul.sync.stock_reader import StockReader
-from support.counting import House, house, now
-from support.databases import rows, write
-from support.waiting import until
+from scenes.databases import rows, write
+from scenes.stock_counts import House, house, now
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

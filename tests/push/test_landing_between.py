@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from backhaul.store.deciding import Decision
-from support import payloads
-from support.databases import take
-from support.push_history import HISTORY, history, move
-from support.push_scene import Scene, working
-from support.push_server import document, message, problem
-from support.waiting import until
+from scenes import payloads
+from scenes.databases import take
+from scenes.pushing import Scene, working
+from scenes.scripted_platform import document, message, problem
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 ADJUST, FULFILL, ORDER = "/inventory/adjust", "/orders/ord_1/fulfill", "/orders/ord_1"
 LOST = message(500)

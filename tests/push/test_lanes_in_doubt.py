@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from backhaul.store.deciding import Decision
-from support import payloads
-from support.databases import rows
-from support.push_scene import HELD_SECONDS, scene, working
-from support.push_server import document, message
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import HELD_SECONDS, scene, working
+from scenes.scripted_platform import document, message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.push_scene import Scene
-    from support.push_server import Connection, Request
+    from scenes.pushing import Scene
+    from scenes.scripted_platform import Connection, Request
 
 ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
 BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}

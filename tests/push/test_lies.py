@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support import payloads
-from support.push_scene import (
+from scenes import payloads
+from scenes.pushing import (
     LONGEST_ANSWER,
     Answer,
     Broken,
@@ -21,12 +21,12 @@ from support.push_scene import (
     scene,
     working,
 )
-from support.push_server import Connection, Request, document, message
+from scenes.scripted_platform import Connection, Request, document, message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.push_server import Behave
+    from scenes.scripted_platform import Behave
 
 PATHS = {
     "fulfill": "/orders/ord_1/fulfill",

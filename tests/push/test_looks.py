@@ -11,13 +11,21 @@ from backhaul.core.backoff import FAILURES_TO_OPEN
 from backhaul.core.backoff import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
 from backhaul.platform.client import LISTS
 from backhaul.settings import Push
-from support import payloads
-from support.databases import rows, take
-from support.push_history import HISTORY, history, move
-from support.push_looks import FAILED, doubt, in_vain, looked, looks, outlast, outwait
-from support.push_scene import Scene, scene, working
-from support.push_server import document, message, problem
-from support.waiting import until
+from scenes import payloads
+from scenes.databases import rows, take
+from scenes.pushing import Scene, scene, working
+from scenes.scripted_platform import document, message, problem
+from scenes.stock_history import HISTORY, history, move
+from scenes.uncertain_commands import (
+    FAILED,
+    doubt,
+    in_vain,
+    looked,
+    looks,
+    outlast,
+    outwait,
+)
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

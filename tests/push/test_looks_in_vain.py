@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.push.resolver import TOLD_AFTER
-from support.databases import rows
-from support.push_history import HISTORY, history, move
-from support.push_scene import Broken, Scene, scene, working
-from support.push_server import document, message, problem
-from support.waiting import until
+from scenes.databases import rows
+from scenes.pushing import Broken, Scene, scene, working
+from scenes.scripted_platform import document, message, problem
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

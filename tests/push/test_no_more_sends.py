@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from backhaul.settings import Push
-from support.push_scene import Broken, Scene, scene, working
-from support.waiting import until
+from scenes.pushing import Broken, Scene, scene, working
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

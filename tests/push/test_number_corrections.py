@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import BackhaulError
-from support import payloads
-from support.back_office import Desk, host_of, shipped
-from support.databases import rows
-from support.push_scene import working
-from support.push_server import document, message, problem
+from scenes import payloads
+from scenes.back_office import Desk, host_of, shipped
+from scenes.databases import rows
+from scenes.pushing import working
+from scenes.scripted_platform import document, message, problem
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 ORDER = "/orders/ord_1"
 FULFILL = "/orders/ord_1/fulfill"

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import payloads
-from support.push_scene import Scene, applied, scene, working
-from support.push_server import document, message, problem
-from support.waiting import HANG_SECONDS
+from scenes import payloads
+from scenes.pushing import Scene, applied, scene, working
+from scenes.scripted_platform import document, message, problem
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.push_server import Connection, Request
+    from scenes.scripted_platform import Connection, Request
 
 ORDER = "/orders/ord_1"
 FULFILL, CANCEL = f"{ORDER}/fulfill", f"{ORDER}/cancel"

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support import payloads
-from support.databases import rows
-from support.push_scene import Scene, working
-from support.push_server import document, message, problem
-from support.waiting import until
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import Scene, working
+from scenes.scripted_platform import document, message, problem
+from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from support.push_server import Connection, Request
+    from scenes.scripted_platform import Connection, Request
 
 NAMELESS: dict[str, Any] = {"tracking_company": None, "tracking_number": None}
 ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"

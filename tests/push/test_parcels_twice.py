@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store.deciding import Decision
-from support import payloads
-from support.databases import rows
-from support.push_history import HISTORY, history
-from support.push_scene import PAYLOADS, applied, audited
-from support.push_server import document, message, problem
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import PAYLOADS, applied, audited
+from scenes.scripted_platform import document, message, problem
+from scenes.stock_history import HISTORY, history
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
-    from support.push_server import Connection, Request
+    from scenes.pushing import Scene
+    from scenes.scripted_platform import Connection, Request
 
 ORDER = "ord_1"
 DOUBLED = "SELECT json_extract(evidence, '$.doubled') FROM commands"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import payloads
-from support.push_scene import working
-from support.push_server import document, message, problem
+from scenes import payloads
+from scenes.pushing import working
+from scenes.scripted_platform import document, message, problem
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 FULFILL, ORDER = "/orders/ord_1/fulfill", "/orders/ord_1"
 

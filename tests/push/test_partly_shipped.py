@@ -15,13 +15,13 @@ from backhaul.settings import Push
 from backhaul.store.contract import NewRecord
 from backhaul.store.deciding import RESTOCK_UNSHIPPED, Decision
 from backhaul_sdk import Cancellation
-from support import payloads
-from support.databases import rows
-from support.push_scene import scene, working
-from support.push_server import document
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import scene, working
+from scenes.scripted_platform import document
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 TOTAL = 5
 CASE = Path(__file__).parent / "cases/05-cancel-partly-shipped.csv"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.clock import START
-from support.push_scene import working
-from support.push_server import document, message
-from support.waiting import until
+from scenes.clock import START
+from scenes.pushing import working
+from scenes.scripted_platform import document, message
+from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 CASE = Path(__file__).parent / "cases/03-answer-429-epoch.http"
 EPOCH = int(START.timestamp())

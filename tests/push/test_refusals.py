@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support import payloads
-from support.push_scene import Scene, applied, working
-from support.push_server import Connection, Request, document, message, problem
+from scenes import payloads
+from scenes.pushing import Scene, applied, working
+from scenes.scripted_platform import Connection, Request, document, message, problem
 
 FULFILL = "/orders/ord_1/fulfill"
 CANCEL = "/orders/ord_1/cancel"

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from backhaul.push.effect_verification import Prover
 from backhaul.push.history_audit import OPENING
-from support.push_history import HISTORY, history, move
-from support.push_scene import audited
-from support.push_server import problem
-from support.waiting import until
+from scenes.pushing import audited
+from scenes.scripted_platform import problem
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     import pytest
 
     from backhaul.core.effect_proof import Move
-    from support.push_scene import Scene
-    from support.push_server import Connection, Request
+    from scenes.pushing import Scene
+    from scenes.scripted_platform import Connection, Request
 
 EVERYTHING = "everything"
 REFUSED = problem(403, "INSUFFICIENT_SCOPE")

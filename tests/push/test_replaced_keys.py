@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from support.push_history import HISTORY, history, move
-from support.push_scene import Scene, applied, working
-from support.push_server import Connection, Request, message
+from scenes.pushing import Scene, applied, working
+from scenes.scripted_platform import Connection, Request, message
+from scenes.stock_history import HISTORY, history, move
 
 
 async def test_a_key_that_was_replaced_proves_nothing_until_its_name_is_known(

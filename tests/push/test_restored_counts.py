@@ -13,9 +13,9 @@ import pytest
 
 from backhaul.platform.transport import InDoubt, Transport
 from backhaul_sdk import StockAdjustment, StockLevel
-from support.counting import ERP, House, now, working
-from support.reference_shop import Shop, open_shop
-from support.waiting import until
+from scenes.reference_shop import Shop, open_shop
+from scenes.stock_counts import ERP, House, now, working
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

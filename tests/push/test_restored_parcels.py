@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support import payloads
-from support.databases import rows, write
-from support.push_history import HISTORY, history, move
-from support.push_scene import audited
-from support.push_server import document
-from support.waiting import until
+from scenes import payloads
+from scenes.databases import rows, write
+from scenes.pushing import audited
+from scenes.scripted_platform import document
+from scenes.stock_history import HISTORY, history, move
+from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
-    from support.push_server import Connection, Request
+    from scenes.pushing import Scene
+    from scenes.scripted_platform import Connection, Request
 
 ORDER = "/orders/ord_1"
 BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}

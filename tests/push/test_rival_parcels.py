@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.store.deciding import Decision
-from support import payloads
-from support.push_scene import working
-from support.push_server import document, message, problem
+from scenes import payloads
+from scenes.pushing import working
+from scenes.scripted_platform import document, message, problem
 
 if TYPE_CHECKING:
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
 BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}

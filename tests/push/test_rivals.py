@@ -14,9 +14,9 @@ import pytest
 
 from backhaul.core.lifecycle import State
 from backhaul.store.deciding import Decision
-from support.push_history import HISTORY, history, move
-from support.push_scene import Scene, working
-from support.push_server import message
+from scenes.pushing import Scene, working
+from scenes.scripted_platform import message
+from scenes.stock_history import HISTORY, history, move
 
 FIRST = {"note": None, "adjustment": -5}
 

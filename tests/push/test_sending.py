@@ -13,11 +13,11 @@ from backhaul.core.clock import from_text
 from backhaul.core.identity import fingerprint
 from backhaul.platform.client import LISTS
 from backhaul.settings import Push
-from support import payloads
-from support.databases import rows
-from support.push_scene import API_KEY, HELD_SECONDS, Scene, applied, scene, working
-from support.push_server import Connection, Request, message, unused_url
-from support.waiting import until
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import API_KEY, HELD_SECONDS, Scene, applied, scene, working
+from scenes.scripted_platform import Connection, Request, message, unused_url
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from backhaul.core.lifecycle import State, move
 from backhaul.core.outcome import Outcome, Verdict
 from backhaul.push.response_classifier import CAUSES, Judged, interrupted, settlement
 from backhaul.settings import Push
-from support.clock import START
+from scenes.clock import START
 
 STATES = {
     Outcome.CONFIRMED: State.APPLIED,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from backhaul.platform.transport import Answer, Transport
 from backhaul.store.sqlite import corrections
 from backhaul_sdk import Cancellation, StockAdjustment
-from support.counting import ERP, House, house, now
-from support.databases import rows
-from support.waiting import until
+from scenes.databases import rows
+from scenes.stock_counts import ERP, House, house, now
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

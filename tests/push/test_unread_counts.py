@@ -17,9 +17,9 @@ from backhaul.platform.transport import NotSent
 from backhaul.push.stock_targets import RETRY_CAP_SECONDS, ROUNDS_SECONDS, Targeter
 from backhaul.store.contract import NewRecord
 from backhaul_sdk import StockLevel
-from support import payloads
-from support.clock import VirtualClock
-from support.databases import rows, started_store, take
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.databases import rows, started_store, take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

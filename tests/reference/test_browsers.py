@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 PUBLIC = [
     ("/storefront/store", "GET"),

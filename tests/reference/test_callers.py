@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backhaul_reference.platform.state.api_keys import SCOPES
-from support.reference_shop import Shop, open_shop
+from scenes.reference_shop import Shop, open_shop
 
 ROUTES = [
     ("GET", "/products", "products:read"),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Shop, cart
-from support.shop_work import address, buy, discount, scan_and_pay, zones
+from scenes.merchant import address, buy, discount, scan_and_pay, zones
+from scenes.reference_shop import Shop, cart
 
 
 async def order_of_refusals(shop: Shop, body: dict[str, Any]) -> list[str]:

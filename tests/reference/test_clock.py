@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from backhaul_reference.platform.clock import SystemClock, VirtualClock
-from support.reference_shop import Receiver, Shop, open_shop, subscribe
+from scenes.reference_shop import Receiver, Shop, open_shop, subscribe
 
 
 async def move(shop: Shop, **body: Any) -> Any:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Shop
-from support.shop_work import ONE, collection, tagged
+from scenes.merchant import ONE, collection, tagged
+from scenes.reference_shop import Shop
 
 
 async def shown(shop: Shop, handle: str) -> list[str]:

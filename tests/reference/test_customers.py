@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import CUSTOMER, Shop
+from scenes.reference_shop import CUSTOMER, Shop
 
 HOME = {"address1": "12 MG Road", "city": "Pune", "country": "in", "zip": "411001"}
 WORK = {"address1": "1 Fort", "city": "Mumbai", "country": "IN"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from backhaul_reference.fixtures import demo_shop
-from support.reference_shop import Shop, open_shop
-from support.shop_work import check, outbox
+from scenes.merchant import check, outbox
+from scenes.reference_shop import Shop, open_shop
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from backhaul_reference.platform.problems import Problem
 from backhaul_reference.platform.state import discounts
 from backhaul_reference.platform.state.writer import Tx
-from support.reference_shop import CUSTOMER, Shop, cart
-from support.shop_work import ONE, buy, check, discount, zones
+from scenes.merchant import ONE, buy, check, discount, zones
+from scenes.reference_shop import CUSTOMER, Shop, cart
 
 PAST, FUTURE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"
 

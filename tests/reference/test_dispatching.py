@@ -19,15 +19,15 @@ from backhaul_reference.platform.webhooks.delivery_faults import DeliveryFaults
 from backhaul_reference.platform.webhooks.dispatcher import PER_SUBSCRIPTION, Dispatcher
 from backhaul_reference.platform.webhooks.retry_schedule import Schedule
 from backhaul_reference.platform.webhooks.sender import Sender
-from support.locking import LockOfAnotherProcess
-from support.reference_shop import (
+from scenes.database_lock import LockOfAnotherProcess
+from scenes.reference_shop import (
     Receiver,
     Shop,
     open_receiver,
     open_shop,
     subscribe,
 )
-from support.waiting import HANG_SECONDS, until
+from scenes.waiting import HANG_SECONDS, until
 
 REFUSE = """CREATE TRIGGER refuse BEFORE INSERT ON delivery_attempt
 BEGIN SELECT RAISE(ABORT, 'refused'); END"""

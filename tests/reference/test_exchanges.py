@@ -3,8 +3,8 @@
 from aiohttp import web
 
 from backhaul_reference.platform.state import deliveries
-from support.reference_shop import Shop, open_receiver, subscribe
-from support.waiting import until
+from scenes.reference_shop import Shop, open_receiver, subscribe
+from scenes.waiting import until
 
 
 def test_headers_are_kept_within_bounds() -> None:

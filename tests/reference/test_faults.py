@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from support.reference_shop import Received, Receiver, Reply, Shop, subscribe
+from scenes.reference_shop import Received, Receiver, Reply, Shop, subscribe
 
 FAULTS = "/stores/demo/faults"
 HANGS_UP = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul_reference.fixtures import large
 from backhaul_reference.platform.state.schema import TABLES
-from support.reference_shop import Receiver, Shop, open_shop, subscribe
+from scenes.reference_shop import Receiver, Shop, open_shop, subscribe
 
 LOAD_SECONDS = 60
 MADE = ("products", "orders", "customers", "levels", "history")

@@ -13,7 +13,7 @@ from yarl import URL
 from backhaul_reference.platform import money, timestamps
 from backhaul_reference.platform.json_codec import decode_object, encode
 from backhaul_reference.platform.problems import Problem
-from support.reference_shop import Shop, cart
+from scenes.reference_shop import Shop, cart
 
 JSON = {"Content-Type": "application/json"}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Shop, cart, open_shop
-from support.waiting import until
+from scenes.reference_shop import Shop, cart, open_shop
+from scenes.waiting import until
 
 
 def keyed(key: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 SIZES = [
     {"title": "S", "sku": "L-S", "price": "1", "stock": 5},

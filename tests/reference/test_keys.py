@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from backhaul_reference.platform import timestamps
-from support.reference_shop import Shop
-from support.waiting import until
+from scenes.reference_shop import Shop
+from scenes.waiting import until
 
 KEYS = "/stores/demo/keys"
 HOUR_MS = 3_600_000

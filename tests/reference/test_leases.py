@@ -14,7 +14,7 @@ from backhaul_reference.platform.state.deliveries import (
     record,
 )
 from backhaul_reference.platform.state.writer import Tx
-from support.reference_shop import Receiver, Shop, open_shop, subscribe
+from scenes.reference_shop import Receiver, Shop, open_shop, subscribe
 
 
 async def deliveries(shop: Shop, webhook: Any) -> Any:

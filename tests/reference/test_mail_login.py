@@ -16,12 +16,12 @@ from backhaul_reference.mail.transports import (
     Tls,
     login_of,
 )
-from support.certificates import of_this_machine
-from support.loop_guard import on_purpose
-from support.reference_shop import Shop, open_shop
-from support.shop_work import buy, outbox
-from support.smtp_server import SmtpServer, open_smtp_server
-from support.waiting import HANG_SECONDS
+from scenes.certificates import of_this_machine
+from scenes.loop_guard import on_purpose
+from scenes.merchant import buy, outbox
+from scenes.reference_shop import Shop, open_shop
+from scenes.smtp_server import SmtpServer, open_smtp_server
+from scenes.waiting import HANG_SECONDS
 
 WHO = ("shop", "pa ss-wörd")
 

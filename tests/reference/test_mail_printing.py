@@ -11,9 +11,9 @@ from backhaul_reference.arguments import parse
 from backhaul_reference.mail.mime import compose
 from backhaul_reference.mail.texts import Letter
 from backhaul_reference.mail.transports import Post, PrintingSink, shown
-from support.loop_guard import on_purpose
-from support.reference import ReferenceProcess, reference
-from support.reference_shop import CUSTOMER, cart
+from scenes.loop_guard import on_purpose
+from scenes.reference_process import ReferenceProcess, reference
+from scenes.reference_shop import CUSTOMER, cart
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import pytest
 
 from backhaul_reference.arguments import parse
 from backhaul_reference.platform.state.mail_outbox import RETRY_SECONDS
-from support.reference_shop import CUSTOMER, Shop, open_shop
-from support.shop_work import advance, buy, outbox, settled
-from support.smtp_server import open_smtp_server
+from scenes.merchant import advance, buy, outbox, settled
+from scenes.reference_shop import CUSTOMER, Shop, open_shop
+from scenes.smtp_server import open_smtp_server
 
 
 def states(mails: list[Any]) -> list[tuple[str, int]]:

@@ -11,15 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from support.reference_shop import (
-    CUSTOMER,
-    Receiver,
-    Shop,
-    cart,
-    open_shop,
-    subscribe,
-)
-from support.shop_work import (
+from scenes.merchant import (
     buy,
     discount,
     mail_text,
@@ -27,6 +19,14 @@ from support.shop_work import (
     scan_and_pay,
     settled,
     zones,
+)
+from scenes.reference_shop import (
+    CUSTOMER,
+    Receiver,
+    Shop,
+    cart,
+    open_shop,
+    subscribe,
 )
 
 

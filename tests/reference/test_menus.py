@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Shop
-from support.shop_work import ONE, collection
+from scenes.merchant import ONE, collection
+from scenes.reference_shop import Shop
 
 MAIN = f"{ONE}/menus/main-menu"
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
 METHODS = {"GET", "POST", "PUT", "DELETE", "OPTIONS"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Shop, cart
+from scenes.reference_shop import Shop, cart
 
 TRACKING = {"trackingCompany": "BlueDart", "trackingNumber": "BD1"}
 

@@ -7,9 +7,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from support.loop_guard import on_purpose
-from support.reference import ask
-from support.waiting import HANG_SECONDS
+from scenes.loop_guard import on_purpose
+from scenes.reference_process import ask
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import ADDRESS, CUSTOMER, Shop, cart, open_shop
+from scenes.reference_shop import ADDRESS, CUSTOMER, Shop, cart, open_shop
 
 OFF = {"enabled": False}
 ON = {"enabled": True, "fee": "20.00", "instructions": "Scan"}

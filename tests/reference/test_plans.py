@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from backhaul_reference.platform.state.writer import Tx
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 
 @asynccontextmanager

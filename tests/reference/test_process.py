@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from backhaul_reference.platform.state.events import TOPICS
-from support.reference import HttpAnswer, ReferenceProcess, ask, reference
-from support.reference_shop import Receiver, cart
-from support.waiting import HANG_SECONDS
+from scenes.reference_process import HttpAnswer, ReferenceProcess, ask, reference
+from scenes.reference_shop import Receiver, cart
+from scenes.waiting import HANG_SECONDS
 
 
 def run_server(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 
 async def put(shop: Shop, product: Any, **values: Any) -> Any:

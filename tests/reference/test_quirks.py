@@ -12,8 +12,8 @@ from aiohttp import web
 
 from backhaul_reference.platform import quirks
 from backhaul_reference.platform.quirks import UnknownQuirkError, parse
-from support.reference import reference
-from support.reference_shop import Receiver, Shop, cart, subscribe
+from scenes.reference_process import reference
+from scenes.reference_shop import Receiver, Shop, cart, subscribe
 
 Check = Callable[[Shop, Receiver], Awaitable[None]]
 EVERY = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Reply, Shop
+from scenes.reference_shop import Reply, Shop
 
 FULFILL = ("fulfill", {"trackingCompany": "BlueDart", "trackingNumber": "BD1"})
 VARYING = {"id", "number", "name", "externalId", "version"}

@@ -11,7 +11,7 @@ from backhaul_reference.platform.context import REVISION
 from backhaul_reference.platform.state.database import Rows, open_writer
 from backhaul_reference.platform.state.schema import VARIANT_COLUMNS
 from backhaul_reference.platform.state.writer import Tx
-from support.reference_shop import Shop, cart, open_shop
+from scenes.reference_shop import Shop, cart, open_shop
 
 Change = Callable[[Shop, Any], Awaitable[Any]]
 

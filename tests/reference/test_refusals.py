@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Reply, Shop, open_shop
+from scenes.reference_shop import Reply, Shop, open_shop
 
 Refused = Callable[[Shop], Awaitable[Reply]]
 JSON = {"Content-Type": "application/json"}

@@ -10,7 +10,7 @@ from backhaul_reference import public, server
 from backhaul_reference.data_folder import Folder, StoreRegistry
 from reference import route_table
 from reference_dashboard.conftest import Browser
-from support.routes import without_row
+from scenes.routes import without_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 Callers = dict[str, dict[str, str]]
 Table = dict[str, dict[str, int]]

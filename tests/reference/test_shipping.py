@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_reference.platform.state.shipping_rates import cheapest, zip_matches
-from support.reference_shop import Shop
-from support.shop_work import ONE, QUOTE, address, buy, quote, zones
+from scenes.merchant import ONE, QUOTE, address, buy, quote, zones
+from scenes.reference_shop import Shop
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from backhaul_reference.control import store_actions
 from backhaul_reference.platform.http.middleware import EXTRA_HEADERS
 from backhaul_reference.platform.json_codec import decode_stored, encode
 from backhaul_reference.platform.state.database import BATCH
-from support.reference_shop import Shop, open_shop
-from support.waiting import until
+from scenes.reference_shop import Shop, open_shop
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -16,8 +16,8 @@ from backhaul_reference.platform.webhooks.ssrf_guard import (
     is_public_ip,
     refusal,
 )
-from support.reference_shop import open_receiver, open_shop
-from support.waiting import until
+from scenes.reference_shop import open_receiver, open_shop
+from scenes.waiting import until
 
 PRIVATE_IPV4 = (
     *("127.0.0.1", "127.0.0.2", "127.8.9.1", "127.255.255.255"),

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import pytest
 
 from backhaul_reference.platform.state import order_views
-from support.reference_shop import Reply, Shop, open_shop
-from support.shop_work import advance, buy, outbox, scan_and_pay
+from scenes.merchant import advance, buy, outbox, scan_and_pay
+from scenes.reference_shop import Reply, Shop, open_shop
 
 QR = "https://q.example/me.png"
 PRIVATE = {

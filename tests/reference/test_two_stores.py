@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Receiver, Shop, subscribe
+from scenes.reference_shop import Receiver, Shop, subscribe
 
 FILLED: dict[str, Any] = {
     "/inventory/adjust": {"productId": "{product}", "adjustment": 1},

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from backhaul_reference.platform.state.deliveries import DUE
-from support.reference_shop import Received, Receiver, Shop, open_shop, subscribe
-from support.requirements import require
-from support.waiting import until
+from scenes.reference_shop import Received, Receiver, Shop, open_shop, subscribe
+from scenes.requirements import require
+from scenes.waiting import until
 
 DAY = 24 * 3600
 CARE = ("/rotate-secret", "/test", "/replay")

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from backhaul_reference.platform.state.events import TOPICS
-from support.reference_shop import (
+from scenes.reference_shop import (
     Received,
     Receiver,
     Shop,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.browsing import Visit, open_visit
-from support.reference_shop import Receiver, Shop, open_receiver, open_shop
+from scenes.browser import Visit, open_visit
+from scenes.reference_shop import Receiver, Shop, open_receiver, open_shop
 
 
 @pytest.fixture

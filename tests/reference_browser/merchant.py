@@ -2,7 +2,7 @@
 
 from playwright.async_api import Page, expect
 
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 STORE = "/dashboard/stores/demo"
 

@@ -5,9 +5,9 @@ import logging
 import pytest
 from playwright.async_api import expect
 
-from support import session
-from support.browsing import Visit
-from support.reference_shop import Shop
+from scenes import leftovers
+from scenes.browser import Visit
+from scenes.reference_shop import Shop
 
 pytestmark = pytest.mark.programs
 
@@ -80,7 +80,7 @@ async def test_a_purchase_by_keyboard(
 async def check_what_was_left_behind(visit: Visit, origin: str, log: str) -> None:
     """The token is after the sign and nowhere else."""
     address, _, token = visit.page.url.partition("#/orders/")
-    session.issued(token)
+    leftovers.issued(token)
     assert address == f"{origin}/shop/demo"
     assert len(token) == 43
     assert token not in log

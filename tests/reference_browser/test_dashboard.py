@@ -9,9 +9,9 @@ import pytest
 from playwright.async_api import Page, expect
 
 from reference_browser.merchant import STORE, is_told, log_in
-from support import session
-from support.browsing import Visit
-from support.reference_shop import Received, Receiver, Shop, cart
+from scenes import leftovers
+from scenes.browser import Visit
+from scenes.reference_shop import Received, Receiver, Shop, cart
 
 pytestmark = pytest.mark.programs
 
@@ -28,7 +28,7 @@ async def open_api(visit: Visit, shop: Shop) -> Page:
 async def shown_once(page: Page, prefix: str) -> str:
     """A secret that the page shows, kept for the search at the end of the run."""
     secret = await page.get_by_text(re.compile(f"^{prefix}")).inner_text()
-    session.issued(secret)
+    leftovers.issued(secret)
     return secret
 
 

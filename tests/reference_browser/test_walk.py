@@ -6,9 +6,9 @@ import pytest
 from playwright.async_api import Page, expect
 
 from reference_browser.merchant import is_told, log_in, open_order
-from support import session
-from support.browsing import Visit
-from support.reference_shop import Shop
+from scenes import leftovers
+from scenes.browser import Visit
+from scenes.reference_shop import Shop
 
 pytestmark = pytest.mark.programs
 
@@ -58,7 +58,7 @@ async def buy_a_mug(page: Page, shop: Shop) -> None:
         await page.get_by_role("textbox", name=re.compile(f"^{label}")).fill(text)
     await page.get_by_role("button", name="Place the order").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Order #1001")
-    session.issued(page.url.partition("#/orders/")[2])
+    leftovers.issued(page.url.partition("#/orders/")[2])
 
 
 async def says(page: Page, words: str) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from playwright.async_api import expect
 
-from support.browsing import Visit, open_visit
-from support.reference_shop import Receiver, Shop
+from scenes.browser import Visit, open_visit
+from scenes.reference_shop import Receiver, Shop
 
 pytestmark = pytest.mark.programs
 

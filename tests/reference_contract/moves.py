@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from support.reference_shop import Reply, Shop
-from support.shop_work import ONE, buy, scan_and_pay
+from scenes.merchant import ONE, buy, scan_and_pay
+from scenes.reference_shop import Reply, Shop
 
 TRACKING = {"trackingCompany": "BlueDart", "trackingNumber": "BD1"}
 

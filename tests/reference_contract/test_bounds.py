@@ -1,8 +1,8 @@
 """Numbers at their bounds: refused whole or kept exactly, never half (contract 1.1)."""
 
 from reference_contract.moves import cancel, outcome
-from support.reference_shop import CUSTOMER, Shop, cart
-from support.shop_work import buy
+from scenes.merchant import buy
+from scenes.reference_shop import CUSTOMER, Shop, cart
 
 DEAREST = "999999999999.00"
 FULLEST = 1_000_000_000

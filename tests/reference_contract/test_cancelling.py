@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from reference_contract.moves import cancel, placed, settle, shown, standing
-from support.reference_shop import Shop
-from support.shop_work import buy, discount
+from scenes.merchant import buy, discount
+from scenes.reference_shop import Shop
 
 CHOICES = list(itertools.product((False, True), repeat=2))
 REASONS = ("CUSTOMER", "FRAUD", "INVENTORY", "DECLINED", "STAFF", "OTHER")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reference_contract.moves import outcome
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 SIZES = [
     {"title": "S", "price": "10.00", "sku": "TEE-S", "stock": 5},

@@ -17,8 +17,8 @@ from reference_contract.moves import (
     settle,
     shown,
 )
-from support.reference_shop import CUSTOMER, Reply, Shop, cart
-from support.shop_work import buy, discount, outbox
+from scenes.merchant import buy, discount, outbox
+from scenes.reference_shop import CUSTOMER, Reply, Shop, cart
 
 CROWD = 64
 Outcomes = Counter[tuple[int, str]]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reference_contract.moves import cancel, placed, report, settle, shown
-from support.reference_shop import Reply, Shop
+from scenes.reference_shop import Reply, Shop
 
 # How an order comes to stand where a row of the table begins.
 STARTS: dict[str, tuple[str, ...]] = {

@@ -13,7 +13,7 @@ from reference_contract.moves import (
     settle,
     shown,
 )
-from support.reference_shop import Reply, Shop
+from scenes.reference_shop import Reply, Shop
 
 QUANTITY = 4
 STARTS: dict[str, tuple[str, ...]] = {

@@ -9,8 +9,8 @@ import pytest
 from backhaul_reference.arguments import parse
 from backhaul_reference.platform.rate_limits import NAMES
 from reference_contract.moves import placed
-from support.reference_shop import Reply, Shop, cart, open_shop
-from support.shop_work import quote
+from scenes.merchant import quote
+from scenes.reference_shop import Reply, Shop, cart, open_shop
 
 Ask = Callable[[Shop, Any], Awaitable[Reply]]
 

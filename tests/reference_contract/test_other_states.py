@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from support.reference_shop import Receiver, Shop, subscribe
+from scenes.reference_shop import Receiver, Shop, subscribe
 
 VISIBILITIES = ("active", "draft", "archived")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from reference_contract.moves import cancel, fulfill, placed, settle, shown, standing
-from support.reference_shop import Shop, cart
-from support.shop_work import quote
+from scenes.merchant import quote
+from scenes.reference_shop import Shop, cart
 
 BYPASS = {"inventoryBehaviour": "BYPASS"}
 

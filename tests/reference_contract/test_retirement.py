@@ -5,7 +5,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 
 from backhaul_reference.platform import timestamps
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 DAY_MS = 24 * 3600 * 1000
 PATH = "/retirement"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reference_contract.moves import TRACKING, cancel, fulfill, placed, settle, shown
-from support.reference_shop import Receiver, Shop, cart, subscribe
-from support.shop_work import ONE, collection
+from scenes.merchant import ONE, collection
+from scenes.reference_shop import Receiver, Shop, cart, subscribe
 
 SCOPES = (
     *("orders:read", "orders:write", "products:read", "products:write"),

@@ -15,8 +15,7 @@ from reference_contract.moves import (
     shown,
     track,
 )
-from support.reference_shop import Shop, cart, open_shop
-from support.shop_work import (
+from scenes.merchant import (
     ONE,
     advance,
     buy,
@@ -28,6 +27,7 @@ from support.shop_work import (
     settled,
     zones,
 )
+from scenes.reference_shop import Shop, cart, open_shop
 
 READS = (
     *("/store", "/products", "/products/lamp", "/collections", "/collections/summer"),

@@ -14,7 +14,7 @@ from reference_contract.moves import (
     shown,
     standing,
 )
-from support.reference_shop import Shop
+from scenes.reference_shop import Shop
 
 MONEY = ("PENDING", "PAID", "REFUNDED", "VOIDED")
 GOODS = ("UNFULFILLED", "PARTIALLY_FULFILLED", "FULFILLED", "RESTOCKED")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.reference_shop import Reply, Shop, cart
-from support.shop_work import collection, discount
+from scenes.merchant import collection, discount
+from scenes.reference_shop import Reply, Shop, cart
 
 CONTROLLED = (
     ("GET", "/collections/{collection}"),

@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 
 from reference_contract.moves import outcome
-from support.reference_shop import Receiver, Shop, subscribe
-from support.shop_work import ONE
+from scenes.merchant import ONE
+from scenes.reference_shop import Receiver, Shop, subscribe
 
 NO_DATE = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
 

@@ -18,8 +18,8 @@ from reference_contract.moves import (
     settle,
     track,
 )
-from support.reference_shop import Receiver, Shop, cart, open_shop, subscribe
-from support.shop_work import scan_and_pay, settled
+from scenes.merchant import scan_and_pay, settled
+from scenes.reference_shop import Receiver, Shop, cart, open_shop, subscribe
 
 LISTS = ("/orders", "/customers", "/webhooks", "/inventory/history")
 PRIVATE = {

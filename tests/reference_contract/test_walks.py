@@ -24,7 +24,7 @@ from backhaul_reference.server import World
 from reference_contract import agreement
 from reference_contract.canonical import canonical
 from reference_contract.walk import STEPS, Values, Walk, random_steps
-from support.reference_shop import open_shop
+from scenes.reference_shop import open_shop
 
 LONG = os.environ.get("FAULTS") == "long"
 EXAMPLES, LENGTH = (300, 50) if LONG else (30, 20)

@@ -7,8 +7,8 @@ from typing import Any
 
 from reference_contract.books import USES, Books, Paper, Shelf
 from reference_contract.moves import cancel, fulfill, fulfill_some, report, settle
-from support.reference_shop import Reply, Shop, cart
-from support.shop_work import discount, scan_and_pay
+from scenes.merchant import discount, scan_and_pay
+from scenes.reference_shop import Reply, Shop, cart
 
 Values = dict[str, int]
 PICK = 60

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from support.reference_shop import Shop, open_shop
+from scenes.reference_shop import Shop, open_shop
 
 TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 STORE = "/dashboard/stores/demo"

@@ -9,8 +9,8 @@ from playwright.async_api import Page, async_playwright
 
 from reference_dashboard.conftest import STORE, Browser
 from reference_dashboard.pages import PAGES, filled, scene
-from support.reference_shop import Shop
-from support.requirements import require
+from scenes.reference_shop import Shop
+from scenes.requirements import require
 
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from backhaul_reference.platform.state.deliveries import BODY_BYTES
 from reference_dashboard.conftest import STORE, Browser
-from support.reference_shop import Receiver, open_receiver, subscribe
-from support.waiting import until
+from scenes.reference_shop import Receiver, open_receiver, subscribe
+from scenes.waiting import until
 
 BLOCK = re.compile(r"<pre[^>]*><code>(.*?)</code></pre>", re.DOTALL)
 

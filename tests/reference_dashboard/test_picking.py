@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from reference_dashboard.conftest import STORE, Browser
 
 if TYPE_CHECKING:
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 MANY = 101
 ONE = "/stores/demo"

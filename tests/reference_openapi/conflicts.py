@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from support.reference_shop import cart
+from scenes.reference_shop import cart
 
 if TYPE_CHECKING:
     from reference_openapi.conversation import Conversation
-    from support.reference_shop import Receiver
+    from scenes.reference_shop import Receiver
 
 LONG_AGO, LATER = "2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 OFF = {"type": "PERCENTAGE", "value": "10"}

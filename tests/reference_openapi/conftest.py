@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.reference_shop import Receiver, Shop, open_receiver, open_shop
+from scenes.reference_shop import Receiver, Shop, open_receiver, open_shop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

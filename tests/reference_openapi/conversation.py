@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from support.reference_shop import Reply, Shop
+    from scenes.reference_shop import Reply, Shop
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from reference_openapi.hooks import STORE_ID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 HERE = Path(__file__).parent
 CONFIG = HERE / "schemathesis.toml"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from reference_openapi.conversation import Conversation, Exchange
-    from support.reference_shop import Received
+    from scenes.reference_shop import Received
 
 UNSHOWN = ("service.", "preflight.")
 SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]+")

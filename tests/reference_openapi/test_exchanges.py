@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from support.described import PROBLEM_TYPE, flaws_of
-from support.exchanges import HEARD, Exchange, Recorder, shape_of
-from support.reference import reference
-from support.reference_shop import open_shop
+from scenes.openapi_checks import PROBLEM_TYPE, flaws_of
+from scenes.recorded_exchanges import HEARD, Exchange, Recorder, shape_of
+from scenes.reference_process import reference
+from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
     from pathlib import Path

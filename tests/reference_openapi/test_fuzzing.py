@@ -12,7 +12,7 @@ from reference_openapi.fuzzing import fuzz
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 LONG = os.environ.get("FAULTS") == "long"
 EXAMPLES = "300" if LONG else "5"

@@ -14,12 +14,12 @@ import pytest
 from backhaul_reference.openapi.document import document
 from backhaul_reference.platform.json_codec import encode
 from backhaul_reference.public import OFFERED
-from support.reference_shop import ADDRESS, CUSTOMER
+from scenes.reference_shop import ADDRESS, CUSTOMER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from support.reference_shop import Shop
+    from scenes.reference_shop import Shop
 
 PACKAGE = "generated_store_client"
 SHOPPER = {"x_subdomain": "demo"}

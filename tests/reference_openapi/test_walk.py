@@ -24,10 +24,10 @@ from reference_openapi.conversation import Conversation, open_conversation
 from reference_openapi.recording import record, shape
 from reference_openapi.refusing import exhaust, refuse
 from reference_openapi.walk import walk
-from support.reference_shop import subscribe
+from scenes.reference_shop import subscribe
 
 if TYPE_CHECKING:
-    from support.reference_shop import Receiver, Reply, Shop
+    from scenes.reference_shop import Receiver, Reply, Shop
 
 TOPICS = set(events.TOPICS)
 DOCUMENT: Any = json.loads(encode(document.document(OFFERED)))

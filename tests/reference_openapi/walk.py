@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from support.reference_shop import cart
+from scenes.reference_shop import cart
 
 if TYPE_CHECKING:
     from reference_openapi.conversation import Conversation

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.reference_shop import Shop, open_shop
+from scenes.reference_shop import Shop, open_shop
 
 
 @pytest.fixture

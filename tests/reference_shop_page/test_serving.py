@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backhaul_reference.storefront import shop_page
-from support.reference_shop import Reply, Shop
+from scenes.reference_shop import Reply, Shop
 
 FORBIDDEN = ("unsafe-inline", "unsafe-eval", "http:", "https:", "*")
 

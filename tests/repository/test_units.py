@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.requirements import require
+from scenes.requirements import require
 
 UNITS = Path(__file__).resolve().parents[2] / "systemd"
 SERVICES = ["backhaul.service", "backhaul@.service", "backhaul-reference.service"]

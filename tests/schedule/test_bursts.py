@@ -11,17 +11,17 @@ import pytest
 from backhaul.app.jobs import Jobs
 from backhaul.app.schedule import Schedule
 from backhaul.push.send_windows import LONGEST_SECONDS
-from support.databases import locked, rows
-from support.planned_jobs import settings_of
-from support.push_scene import scene, working
-from support.push_server import message
-from support.waiting import until
+from scenes.databases import locked, rows
+from scenes.jobs import settings_of
+from scenes.pushing import scene, working
+from scenes.scripted_platform import message
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from support.push_scene import Scene
+    from scenes.pushing import Scene
 
 RUNS = "SELECT job, trigger, outcome, detail FROM job_runs ORDER BY id"
 FULFILL = "push_fulfillments"

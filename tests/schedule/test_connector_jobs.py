@@ -17,11 +17,11 @@ from backhaul.core.quiet_hours import QuietHours
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul_sdk import Batch
-from support.back_office import Desk, host_of, shipped
-from support.clock import SettableClock, VirtualClock, settle_down
-from support.databases import rows, started_store
-from support.planned_jobs import STORE
-from support.waiting import until
+from scenes.back_office import Desk, host_of, shipped
+from scenes.clock import SettableClock, VirtualClock, settle_down
+from scenes.databases import rows, started_store
+from scenes.jobs import STORE
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,19 +13,19 @@ from backhaul.app.schedule import Schedule
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.job_runs import JobRun, Trigger
-from support.clock import VirtualClock, settle_down
-from support.databases import count, locked, rows, started_store
-from support.planned_jobs import program, settings_of
-from support.push_scene import scene, working
-from support.push_server import message
-from support.waiting import until
+from scenes.clock import VirtualClock, settle_down
+from scenes.databases import count, locked, rows, started_store
+from scenes.jobs import program, settings_of
+from scenes.pushing import scene, working
+from scenes.scripted_platform import message
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from support.planned_jobs import Program
-    from support.push_scene import Scene
+    from scenes.jobs import Program
+    from scenes.pushing import Scene
 
 HOUR = timedelta(hours=1)
 POLL = ("reconcile_incremental", "main")

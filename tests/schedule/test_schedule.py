@@ -11,8 +11,8 @@ import pytest
 from backhaul.app.schedule import WATCH_SECONDS, Schedule
 from backhaul.core.clock import SystemClock
 from backhaul.settings.jobs import Job
-from support.clock import SettableClock, VirtualClock, settle_down
-from support.waiting import HANG_SECONDS, until
+from scenes.clock import SettableClock, VirtualClock, settle_down
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from backhaul_sdk import Bad, StockAdjustment
 from backhaul_sdk.testing import MemoryHost
-from support.back_office import Desk, host_of
-from support.databases import started_store
+from scenes.back_office import Desk, host_of
+from scenes.databases import started_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -11,8 +11,8 @@ import pytest
 
 from backhaul_sdk import Bad, Batch, Capability, Connector, Spec, StockAdjustment
 from backhaul_sdk.testing import Bench, MemoryHost, PullContract
+from scenes.loop_guard import on_purpose
 from sdk.ledger import PASSWORD, Settings
-from support.loop_guard import on_purpose
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -14,9 +14,9 @@ from collections import Counter
 
 import uvloop
 
-from support.delivering import Load
-from support.restarting import MOST_WAITING, many_files
-from support.waiting import until
+from scenes.restarts import MOST_WAITING, many_files
+from scenes.waiting import until
+from scenes.webhook_load import Load
 
 PORT = 8750
 WARM = 50

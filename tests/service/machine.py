@@ -17,8 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.requirements import require, require_root
-from support.waiting import await_true
+from scenes.requirements import require, require_root
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

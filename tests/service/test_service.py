@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.ingest.webhook_secrets import secret_fingerprint
+from scenes.waiting import await_true
 from service.machine import ROOT, machine
-from support.waiting import await_true
 
 if TYPE_CHECKING:
     from service.machine import Machine

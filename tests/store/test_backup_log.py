@@ -12,8 +12,8 @@ import pytest
 
 from backhaul.errors import BackhaulError
 from backhaul.store.sqlite import connections, copies
-from support.databases import count, make_database
-from support.requirements import require
+from scenes.databases import count, make_database
+from scenes.requirements import require
 
 if TYPE_CHECKING:
     import sqlite3

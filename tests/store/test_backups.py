@@ -19,10 +19,10 @@ from backhaul.store.restoring import drill, restore
 from backhaul.store.sqlite import connections, copies, manifests
 from backhaul.store.sqlite.database import SqliteStore
 from backhaul.store.sqlite.migrations import migrations
-from support.clock import VirtualClock
-from support.databases import count, rows, started_store
-from support.payloads import arrival
-from support.waiting import until
+from scenes.clock import VirtualClock
+from scenes.databases import count, rows, started_store
+from scenes.payloads import arrival
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

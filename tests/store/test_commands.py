@@ -10,10 +10,10 @@ from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause, State
 from backhaul.errors import AlreadyRunning
 from backhaul.store.outbox import Attempt, Sendable, Settlement
-from support import payloads
-from support.clock import VirtualClock
-from support.databases import rows, started_store, take
-from support.push_records import plan
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.commands import plan
+from scenes.databases import rows, started_store, take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

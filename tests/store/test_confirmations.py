@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import to_text
 from backhaul.store.sqlite.explaining import Explainer
-from support.databases import make_database, write
+from scenes.databases import make_database, write
 
 if TYPE_CHECKING:
     from pathlib import Path

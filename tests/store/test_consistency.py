@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from backhaul.store.sqlite.connections import open_reader
 from backhaul.store.sqlite.consistency import consistency
 from backhaul.sync.resource_types import KINDS
-from support.clock import START, VirtualClock
-from support.databases import started_store
+from scenes.clock import START, VirtualClock
+from scenes.databases import started_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from backhaul.cli import command_view
 from backhaul.store.deciding import Decision
 from backhaul.store.outbox import Sendable
 from backhaul.store.sqlite.explaining import Explainer
-from support.clock import VirtualClock
-from support.databases import rows, started_store, write
+from scenes.clock import VirtualClock
+from scenes.databases import rows, started_store, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -29,9 +29,9 @@ from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.outbox_reading import Wanted, planned
 from backhaul.store.tagging import Tagged
 from backhaul_sdk import StockLevel
-from support import payloads
-from support.clock import VirtualClock
-from support.databases import arrive, rows, started_store, take, write
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.databases import arrive, rows, started_store, take, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -12,10 +12,10 @@ from backhaul.core.identity import digest_of, is_intact
 from backhaul.core.lifecycle import Cause, State
 from backhaul.ingest.topics import fold_one
 from backhaul.store.outbox import Attempt, Sendable, Settlement
-from support import payloads
-from support.clock import VirtualClock
-from support.databases import rows, started_store
-from support.push_records import plan
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.commands import plan
+from scenes.databases import rows, started_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,8 +18,8 @@ from backhaul.errors import BackhaulError
 from backhaul.store import restoring
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite import copies, manifests, placing
-from support.databases import rows
-from support.places import (
+from scenes.databases import rows
+from scenes.restore_places import (
     ABSENT,
     CLOCK,
     FOREIGN,

@@ -19,10 +19,10 @@ from backhaul.store.opening import open_store
 from backhaul.store.outbox import Attempt, Sendable, Settlement
 from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import SqliteStore
-from support import payloads
-from support.clock import VirtualClock
-from support.databases import make_database, rows, started_store, take, write
-from support.push_records import plan
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.commands import plan
+from scenes.databases import make_database, rows, started_store, take, write
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.errors import Busy
 from backhaul.store.sqlite.looking import SqliteLook
-from support.databases import started_store
+from scenes.databases import started_store
 
 if TYPE_CHECKING:
     from pathlib import Path

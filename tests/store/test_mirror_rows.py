@@ -17,13 +17,13 @@ from backhaul.platform import decoding
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.mirror import MirrorTransaction
 from backhaul.store.sqlite.mirror_rows import parts
-from support import payloads
+from scenes import payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.databases import Row
+    from scenes.databases import Row
 
 VERSION = Version(payloads.instant(0), 1, True, payloads.instant(1), b"digest")
 

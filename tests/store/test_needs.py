@@ -9,10 +9,10 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.store.alerting import Backup
 from backhaul.store.job_runs import JobRun, Trigger
-from support import payloads
-from support.clock import START, VirtualClock
-from support.databases import started_store, take, write
-from support.payloads import envelope
+from scenes import payloads
+from scenes.clock import START, VirtualClock
+from scenes.databases import started_store, take, write
+from scenes.payloads import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -25,8 +25,8 @@ from backhaul.errors import (
 from backhaul.store.opening import open_store, pending, sole_writer, told_by
 from backhaul.store.sqlite import connections, copies
 from backhaul.store.sqlite.connections import open_reader, open_writer
-from support.databases import count, rows, started_store, take
-from support.payloads import envelope, order
+from scenes.databases import count, rows, started_store, take
+from scenes.payloads import envelope, order
 
 if TYPE_CHECKING:
     from pathlib import Path

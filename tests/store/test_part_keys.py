@@ -14,8 +14,8 @@ from backhaul.errors import AlreadyRunning
 from backhaul.platform import decoding
 from backhaul.store.opening import open_store, pending
 from backhaul.store.sqlite.migrations import migrations
-from support import payloads
-from support.databases import rows, write
+from scenes import payloads
+from scenes.databases import rows, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.doubts import BESIDE, LAST_ADJUSTED
 from backhaul.store.sqlite.shelves import UNHEARD, UNHEARD_RESTOCK
-from support.databases import opened, started_store
+from scenes.databases import opened, started_store
 
 if TYPE_CHECKING:
     from pathlib import Path

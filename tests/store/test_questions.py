@@ -11,8 +11,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.store.opening import open_store
 from backhaul.store.sqlite.asking import Asker
 from backhaul.store.sqlite.published import PUBLISHED
-from support import payloads
-from support.databases import rows, started_store, take
+from scenes import payloads
+from scenes.databases import rows, started_store, take
 
 if TYPE_CHECKING:
     from pathlib import Path

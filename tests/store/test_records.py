@@ -11,10 +11,10 @@ from backhaul.connect.matching import Matcher
 from backhaul.store.contract import Known, Matched, NewRecord, Unmatched
 from backhaul.store.sqlite.records import UNREPORTED
 from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
-from support import payloads
-from support.clock import VirtualClock
-from support.databases import count, rows, started_store, take
-from support.push_records import new
+from scenes import payloads
+from scenes.clock import VirtualClock
+from scenes.commands import new
+from scenes.databases import count, rows, started_store, take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -14,11 +14,11 @@ from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import Drain
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.writer import Writer
-from support.databases import count, locked, rows, started_store
-from support.locking import LockOfAnotherProcess
-from support.payloads import arrival, envelope, order
-from support.receiving import served
-from support.waiting import HANG_SECONDS, until
+from scenes.database_lock import LockOfAnotherProcess
+from scenes.databases import count, locked, rows, started_store
+from scenes.payloads import arrival, envelope, order
+from scenes.receiver import served
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import to_text
-from support.clock import START, VirtualClock
-from support.databases import started_store
+from scenes.clock import START, VirtualClock
+from scenes.databases import started_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

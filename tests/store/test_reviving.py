@@ -11,8 +11,8 @@ from backhaul.store.deciding import Decision
 from backhaul.store.deeds import Deed
 from backhaul.store.restoring import restore
 from backhaul.store.sqlite import copies
-from support.databases import started_store, write
-from support.push_records import plan
+from scenes.commands import plan
+from scenes.databases import started_store, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

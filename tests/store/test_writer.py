@@ -12,9 +12,9 @@ import pytest
 from backhaul.errors import Busy
 from backhaul.store.sqlite.inbox import append_batch
 from backhaul.store.sqlite.writer import Writer
-from support.databases import count, locked, rows, started_store
-from support.payloads import arrival
-from support.waiting import HANG_SECONDS
+from scenes.databases import count, locked, rows, started_store
+from scenes.payloads import arrival
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from support import payloads
-from support.databases import append, count, fold_all, started_store
+from scenes import payloads
+from scenes.databases import append, count, fold_all, started_store
 
 if TYPE_CHECKING:
     from pathlib import Path

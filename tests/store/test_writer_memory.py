@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from backhaul.store.sqlite import connections
 from backhaul.store.sqlite.inbox import CHUNK_BYTES, CHUNK_ROWS, append_batch
-from support.databases import count, started_store, write
-from support.memory import sqlite_bytes
-from support.payloads import arrival
-from support.processes import memory_bytes
-from support.waiting import until
+from scenes.databases import count, started_store, write
+from scenes.memory import sqlite_bytes
+from scenes.payloads import arrival
+from scenes.processes import memory_bytes
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

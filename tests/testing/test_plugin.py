@@ -18,8 +18,8 @@ from backhaul.testing import (
     signed_headers,
 )
 from backhaul.testing.processes import ProgramError
-from support.loop_guard import on_purpose
-from support.processes import children
+from scenes.loop_guard import on_purpose
+from scenes.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul.store.sqlite.differences import differences, dump
-from support.databases import fold_all, started_store
-from support.payloads import arrival, envelope, order, read, stock_change
+from scenes.databases import fold_all, started_store
+from scenes.payloads import arrival, envelope, order, read, stock_change
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ import pytest
 
 from backhaul.store.sqlite.history import WINDOW, History, Wanted
 from backhaul.traffic import capture_files
-from support import payloads
-from support.databases import append, fold_all, started_store, take
-from support.memory import peak_bytes
+from scenes import payloads
+from scenes.databases import append, fold_all, started_store, take
+from scenes.memory import peak_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,9 +10,9 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.traffic.capture_files import replay_into
-from support import payloads
-from support.databases import fold_as_demo, rows
-from support.payloads import read
+from scenes import payloads
+from scenes.databases import fold_as_demo, rows
+from scenes.payloads import read
 
 if TYPE_CHECKING:
     from pathlib import Path

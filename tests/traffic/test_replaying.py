@@ -15,8 +15,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Unusable
 from backhaul.store.contract import Arrival
 from backhaul.traffic.capture_files import Receiving, deliveries_to, replay_to
-from support.clock import VirtualClock, settle_down
-from support.push_server import unused_url
+from scenes.clock import VirtualClock, settle_down
+from scenes.scripted_platform import unused_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

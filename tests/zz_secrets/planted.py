@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from support import session
-from support.payloads import envelope, order, signed
+from scenes import leftovers
+from scenes.payloads import envelope, order, signed
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.daemon import DaemonProcess
+    from scenes.daemon import DaemonProcess
 
 KINDS = (
     *("smtp_password", "alert_webhook", "webhook_out", "token", "api_key"),
@@ -40,7 +40,7 @@ REFUSALS = 4
 def canaries() -> dict[str, str]:
     """Return a value for each kind that no log, of any test, may show from now on."""
     made = {kind: f"canary{secrets.token_hex(16)}" for kind in KINDS}
-    session.issued(*made.values())
+    leftovers.issued(*made.values())
     return made
 
 
@@ -245,7 +245,7 @@ def configuration(
     tokens.write_text(f"desk={planted['tokens_file']}\n")
     tokens.chmod(0o600)
     webhook_out = base64.b64encode(planted["webhook_out"].encode()).decode()
-    session.issued(webhook_out)
+    leftovers.issued(webhook_out)
     return CONFIGURATION.format(
         **planted,
         user=USER,
@@ -266,7 +266,7 @@ def sent(daemon: DaemonProcess) -> list[str]:
 
     def canary() -> str:
         canaries.append(f"canary{secrets.token_hex(12)}")
-        session.issued(canaries[-1])
+        leftovers.issued(canaries[-1])
         return canaries[-1]
 
     right = signed(_BODY, daemon.office.webhook_secret.encode())

@@ -21,18 +21,18 @@ from backhaul.connect import registry
 from backhaul.settings import Settings, sources
 from connectors.lining import certificate
 from dashboard.test_roles import EXPECTED
-from support import session
-from support.daemon import (
+from scenes import leftovers
+from scenes.daemon import (
     DaemonProcess,
     Office,
     backhaul,
     connected_process,
     in_process,
 )
-from support.databases import rows
-from support.payloads import envelope, order, signed
-from support.reference import reference
-from support.waiting import await_true
+from scenes.databases import rows
+from scenes.payloads import envelope, order, signed
+from scenes.reference_process import reference
+from scenes.waiting import await_true
 from zz_secrets import planted
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Scene:
         """Return what is shown that nobody should see."""
         file = self.shown / re.sub(r"\W+", "-", name)
         file.write_bytes(said if isinstance(said, bytes) else said.encode())
-        return list(session.hits([file], self.known))
+        return list(leftovers.hits([file], self.known))
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def test_no_page_shows_one(scene: Scene) -> None:
         assert len(seen) > 20
         token = client.cookies[f"backhaul_session_{client.base_url.port}"]
     for file in (scene.daemon.log, *files(scene.office.folder / "state")):
-        assert list(session.hits([file], [token])) == []
+        assert list(leftovers.hits([file], [token])) == []
 
 
 def files(folder: Path) -> list[Path]:
@@ -244,7 +244,7 @@ def test_no_file_of_the_state_holds_one_but_those_made_for_it(scene: Scene) -> N
     kept = [one for one in files(folder) if one.parent.name != "secrets"]
     assert {path.suffix for path in kept} >= {".db", ".db-wal"}
     for file in (*kept, scene.office.folder / "copy.db"):
-        assert list(session.hits([file], scene.known)) == [], file
+        assert list(leftovers.hits([file], scene.known)) == [], file
     for file in files(folder / "secrets"):
         assert file.stat().st_mode & 0o077 == 0
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repository.tree import ROOT
-from support import requirements
-from support.clock import settle_down
-from support.loop_guard import LoopGuard, on_purpose
-from support.waiting import await_true, until
+from scenes import requirements
+from scenes.clock import settle_down
+from scenes.loop_guard import LoopGuard, on_purpose
+from scenes.waiting import await_true, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

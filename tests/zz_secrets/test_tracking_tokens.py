@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import session, tracking
-from support.daemon import Office
-from support.reference_shop import cart, open_shop
-from support.shop_work import settled
+from scenes import leftovers, tracking_tokens
+from scenes.daemon import Office
+from scenes.merchant import settled
+from scenes.reference_shop import cart, open_shop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ async def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def token(folder: Path) -> str:
-    (found,) = tracking.issued_by(folder / "reference")
+    (found,) = tracking_tokens.issued_by(folder / "reference")
     return found
 
 
@@ -42,10 +42,10 @@ def planted(folder: Path) -> Iterator[Path]:
 
 
 def test_tokens_are_made_again_without_asking(folder: Path, token: str) -> None:
-    assert token in session.all_issued()
+    assert token in leftovers.all_issued()
     letters = list((folder / "reference" / "mails").iterdir())
     assert any(token in letter.read_text() for letter in letters)
-    tracking.check_servers(folder)
+    tracking_tokens.check_servers(folder)
 
 
 @pytest.mark.parametrize("around", ["{}", "GET /track/{} 200", "x-{}_y", "{}" * 2])
@@ -54,7 +54,7 @@ def test_a_token_in_a_log_is_found(
 ) -> None:
     planted.write_text("fine\n" * 100 + around.replace("{}", token) + "\nfine\n")
     with pytest.raises(AssertionError, match=r"planted\.log"):
-        tracking.check_servers(folder)
+        tracking_tokens.check_servers(folder)
 
 
 def test_a_token_in_a_database_is_found(
@@ -65,18 +65,18 @@ def test_a_token_in_a_database_is_found(
         body = f'{{"data":{{"trackingToken":"{token}"}}}}'.encode()
         connection.execute("INSERT INTO events VALUES(?)", (body,))
     with pytest.raises(AssertionError, match=r"planted\.log"):
-        tracking.check_servers(folder)
+        tracking_tokens.check_servers(folder)
 
 
 def test_a_token_at_rest_instead_of_its_hash_is_found(folder: Path, token: str) -> None:
     keep_in_its_place(folder, token)
     with pytest.raises(AssertionError):
-        tracking.issued_by(folder / "reference")
-    (folder / "reference" / tracking.DATABASE).unlink()
+        tracking_tokens.issued_by(folder / "reference")
+    (folder / "reference" / tracking_tokens.DATABASE).unlink()
 
 
 def keep_in_its_place(folder: Path, token: str) -> None:
-    database = folder / "reference" / tracking.DATABASE
+    database = folder / "reference" / tracking_tokens.DATABASE
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("UPDATE orders SET token_hash = ?", (token,))
 
@@ -95,11 +95,11 @@ def test_a_token_in_a_daemons_files_is_found(token: str) -> None:
 def test_a_webhooks_body_is_searched_like_a_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(session.VARIABLE, str(tmp_path))
-    token = "t" * session.TOKEN_BYTES
-    session.issued(token)
+    monkeypatch.setenv(leftovers.VARIABLE, str(tmp_path))
+    token = "t" * leftovers.TOKEN_BYTES
+    leftovers.issued(token)
     body = f'{{"trackingToken":"{token}"}}'
-    session.keep_delivery({"X-Service-Topic": "orders/create"}, body.encode())
-    (found,) = session.leaks()
+    leftovers.keep_delivery({"X-Service-Topic": "orders/create"}, body.encode())
+    (found,) = leftovers.leaks()
     assert found.startswith("webhooks-")
     assert token not in found

@@ -1,0 +1,315 @@
+"""Counts that changed nothing go with age, and nothing is made true a second time."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.connect.matching import Matcher, encode
+from backhaul.core.clock import SystemClock, to_text
+from backhaul.store.contract import NewRecord
+from backhaul.store.sqlite.old_counts import BATCH
+from backhaul_sdk import Fulfillment, StockLevel
+from scenes.clock import START, VirtualClock
+from scenes.databases import rows, started_store
+from scenes.stock_counts import ERP, STORE, House, house, now
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+_KEYS = count(1)
+RECORDS = "SELECT key FROM records ORDER BY id"
+
+
+async def prune(store: SqliteStore, before: str, slice_seconds: float = 1.0) -> int:
+    """Prune until nothing is left to do; return how many counts went."""
+    total, more = 0, True
+    while more:
+        step = await store.retention.prune(before, slice_seconds)
+        total, more = total + step.counts, step.more
+    return total
+
+
+def later() -> str:
+    """Return a time at which all that was done until now is old."""
+    return to_text(SystemClock().now() + timedelta(hours=1))
+
+
+class Shelf:
+    """An article of a house, which its back office counts again and again."""
+
+    def __init__(self, at: House, lamp: Any) -> None:
+        self.at = at
+        self.lamp = lamp
+
+    def level(self, quantity: int, as_of: str = "", listed_at: str = "") -> StockLevel:
+        return StockLevel(
+            key=f"shelf-{next(_KEYS)}",
+            sku=self.lamp["variants"][0]["sku"],
+            quantity=quantity,
+            as_of=as_of or now(),
+            listed_at=listed_at,
+        )
+
+    async def count(
+        self,
+        quantity: int,
+        as_of: str = "",
+        state: str = "applied",
+        listed_at: str = "",
+    ) -> StockLevel:
+        """Hand a count in, and wait until it is done."""
+        level = self.level(quantity, as_of, listed_at)
+        assert await self.tell(level) == "accepted"
+        await self.at.reaches(self.at.command_of(level.key), state)
+        return level
+
+    async def tell(self, level: StockLevel) -> str:
+        """Hand in a count, perhaps again; return what it came to."""
+        new = NewRecord(level.key, encode(level), "", "", level.key)
+        (outcome,) = await self.at.store.records.accept(
+            ERP, STORE, [new], None, self.at.matcher
+        )
+        self.at.sender.dispatcher.moved()
+        return outcome.state
+
+    def kept(self, *levels: StockLevel) -> list[bool]:
+        """Tell of each count whether it is there, the record and all that is of it."""
+        found = {key for (key,) in rows(self.at.path, RECORDS)}
+        orphans = (
+            "SELECT count(*) FROM commands c LEFT JOIN stock_targets t"
+            " ON t.command_id = c.id LEFT JOIN records r ON r.command_id = c.id"
+            " WHERE c.kind = 'target' AND (t.command_id IS NULL OR r.id IS NULL)"
+        )
+        assert rows(self.at.path, orphans) == [(0,)]
+        (targets,) = rows(self.at.path, "SELECT count(*) FROM stock_targets")
+        assert targets == (len(found),)
+        return [level.key in found for level in levels]
+
+
+async def test_a_count_that_changed_nothing_goes_once_it_was_counted_again(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        right = await shelf.count(10)
+        step = await shelf.count(7)
+        again = await shelf.count(7)
+        newest = await shelf.count(7)
+        young = to_text(SystemClock().now() - timedelta(days=1))
+        assert await prune(at.store, young) == 0
+        assert await prune(at.store, later()) == 2
+        assert shelf.kept(right, step, again, newest) == [False, True, False, True]
+        assert await prune(at.store, later()) == 0
+
+
+async def test_a_count_that_comes_again_after_it_went_is_not_made_true(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        first = await shelf.count(10)
+        second = await shelf.count(7)
+        third = await shelf.count(7)
+        assert await prune(at.store, later()) == 1
+        assert shelf.kept(first, second, third) == [False, True, True]
+        assert await shelf.tell(third) == "duplicate"
+        assert await shelf.tell(first) == "accepted"
+        assert at.state(at.command_of(first.key)) == "superseded"
+        await shelf.count(7)
+        assert at.steps(at.command_of(first.key)) == []
+        assert await at.stock(shelf.lamp) == 7
+
+
+async def test_of_two_of_one_moment_the_first_stays(tmp_path: Path) -> None:
+    """It would be the later one when it comes again, and be made true."""
+    async with house(tmp_path) as at:
+        shelf, moment = Shelf(at, await at.lamp(10)), now()
+        first = await shelf.count(10, moment)
+        second = await shelf.count(9, moment, listed_at=now())
+        await at.count(await at.lamp(1), 1)
+        assert await prune(at.store, later()) == 0
+        assert await shelf.tell(first) == "duplicate"
+        assert shelf.kept(first, second) == [True, True]
+        assert await at.stock(shelf.lamp) == 9
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+async def test_what_a_newer_one_has_not_replaced_for_good_stays(
+    tmp_path: Path, dropped: bool
+) -> None:
+    async with house(tmp_path, counts={ERP: {"max_step": 5}}) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        true = await shelf.count(10)
+        parked = await shelf.count(100, state="parked")
+        if dropped:
+            await at.decide(at.command_of(parked.key), "drop")
+        await at.count(await at.lamp(1), 1)
+        assert await prune(at.store, later()) == 0
+        assert shelf.kept(true, parked) == [True, True]
+
+
+async def test_what_a_person_decided_stays(tmp_path: Path) -> None:
+    async with house(tmp_path, counts={ERP: {"max_step": 5}}) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        decided = await shelf.count(100, state="parked")
+        await at.decide(at.command_of(decided.key), "settle --applied")
+        nobodys = await shelf.count(10)
+        newest = await shelf.count(10)
+        assert await prune(at.store, later()) == 1
+        assert shelf.kept(decided, nobodys, newest) == [True, False, True]
+
+
+async def test_the_newest_of_an_instance_stays_whatever_it_is(tmp_path: Path) -> None:
+    """It tells when the instance last brought something."""
+    async with house(tmp_path) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        await shelf.count(10)
+        minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
+        late = await shelf.count(3, minute_ago, state="superseded")
+        await at.count(await at.lamp(1), 1, by="another")
+        assert await prune(at.store, later()) == 0
+        assert shelf.kept(late) == [True]
+
+
+async def test_the_newest_command_stays_as_its_number_would_be_given_again(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        await shelf.count(10)
+        minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
+        late = await shelf.count(3, minute_ago, state="superseded")
+        await at.hand_in(Fulfillment(key="parcel", order="nobody's", everything=True))
+        assert await prune(at.store, later()) == 0
+        assert at.state(at.command_of(late.key)) == "superseded"
+
+
+async def test_what_was_in_quarantine_stays(tmp_path: Path) -> None:
+    async with house(tmp_path) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        mended = shelf.level(10)
+        bad = NewRecord(mended.key, None, "10 or so", "is no number", "")
+        await at.store.records.accept(ERP, STORE, [bad], None, at.matcher)
+        assert await shelf.tell(mended) == "accepted"
+        await at.reaches(at.command_of(mended.key), "applied")
+        usual = await shelf.count(10)
+        newest = await shelf.count(10)
+        assert await prune(at.store, later()) == 1
+        assert shelf.kept(mended, usual, newest) == [True, False, True]
+
+
+@pytest.mark.parametrize("slice_seconds", [0.0, 1.0])
+async def test_a_slice_ends_when_its_time_is_over(
+    tmp_path: Path, slice_seconds: float
+) -> None:
+    clock = VirtualClock()
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        matcher = Matcher(clock, 60)
+        for number in range(3 * BATCH):
+            level = StockLevel(
+                key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())
+            )
+            told = [record(level.key, level)]
+            await store.records.accept("erp", "main", told, None, matcher)
+        await clock.advance(60)
+        step = await store.retention.prune(to_text(clock.now()), slice_seconds)
+        assert step.counts == (3 * BATCH - 1 if slice_seconds else BATCH)
+        assert step.more
+
+
+async def test_after_a_restore_nothing_goes_by_which_steps_are_known(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as at:
+        shelf = Shelf(at, await at.lamp(10))
+        await shelf.count(10)
+        await shelf.count(7)
+        await shelf.count(7)
+        with closing(sqlite3.connect(at.path)) as connection, connection:
+            connection.execute(
+                "INSERT INTO adopted SELECT store, adjustment_id, 'of before', '{}', at"
+                " FROM stock_ledger WHERE adjustment = -3"
+            )
+        assert await prune(at.store, later()) == 0
+
+
+def record(key: str, record: Fulfillment | StockLevel) -> NewRecord:
+    return NewRecord(key, encode(record), "", "", key)
+
+
+@pytest.mark.parametrize("slice_seconds", [0.0, 1.0])
+async def test_of_an_unknown_article_only_the_newest_stays(
+    tmp_path: Path, slice_seconds: float
+) -> None:
+    clock = VirtualClock()
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        matcher = Matcher(clock, 60)
+        parcel = Fulfillment(key="parcel", order="1001", everything=True)
+        for number in range(150):
+            level = StockLevel(
+                key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())
+            )
+            told = [record(level.key, level)]
+            told += [record("parcel", parcel)] * (number == 75)
+            await store.records.accept("erp", "main", told, None, matcher)
+            await clock.advance(1)
+        assert await prune(store, to_text(START), slice_seconds) == 0
+        old = to_text(clock.now() + timedelta(days=1))
+        assert await prune(store, old, slice_seconds) == 149
+        assert rows(store.path, RECORDS) == [("parcel",), ("k149",)]
+
+
+async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
+    tmp_path: Path,
+) -> None:
+    clock = VirtualClock()
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        matcher = Matcher(clock, 0)
+        other = StockLevel(
+            key="other", sku="OTHER", quantity=1, as_of=to_text(clock.now())
+        )
+        await store.records.accept(
+            "erp", "main", [record("other", other)], None, matcher
+        )
+        for number in range(3):
+            level = StockLevel(
+                key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())
+            )
+            told = [record(level.key, level)]
+            await store.records.accept("erp", "main", told, None, matcher)
+            await clock.advance(1)
+            await store.records.match(matcher, 10)
+        old = to_text(clock.now())
+        await clock.advance(60)
+        again = [record("other", other)]
+        await store.records.accept("erp", "main", again, None, matcher)
+        assert await prune(store, old) == 2
+        assert rows(store.path, RECORDS) == [("other",), ("k2",)]
+
+
+async def test_one_from_a_clock_that_was_ahead_keeps_no_other_from_going(
+    tmp_path: Path,
+) -> None:
+    """It would look young for as long as the clock was ahead."""
+    clock = VirtualClock()
+    async with started_store(tmp_path / "backhaul.db", clock) as store:
+        matcher = Matcher(clock, 60)
+        for number, ahead_seconds in enumerate((0, 1_000_000, 0, 0)):
+            await clock.advance(1 + ahead_seconds)
+            level = StockLevel(
+                key=f"k{number}", sku="NONE", quantity=1, as_of=f"2026-02-0{number + 1}"
+            )
+            told = [record(level.key, level)]
+            await store.records.accept("erp", "main", told, None, matcher)
+            clock.set_back(ahead_seconds)
+        await clock.advance(60)
+        assert await prune(store, to_text(clock.now())) == 3
+        assert rows(store.path, RECORDS) == [("k3",)]

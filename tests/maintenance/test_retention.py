@@ -1,0 +1,189 @@
+"""Bodies go with age; what is still needed stays, and so does every outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import to_text
+from backhaul.maintenance.retention import REST_SECONDS, Pruner
+from backhaul.store.contract import Arrival
+from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.upkeep import Pruned
+from scenes import payloads
+from scenes.clock import START, VirtualClock, settle_down
+from scenes.databases import fold_all, mirror_of, rows, started_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+
+DAYS = 30
+BEFORE = to_text(START - timedelta(days=DAYS))
+OLD, NEW = timedelta(days=31), timedelta(days=29)
+BODIES = "SELECT id, body != x'', headers != x'', erased_by FROM events ORDER BY id"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
+        yield started
+
+
+async def arrive(store: SqliteStore, age: timedelta, *bodies: bytes) -> None:
+    """Let deliveries come in that long ago, without folding them."""
+    at = to_text(START - age)
+    for body in bodies:
+        await store.inbox.append(Arrival("main", "delivery", "", at, b"{}", body))
+
+
+def order(number: int) -> bytes:
+    document = payloads.order(f"ord_{number}", number=number)
+    return payloads.envelope("orders/create", document)
+
+
+async def prune(store: SqliteStore) -> int:
+    total = 0
+    while (step := await store.retention.prune(BEFORE, 1.0)).more:
+        total += step.erased
+    return total
+
+
+def kept(store: SqliteStore) -> dict[int, bool]:
+    return {row[0]: bool(row[1]) for row in rows(store.path, BODIES)}
+
+
+async def test_what_is_old_goes_and_what_is_young_stays(store: SqliteStore) -> None:
+    await arrive(store, OLD, order(1), order(1), b"{}")
+    await arrive(store, NEW, order(2))
+    await fold_all(store)
+    before = mirror_of(store.path), rows(store.path, "SELECT * FROM event_outcomes")
+    # The second says nothing new, the third is of no known topic.
+    assert await prune(store) == 3
+    assert rows(store.path, BODIES) == [
+        *((id_, 0, 0, "retention") for id_ in (1, 2, 3)),
+        (4, 1, 1, None),
+    ]
+    after = mirror_of(store.path), rows(store.path, "SELECT * FROM event_outcomes")
+    assert after == before
+    assert await prune(store) == 0
+
+
+async def test_a_pruned_delivery_that_comes_again_is_known(store: SqliteStore) -> None:
+    body = order(1)
+    await arrive(store, OLD, body)
+    await fold_all(store)
+    await prune(store)
+    await arrive(store, NEW, body)
+    await fold_all(store)
+    states = rows(store.path, "SELECT state FROM events ORDER BY id")
+    assert states == [("folded",), ("duplicate",)]
+
+
+async def test_what_is_not_folded_is_never_pruned(store: SqliteStore) -> None:
+    await arrive(store, OLD, *(order(n) for n in range(5)))
+    assert await prune(store) == 0
+    assert all(kept(store).values())
+    await fold_all(store)
+    assert await prune(store) == 5
+
+
+async def test_what_waits_is_never_pruned(store: SqliteStore) -> None:
+    await arrive(store, OLD, order(1), order(2), order(3))
+    await fold_all(store)
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE event_outcomes SET state = 'waiting' WHERE id = 2")
+    assert await prune(store) == 1
+    assert kept(store) == {1: False, 2: True, 3: True}
+
+
+async def test_open_quarantine_keeps_its_body_until_it_is_settled(
+    store: SqliteStore,
+) -> None:
+    await arrive(store, OLD, order(1), b"no json", *(order(n) for n in range(2, 200)))
+    await fold_all(store)
+    assert await prune(store) == 199
+    assert [id_ for id_, there in kept(store).items() if there] == [2]
+    raw = "SELECT raw FROM quarantine"
+    assert rows(store.path, raw) == [(b"no json",)]
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE quarantine SET state = 'dropped'")
+    assert await prune(store) == 1
+    assert not any(kept(store).values())
+    assert rows(store.path, raw) == [(b"",)]
+
+
+async def test_a_stretch_of_what_must_stay_does_not_end_it(store: SqliteStore) -> None:
+    await arrive(store, OLD, *(b"no json %d" % n for n in range(150)), order(1))
+    await fold_all(store)
+    assert await prune(store) == 1
+
+
+AHEAD = timedelta(days=-365)
+
+
+async def test_what_came_while_the_clock_was_ahead_is_as_old_as_its_neighbours(
+    store: SqliteStore,
+) -> None:
+    await arrive(store, OLD, order(1))
+    await arrive(store, AHEAD, order(2), order(3))
+    await arrive(store, OLD, order(4))
+    await arrive(store, AHEAD, order(5))
+    await arrive(store, NEW, order(6))
+    await fold_all(store)
+    assert await prune(store) == 4
+    assert [id_ for id_, there in kept(store).items() if there] == [5, 6]
+
+
+async def test_what_came_last_and_ahead_of_the_clock_stays(store: SqliteStore) -> None:
+    await arrive(store, OLD, order(1))
+    await arrive(store, AHEAD, order(2))
+    await fold_all(store)
+    assert await prune(store) == 1
+    assert [id_ for id_, there in kept(store).items() if there] == [2]
+
+
+async def test_why_still_explains_and_says_that_the_body_went(
+    store: SqliteStore,
+) -> None:
+    await arrive(store, OLD, order(1))
+    await fold_all(store)
+    await prune(store)
+    with closing(Explainer(store.path)) as known:
+        (found,) = known.objects("order", "1")
+        (event,) = known.life("order", found)
+    assert (event["what"], event["state"]) == ("event 1", "folded")
+    assert event["detail"] == f"body pruned on {to_text(START)[:10]}"
+
+
+class Slices:
+    """Something to prune for so many slices."""
+
+    def __init__(self, slices: int) -> None:
+        self.left = slices
+
+    async def prune(self, before: str, slice_seconds: float) -> Pruned:
+        assert before == BEFORE
+        assert slice_seconds <= 0.005
+        self.left -= 1
+        return Pruned(1, self.left > 0)
+
+
+async def test_it_rests_after_each_slice_so_that_nobody_starves() -> None:
+    clock, work = VirtualClock(), Slices(3)
+    pruner = Pruner(work, DAYS, clock)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(pruner.run())
+        for left in (2, 1, 0):
+            await settle_down()
+            assert work.left == left
+            await clock.advance(REST_SECONDS)
+        running.cancel()

@@ -1,0 +1,169 @@
+"""Search finds by any word, stays current, and never keeps the fold waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backhaul.maintenance.search_indexer import YIELD_SECONDS, Indexer, describe
+from backhaul.store.sqlite.explaining import Explainer
+from backhaul.store.upkeep import Followed
+from scenes import payloads
+from scenes.clock import VirtualClock, settle_down
+from scenes.databases import append, rows, started_store, take
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store.upkeep import Describe
+
+ADDRESS = {"name": "João Ávila", "address1": "12 MG Road", "city": "Pune", "zip": "411"}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db") as started:
+        yield started
+
+
+async def index(store: SqliteStore) -> None:
+    while (await store.search.follow(describe, 1.0)).more:
+        pass
+
+
+async def learn(store: SqliteStore, topic: str, document: payloads.Document) -> None:
+    assert await take(store, payloads.envelope(topic, document)) == []
+    await index(store)
+
+
+def found(store: SqliteStore, text: str, kind: str | None = None) -> list[str]:
+    with closing(Explainer(store.path)) as known:
+        return [row["id"] for row in known.search(text, kind, 10)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["#1001", "1001", "joao", "ÁVILA", "mg road", "pune 411", "bd1", "ls-s", "LS-S",
+     "a@b.example", "linen shirt", "shi lin", "joao avila pune bluedart", "100"],
+)  # fmt: skip
+async def test_an_order_is_found_by_any_word_of_it(
+    text: str, store: SqliteStore
+) -> None:
+    order = payloads.order(shippingAddress=ADDRESS, shipments=[payloads.shipment()])
+    await learn(store, "orders/create", order)
+    assert found(store, text) == ["ord_1"]
+
+
+@pytest.mark.parametrize(
+    "text", ["asha", "ord_1", "PENDING", "2026", "joao mumbai", "", " ", "nobody"]
+)
+async def test_what_it_is_not_about_finds_nothing(
+    text: str, store: SqliteStore
+) -> None:
+    customer = {"id": "cus_1", "name": "Bela", "email": None}
+    order = payloads.order(shippingAddress=ADDRESS, customer=customer)
+    await learn(store, "orders/create", order)
+    assert found(store, text) == []
+
+
+async def test_kinds_can_be_told_apart(store: SqliteStore) -> None:
+    await learn(store, "orders/create", payloads.order())
+    await learn(store, "products/create", payloads.product())
+    await learn(store, "customers/create", payloads.customer())
+    assert found(store, "linen")[0] == "prod_1"
+    assert found(store, "linen", "order") == ["ord_1"]
+    assert set(found(store, "asha")) == {"cus_1", "ord_1"}
+    assert found(store, "asha", "customer") == ["cus_1"]
+
+
+async def test_what_changes_is_found_as_it_is_now(store: SqliteStore) -> None:
+    await learn(store, "products/create", payloads.product())
+    await learn(store, "products/update", payloads.product(at=2, title="Silk scarf"))
+    assert found(store, "silk") == ["prod_1"]
+    assert found(store, "linen", "product") == ["prod_1"]  # its handle stays
+    await learn(store, "products/update", payloads.product(at=3, handle="scarf",
+                                                           title="Scarf"))  # fmt: skip
+    assert found(store, "silk") == found(store, "linen") == []
+    await learn(store, "products/delete", payloads.deletion())
+    assert found(store, "scarf") == []
+
+
+async def test_folding_writes_nothing_of_the_index(store: SqliteStore) -> None:
+    await take(store, payloads.envelope("orders/create", payloads.order()))
+    assert rows(store.path, "SELECT count(*) FROM searchable") == [(0,)]
+    with closing(Explainer(store.path)) as known:
+        assert known.unindexed() == 1
+        await index(store)
+        assert known.unindexed() == 0
+
+
+async def test_a_slice_says_whether_events_wait(store: SqliteStore) -> None:
+    orders = [payloads.order(f"ord_{n}", number=n) for n in range(70)]
+    await take(store, *(payloads.envelope("orders/create", o) for o in orders))
+    assert await store.search.follow(describe, 1.0) == Followed(64, True, False)
+    await append(store, [payloads.envelope("orders/create", payloads.order())])
+    assert await store.search.follow(describe, 1.0) == Followed(6, False, True)
+
+
+async def test_made_anew_it_is_the_same(store: SqliteStore) -> None:
+    await learn(store, "orders/create", payloads.order())
+    await learn(store, "products/create", payloads.product())
+    query = "SELECT kind, object_id, title, words FROM searchable ORDER BY kind"
+    before = rows(store.path, query)
+    await store.search.rebuild()
+    assert rows(store.path, query) == []
+    await index(store)
+    assert rows(store.path, query) == before
+    assert found(store, "linen", "order") == ["ord_1"]
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text() | st.sampled_from(['"', "a OR b", "NEAR(a b)", "a* -b", "x:y"]))
+def test_no_text_is_a_mistake(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "backhaul.db"
+    if not path.exists():
+        asyncio.run(_make(path))
+    with closing(Explainer(path)) as known:
+        assert isinstance(known.search(text, None, 5), list)
+
+
+async def _make(path: Path) -> None:
+    async with started_store(path) as store:
+        await learn(store, "orders/create", payloads.order())
+
+
+class Endless:
+    """An index with always more to do, while events wait to be folded or not."""
+
+    def __init__(self, folding: bool, slices: int) -> None:
+        self.folding = folding
+        self.left = slices
+
+    async def follow(self, describe: Describe, slice_seconds: float) -> Followed:
+        assert slice_seconds <= 0.005
+        self.left -= 1
+        return Followed(1, self.left > 0, self.folding)
+
+    async def rebuild(self) -> None: ...
+
+
+@pytest.mark.parametrize(("folding", "done"), [(True, 1), (False, 50)])
+async def test_while_events_wait_it_rests_between_slices(
+    folding: bool, done: int
+) -> None:
+    clock = VirtualClock()
+    work = Endless(folding, 50)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(Indexer(work, clock).run())
+        await settle_down()
+        assert 50 - work.left == done
+        await clock.advance(YIELD_SECONDS)
+        assert 50 - work.left == min(done + 1, 50)
+        running.cancel()

@@ -1,0 +1,173 @@
+"""Forgetting that was broken off: said again, it is finished and leaves no bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import asynccontextmanager, closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.errors import Busy
+from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.store.contract import NewRecord
+from backhaul.store.sqlite.forgetting import SqliteForgetting
+from backhaul.store.sqlite.writer import Writer
+from scenes import payloads
+from scenes.customers import EMAIL, NAME, match_none
+from scenes.databases import rows, started_store, take
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store.upkeep import Describe, Eraser, Scanned
+
+PERSON: dict[str, Any] = {"id": "cus_1", "name": NAME, "email": EMAIL, "phone": None}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db") as started:
+        orders = [payloads.order(f"ord_{n}", number=n, customer=PERSON) for n in (1, 2)]
+        bodies = [payloads.envelope("orders/create", order) for order in orders]
+        customer = payloads.customer(**PERSON)
+        await take(started, payloads.envelope("customers/create", customer), *bodies)
+        record = NewRecord(
+            "k", json.dumps({"for": NAME}).encode(), f"k,{NAME}", "", "f.csv:2"
+        )
+        await started.records.accept("courier", "main", [record], None, match_none)
+        yield started
+
+
+class Breaking(SqliteForgetting):
+    """Is broken off at a verb, as by a restart or a full disk."""
+
+    at = ""
+
+    async def scan(
+        self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
+    ) -> Scanned:
+        if self.at == table:
+            raise Busy("broken off")
+        return await super().scan(store, table, after, eraser, slice_seconds)
+
+    async def redact(
+        self, store: str, kind: str, ids: Sequence[str], eraser: Eraser, say: Describe
+    ) -> int:
+        if self.at == kind:
+            raise Busy("broken off")
+        return await super().redact(store, kind, ids, eraser, say)
+
+    async def rewrite(self) -> None:
+        if self.at == "rewrite":
+            raise Busy("the disk is full")
+        if self.at == "stop":
+            raise asyncio.CancelledError
+        await super().rewrite()
+
+
+@asynccontextmanager
+async def breaking(store: SqliteStore, at: str) -> AsyncIterator[Breaking]:
+    writer = Writer(store.path, lambda connection, arrivals: [])
+    writer.start()
+    try:
+        found = Breaking(store.path, writer, SystemClock())
+        found.at = at
+        yield found
+    finally:
+        await writer.stop()
+
+
+async def forget(
+    store: SqliteStore, *, largest_bytes: int = 1 << 30, rewrite: bool = False
+) -> str:
+    forgetter = Forgetter(store.forgetting, SystemClock(), largest_bytes)
+    done = await forgetter.forget("main", "cus_1", "eve", rewrite=rewrite)
+    return str(done["left_behind"])
+
+
+def leave_behind(path: Path, word: str = NAME) -> None:
+    """Leave a word in an unused part of the file, as SQLite may."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as careless:
+        careless.execute("PRAGMA secure_delete=OFF")
+        careless.execute("CREATE TABLE scratch (word)")
+        careless.execute("INSERT INTO scratch VALUES (?)", (word,))
+        careless.execute("DELETE FROM scratch")
+
+
+def is_told(store: SqliteStore) -> bool:
+    kept = b"".join(p.read_bytes() for p in store.path.parent.glob("backhaul.db*"))
+    return NAME.encode() in kept or EMAIL.encode() in kept
+
+
+@pytest.mark.parametrize("at", ["records", "quarantine", "inbox", "order", "customer"])
+async def test_broken_off_anywhere_it_is_finished_when_said_again(
+    at: str, store: SqliteStore
+) -> None:
+    leave_behind(store.path)
+    async with breaking(store, at) as broken:
+        with pytest.raises(Busy):
+            await Forgetter(broken, SystemClock()).forget("main", "cus_1", "eve")
+    assert is_told(store)
+    assert await forget(store) == ""
+    assert not is_told(store)
+
+
+async def test_a_large_file_is_written_anew_when_told_to(store: SqliteStore) -> None:
+    leave_behind(store.path)
+    assert await forget(store, largest_bytes=0) == "file"
+    assert await forget(store, largest_bytes=0) == "file"
+    assert is_told(store)
+    assert await forget(store, largest_bytes=0, rewrite=True) == ""
+    assert not is_told(store)
+    assert await forget(store, largest_bytes=0) == ""
+
+
+async def test_told_to_write_anew_it_does_not_ask_what_is_left(
+    store: SqliteStore,
+) -> None:
+    await forget(store)
+    leave_behind(store.path, "12 Quincunx Lane")
+    assert await forget(store) == ""
+    assert b"Quincunx" in store.path.read_bytes()
+    assert await forget(store, rewrite=True) == ""
+    assert b"Quincunx" not in store.path.read_bytes()
+
+
+async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
+    store: SqliteStore,
+) -> None:
+    leave_behind(store.path)
+    async with breaking(store, "rewrite") as full:
+        done = await Forgetter(full, SystemClock()).forget("main", "cus_1", "eve")
+    assert (done["left_behind"], done["texts"]) == ("room", [NAME, EMAIL])
+    assert rows(store.path, "SELECT who, action FROM audit") == [("eve", "forget")]
+    assert is_told(store)
+    assert await forget(store) == ""
+    assert not is_told(store)
+
+
+async def test_it_is_audited_even_if_the_program_ends_before_the_bytes_are_gone(
+    store: SqliteStore,
+) -> None:
+    leave_behind(store.path)
+    async with breaking(store, "stop") as ended:
+        with pytest.raises(asyncio.CancelledError):
+            await Forgetter(ended, SystemClock()).forget("main", "cus_1", "eve")
+    assert rows(store.path, "SELECT who, action FROM audit") == [("eve", "forget")]
+    assert await forget(store) == ""
+    assert not is_told(store)
+
+
+async def test_nothing_is_noted_once_it_is_finished(store: SqliteStore) -> None:
+    query = "SELECT name FROM marks WHERE name LIKE 'forgetting%'"
+    leave_behind(store.path)
+    await forget(store, largest_bytes=0)
+    assert rows(store.path, query) == [("forgetting main cus_1",)]
+    await forget(store, rewrite=True)
+    assert rows(store.path, query) == []

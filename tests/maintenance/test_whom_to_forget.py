@@ -1,0 +1,291 @@
+"""Whom forgetting finds, under which names, and who is left alone."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.core.clock import SystemClock
+from backhaul.errors import BackhaulError
+from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.platform import personal_data
+from backhaul.store.contract import Arrival, NewRecord
+from backhaul.store.sqlite.forgetting import SqliteForgetting, holds, needles_of
+from backhaul.store.sqlite.writer import Writer
+from scenes import payloads
+from scenes.customers import (
+    EMAIL,
+    GUEST,
+    NAME,
+    OTHER,
+    PERSON,
+    PHONE,
+    SILENT,
+    bytes_of,
+    customer,
+    delivery,
+    forget,
+    index,
+    match_none,
+    order,
+    told_in,
+)
+from scenes.databases import fold_all, rows, started_store, take
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul.store.upkeep import Trace
+
+NOON = payloads.instant(40)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with started_store(tmp_path / "backhaul.db") as started:
+        yield started
+
+
+async def test_a_guest_is_forgotten_by_e_mail(store: SqliteStore) -> None:
+    guest = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
+    await take(store, delivery("orders/create", order(1, customer=guest)))
+    await index(store)
+    done = await forget(store, EMAIL)
+    assert done["erased"]["orders"] == 1
+    assert told_in(store) == []
+
+
+async def test_a_guest_is_found_before_the_index_has_come_so_far(
+    store: SqliteStore,
+) -> None:
+    await take(store, delivery("orders/create", order(1, customer=GUEST)))
+    done = await forget(store, EMAIL.upper())
+    assert done["erased"]["orders"] == 1
+    assert done["customer"].startswith("guest-")
+    assert told_in(store) == []
+
+
+async def test_a_guest_is_found_who_is_in_kept_events_only(store: SqliteStore) -> None:
+    """What could not be folded is kept as well."""
+    broken = order(1, customer=GUEST, items=None)
+    await take(store, delivery("orders/create", broken))
+    assert rows(store.path, "SELECT * FROM orders") == []
+    done = await forget(store, EMAIL)
+    assert done["erased"]["events"] == 1
+    assert told_in(store) == []
+
+
+async def test_an_e_mail_that_is_only_mentioned_is_nobody_s(store: SqliteStore) -> None:
+    other = order(1, customer=OTHER, note=f"a present from {EMAIL}")
+    await take(store, delivery("orders/create", other))
+    with pytest.raises(BackhaulError, match="no customer of main"):
+        await forget(store, EMAIL)
+
+
+async def test_a_customer_without_orders_is_found_by_e_mail(store: SqliteStore) -> None:
+    await take(store, delivery("customers/create", customer()))
+    assert (await forget(store, EMAIL.upper()))["customer"] == "cus_1"
+    assert told_in(store) == []
+
+
+async def test_an_e_mail_that_is_no_address_tells_nobody_apart(
+    store: SqliteStore,
+) -> None:
+    first = {**PERSON, "email": "walk-in"}
+    other = {"id": None, "name": "Bela Other", "email": "walk-in", "phone": None}
+    orders = [order(1, customer=first), order(99, customer=other, **SILENT)]
+    await take(store, *(delivery("orders/create", each) for each in orders))
+    done = await forget(store)
+    assert (done["erased"]["orders"], done["left_behind"]) == (1, "")
+    await take(
+        store, delivery("orders/updated", order(99, 1, **SILENT, customer=other))
+    )
+    query = "SELECT json_extract(body, '$.data.customer.name') FROM inbox ORDER BY id"
+    assert rows(store.path, query) == [(None,), ("Bela Other",), ("Bela Other",)]
+
+
+async def test_what_was_sold_keeps_its_name_whoever_is_called_so(
+    store: SqliteStore,
+) -> None:
+    person = {**PERSON, "name": "Blend"}
+    payload = b'{"sku":"BLEND-250","for":"Blend"}'
+    kept = NewRecord("k", payload, "sku,for\nBLEND-250,Blend", "", "f.csv:2")
+    await store.records.accept("courier", "main", [kept], None, match_none)
+    product = payloads.product(title="Blend of the house")
+    await take(
+        store,
+        delivery("products/update", product),
+        delivery("orders/create", order(1, customer=person)),
+    )
+    await forget(store)
+    ((left, raw),) = rows(store.path, "SELECT payload, raw FROM records")
+    assert json.loads(left) == {"sku": "BLEND-250", "for": personal_data.ERASED}
+    assert raw == f"sku,for\nBLEND-250,{personal_data.ERASED}"
+    query = "SELECT json_extract(body, '$.data.title') FROM inbox WHERE id = 1"
+    assert rows(store.path, query) == [("Blend of the house",)]
+
+
+ZOE = {"id": None, "name": None, "email": "zo\u00eb@example.com", "phone": None}
+_EMAILS = "SELECT json_extract(body, '$.data.customer.email') FROM inbox WHERE id < 3"
+
+
+def escaped(data: payloads.Document) -> bytes:
+    """Write a delivery as many a JSON library does."""
+    return json.dumps(json.loads(delivery("orders/create", data))).encode()
+
+
+async def test_an_e_mail_is_found_where_its_letters_are_escaped(
+    store: SqliteStore,
+) -> None:
+    known = {**ZOE, "id": "cus_1"}
+    bodies = [escaped(order(n, customer=c)) for n, c in ((1, known), (2, ZOE))]
+    await take(store, *bodies, b"no JSON: \\o/")
+    await forget(store, "cus_1")
+    assert rows(store.path, _EMAILS) == [(None,), (None,)]
+    ((kept,),) = rows(store.path, "SELECT body FROM inbox WHERE id = 3")
+    assert kept == b"no JSON: \\o/"
+    assert b"zo\\u00eb@" not in bytes_of(store)
+
+
+@pytest.mark.parametrize("asked", ["zo\u00eb@example.com", "ZO\u00cb@example.com"])
+async def test_a_guest_is_found_in_kept_events_that_escape_letters(
+    asked: str, store: SqliteStore
+) -> None:
+    await take(store, escaped(order(1, customer=ZOE, items=None)))
+    done = await forget(store, asked)
+    assert done["erased"]["events"] == 1
+    assert rows(store.path, _EMAILS) == [(None,)]
+
+
+@pytest.mark.parametrize("word", ["Zo\u00eb Xylo", 'Zoe "Quill"'])
+def test_a_file_is_searched_for_escaped_letters_too(word: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    once = json.dumps({"name": word})
+    for text in (once, json.dumps({"body": once}), word):
+        kept.write_text(text)
+        assert holds(kept, needles_of([word]))
+    assert not holds(kept, needles_of(["Zoe Xylo"]))
+
+
+@pytest.mark.parametrize("name", ['Asha "Quill" Rao', "Asha\\Rao"])
+async def test_a_name_is_found_however_it_is_escaped(
+    name: str, store: SqliteStore
+) -> None:
+    payload = json.dumps({"buyer": name}).encode()
+    quoted = name.replace('"', '""')
+    records = [
+        NewRecord("csv", payload, f'buyer\n"{quoted}"', "", "f.csv:2"),
+        NewRecord("json", None, payload.decode(), "no order", "scan"),
+    ]
+    await store.records.accept("courier", "main", records, None, match_none)
+    person = {**PERSON, "name": name}
+    await take(store, delivery("orders/create", order(1, customer=person)))
+    done = await forget(store)
+    assert (done["erased"]["records"], done["erased"]["in quarantine"]) == (2, 1)
+    kept = rows(store.path, "SELECT payload, raw FROM records ORDER BY key")
+    assert kept == [
+        ('{"buyer":"[erased]"}', 'buyer\n"[erased]"'),
+        ("null", '{"buyer":"[erased]"}'),
+    ]
+
+
+async def test_another_store_keeps_what_it_holds_of_the_same_person(
+    store: SqliteStore,
+) -> None:
+    first = delivery("orders/create", order(1))
+    broken = delivery("orders/create", order(2, items=None))
+    for name in ("main", "other"):
+        for body in (first, broken):
+            told = Arrival(name, "delivery", "orders/create", NOON, b"{}", body)
+            await store.inbox.append(told)
+        raw = f"k,{EMAIL}"
+        records = [
+            NewRecord("k", json.dumps([EMAIL]).encode(), raw, "", "f.csv:2"),
+            NewRecord("bad", None, raw, "no order", "f.csv:3"),
+        ]
+        await store.records.accept(f"courier-{name}", name, records, None, match_none)
+    await fold_all(store)
+    before = kept_by(store, "other")
+    assert [len(kept) for kept in before] == [2, 2, 2, 1]
+    await forget(store)
+    assert kept_by(store, "other") == before
+    assert not [m for kept in kept_by(store, "main") for m in kept if EMAIL in str(m)]
+
+
+def kept_by(store: SqliteStore, name: str) -> list[list[tuple[Any, ...]]]:
+    """Return events, records, what is in quarantine and orders of one store."""
+    queries = (
+        "SELECT body FROM inbox WHERE store = ?1",
+        "SELECT raw, payload FROM records WHERE store = ?1",
+        "SELECT raw FROM quarantine WHERE name IN (?1, 'courier-' || ?1)",
+        "SELECT document FROM orders WHERE store = ?1",
+    )
+    return [rows(store.path, query, name) for query in queries]
+
+
+_NAMES = "SELECT json_extract(document, '$.customer.name') FROM orders ORDER BY id"
+
+
+@pytest.mark.parametrize("email", [EMAIL, "asha.old@example.com"])
+async def test_asked_by_id_orders_as_a_guest_are_found_by_every_known_e_mail(
+    email: str, store: SqliteStore
+) -> None:
+    earlier = order(1, customer={**PERSON, "email": email}, tags=[])
+    guest = order(2, customer={**GUEST, "email": email}, tags=[])
+    bodies = [("customers/create", customer()), ("orders/create", earlier)]
+    await take(store, *(delivery(*b) for b in bodies), delivery("orders/create", guest))
+    done = await forget(store)
+    assert done["erased"]["orders"] == 2
+    assert told_in(store) == []
+    assert email.encode() not in bytes_of(store)
+
+
+async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
+    store: SqliteStore,
+) -> None:
+    class Slow(SqliteForgetting):
+        """Between looking up and remembering, an order arrives and is folded."""
+
+        async def remember(
+            self, name: str, trace: Trace, digests: Sequence[bytes]
+        ) -> None:
+            await take(store, delivery("orders/create", order(2)))
+            await super().remember(name, trace, digests)
+
+    await take(store, delivery("orders/create", order(1)))
+    async with writing(store.path) as writer:
+        forgetting = Slow(store.path, writer, SystemClock())
+        await Forgetter(forgetting, SystemClock()).forget("main", "cus_1", "eve")
+    assert rows(store.path, _NAMES) == [(None,)] * 2
+
+
+@asynccontextmanager
+async def writing(path: Path) -> AsyncIterator[Writer]:
+    writer = Writer(path, lambda connection, arrivals: [])
+    writer.start()
+    try:
+        yield writer
+    finally:
+        await writer.stop()
+
+
+async def test_an_order_that_bears_the_e_mail_beside_another_s_is_the_other_s(
+    store: SqliteStore,
+) -> None:
+    theirs = {**SILENT, "customer": OTHER, "email": EMAIL}
+    bodies = [
+        delivery("customers/create", customer()),
+        delivery("orders/create", order(98, **theirs)),
+        delivery("orders/create", order(99, customer=OTHER, **SILENT)),
+    ]
+    await take(store, *bodies)
+    await forget(store)
+    told = "SELECT json_extract(body, '$.data.customer.name') FROM inbox WHERE id > 1"
+    for query in (_NAMES, told):
+        assert rows(store.path, query) == [("Bela Other",)] * 2

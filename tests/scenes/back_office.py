@@ -1,0 +1,104 @@
+"""Connectors that behave as told, and what the daemon keeps of their records."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from backhaul.connect.host import Host
+from backhaul.connect.matching import Matcher
+from backhaul_sdk import Batch, Capability, Connector, Fulfillment, Spec
+from scenes.clock import RunningClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import Emit, Rejection, Route
+
+
+class Options(BaseModel):
+    """The settings of a desk."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str = "here"
+    rows: int = 1
+    password: SecretStr = SecretStr("")
+
+
+class Desk(Connector[Options]):
+    """Hands out what was put on it: batches in turn, or an exception."""
+
+    spec = Spec(
+        name="desk",
+        version="1",
+        summary="for tests",
+        capabilities=frozenset(Capability),
+        settings=Options,
+        secret_fields=frozenset({"password"}),
+    )
+
+    def __init__(self, instance: str = "desk", settings: Options | None = None) -> None:
+        super().__init__(instance, settings or Options())
+        self.waiting: deque[Batch | Exception] = deque()
+        self.cursors: list[str | None] = []
+        self.reported: list[Rejection] = []
+        self.report_fails: Exception | None = None
+        self.routes: Sequence[Route] = ()
+        self.emit: Emit | None = None
+        self.closed = 0
+
+    async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
+        self.cursors.append(cursor)
+        while self.waiting:
+            given = self.waiting.popleft()
+            if isinstance(given, Exception):
+                raise given
+            yield given
+
+    async def listen(self, emit: Emit) -> Sequence[Route]:
+        self.emit = emit
+        return self.routes
+
+    async def report(self, rejections: Sequence[Rejection]) -> None:
+        if self.report_fails is not None:
+            raise self.report_fails
+        self.reported += rejections
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def host_of(
+    desk: Connector[Any],
+    store: SqliteStore,
+    *,
+    every_seconds: float | None = 0.01,
+    wait_seconds: float = 600.0,
+    clock: Clock | None = None,
+    planned: list[str] | None = None,
+) -> Host:
+    used = clock or RunningClock()
+    told: list[str] = [] if planned is None else planned
+    return Host(
+        desk,
+        "main",
+        every_seconds,
+        store.records,
+        Matcher(used, wait_seconds),
+        used,
+        lambda: told.append(desk.instance),
+        lambda: 1.0,
+    )
+
+
+def shipped(key: str = "k1", order: str = "1001", **members: Any) -> Fulfillment:
+    parcel: dict[str, Any] = {"tracking_company": "BlueDart", "tracking_number": "BD1"}
+    members = parcel | members
+    members = {"locator": f"file.csv:{key}", "raw": f"{order};BD1"} | members
+    members.setdefault("everything", not members.get("lines"))
+    return Fulfillment(key=key, order=order, **members)

@@ -1,0 +1,123 @@
+"""A real browser, and a watch over everything that it asks for or complains of."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import BrowserContext, Page, async_playwright, expect
+
+from scenes.requirements import require
+from scenes.waiting import HANG_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ARGUMENTS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update"),
+    "--disable-sync",
+)
+MOST_STEPS = 60
+PATIENCE_MILLISECONDS = HANG_SECONDS * 1_000
+REFUSAL = re.compile(r"Failed to load resource: .* status of (\d{3})")
+INSIDE = ("data:", "blob:", "about:")
+"""Addresses for which nobody is asked."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the pages of one person did; `refusals` are statuses meant to come."""
+
+    context: BrowserContext
+    origins: set[str]
+    refusals: set[int] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def listen(self) -> None:
+        self.context.on("request", lambda request: self.asked.append(request.url))
+        self.context.on("console", lambda told: self._hear(told.type, told.text))
+        self.context.on(
+            "weberror", lambda told: self.complaints.append(str(told.error))
+        )
+
+    def _hear(self, kind: str, text: str) -> None:
+        refused = REFUSAL.match(text)
+        if refused and int(refused[1]) in self.refusals:
+            return
+        if kind in {"error", "warning"}:
+            self.complaints.append(text)
+
+    def asked_elsewhere(self) -> list[str]:
+        own = (*INSIDE, *(f"{origin}/" for origin in self.origins))
+        return [url for url in self.asked if not url.startswith(own)]
+
+    def check(self) -> None:
+        """Fail where a page complained, or asked anybody but its own server."""
+        elsewhere = self.asked_elsewhere()
+        if self.complaints or elsewhere:
+            told = [*self.complaints, *(f"asked {url}" for url in elsewhere)]
+            pytest.fail("the browser: " + "\n".join(told), pytrace=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Somebody at a page, with nothing but a keyboard where they like."""
+
+    page: Page
+    watch: Watch
+
+    async def another(self) -> Visit:
+        """A second page beside the first, under the same watch."""
+        return Visit(await self.page.context.new_page(), self.watch)
+
+    async def press_to(self, name: str) -> None:
+        """Tab until the focus is on what has this accessible name."""
+        for _ in range(MOST_STEPS):
+            await self.page.keyboard.press("Tab")
+            if name in await self._focused():
+                return
+        pytest.fail(f"the keyboard never reaches {name!r}")
+
+    async def _focused(self) -> str:
+        found: str = await self.page.evaluate(
+            """() => {
+              const at = document.activeElement;
+              const label = at.labels?.[0]?.innerText ?? "";
+              return at.ariaLabel ?? (label || at.innerText);
+            }"""
+        )
+        return found
+
+    async def write(self, name: str, text: str) -> None:
+        await self.press_to(name)
+        await self.page.keyboard.type(text)
+
+    async def go(self, name: str) -> None:
+        await self.press_to(name)
+        await self.page.keyboard.press("Enter")
+
+    async def arrives(self, title: str) -> None:
+        heading = self.page.get_by_role("heading", level=1, name=title)
+        await expect(heading).to_be_focused()
+
+
+@asynccontextmanager
+async def open_visit(*origins: str) -> AsyncIterator[Visit]:
+    """A fresh browser that may ask these origins; checked when it closes."""
+    program = require("chromium")
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=program, args=list(ARGUMENTS)
+        )
+        context = await browser.new_context(reduced_motion="reduce")
+        watch = Watch(context, set(origins))
+        watch.listen()
+        yield Visit(await context.new_page(), watch)
+        await browser.close()
+    watch.check()

@@ -1,0 +1,82 @@
+"""A person of many traces, to be forgotten, and where they are still told of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core.clock import SystemClock
+from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.maintenance.search_indexer import describe
+from backhaul.store.contract import Unmatched
+from scenes import payloads
+
+if TYPE_CHECKING:
+    from backhaul.store.contract import MatchReader, WaitingRecord
+    from backhaul.store.sqlite.database import SqliteStore
+
+NAME, EMAIL, PHONE = "Asha Xylophon", "asha.x@example.com", "+919800012345"
+STREET = "12 Quincunx Lane"
+SECRETS = (
+    NAME,
+    "xylophon",
+    EMAIL,
+    PHONE,
+    STREET,
+    "Zephyrine",
+    "please ring",
+    "X. Payer",
+)
+PERSON = {"id": "cus_1", "name": NAME, "email": EMAIL, "phone": PHONE}
+SILENT: dict[str, Any] = {
+    "tags": [],
+    **dict.fromkeys(("note", "shippingAddress", "giftMessage", "payment")),
+}
+"""Members of an order that say nothing of the person."""
+OTHER = {"id": "cus_2", "name": "Bela Other", "email": "b@example.com", "phone": None}
+GUEST = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
+
+
+def order(number: int, at: int = 0, **members: Any) -> payloads.Document:
+    address = {"name": "Zephyrine", "address1": STREET, "city": "Pune", "phone": PHONE}
+    told = {
+        "customer": PERSON,
+        "shippingAddress": address,
+        "note": "please ring twice",
+        "giftMessage": f"from {NAME} with love",
+        "tags": ["cod", EMAIL.upper()],
+        "payment": {"method": "COD", "report": {"payerName": "X. Payer"}},
+        "shipments": [payloads.shipment(f"shp_{number}", trackingNumber=f"T{number}")],
+    }
+    return payloads.order(f"ord_{number}", at, number=number, **{**told, **members})
+
+
+def customer(at: int = 0) -> payloads.Document:
+    address = {"id": "adr_1", "address1": STREET, "isDefault": True}
+    return payloads.customer(at=at, **PERSON, addresses=[address], totalSpent="9.00")
+
+
+def delivery(topic: str, data: payloads.Document, **members: Any) -> bytes:
+    return payloads.envelope(topic, data, **members)
+
+
+async def index(store: SqliteStore) -> None:
+    while (await store.search.follow(describe, 1.0)).more:
+        pass
+
+
+async def forget(store: SqliteStore, name: str = "cus_1") -> dict[str, Any]:
+    return await Forgetter(store.forgetting, SystemClock()).forget("main", name, "eve")
+
+
+def bytes_of(store: SqliteStore) -> bytes:
+    files = store.path.parent.glob("backhaul.db*")
+    return b"".join(path.read_bytes() for path in files).lower()
+
+
+def told_in(store: SqliteStore) -> list[str]:
+    kept = bytes_of(store)
+    return [secret for secret in SECRETS if secret.lower().encode() in kept]
+
+
+def match_none(record: WaitingRecord, mirror: MatchReader) -> Unmatched:
+    return Unmatched("not yet", final=False)

@@ -1,0 +1,258 @@
+"""The dashboard over a real store and the changes of a daemon, on a test's clock."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiohttp.test_utils import TestClient, TestServer
+
+from backhaul.admin import routes
+from backhaul.admin.accounts import Passwords
+from backhaul.admin.context import Given
+from backhaul.app.actions import Parts, changes
+from backhaul.app.jobs import Jobs
+from backhaul.core.clock import to_text
+from backhaul.ingest.fold_worker import Refolder
+from backhaul.ingest.webhook_secrets import Signers
+from backhaul.maintenance.search_indexer import describe
+from backhaul.maintenance.self_monitoring import Sampler
+from backhaul.observe.metrics import Metrics
+from backhaul.platform.client import StoreFacts
+from backhaul.platform.requests import Dialect
+from backhaul.settings import Settings
+from backhaul.store.contract import Matched, NewCommand, NewRecord
+from backhaul.store.users import Role
+from scenes.clock import VirtualClock
+from scenes.databases import rows, started_store
+from scenes.payloads import STORE_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from aiohttp import ClientResponse, web
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+PASSWORD = "correct horse battery staple"
+PEOPLE = {"vera": Role.VIEWER, "otto": Role.OPERATOR, "ada": Role.ADMIN}
+COOKIE = "backhaul_session"
+Deliveries: TypeAlias = "dict[str, Callable[[], Awaitable[Sequence[Any]]]]"
+_KEYS = count(1)
+_HASHED: dict[str, str] = {}
+"""Hashing is slow on purpose: once is enough for all tests."""
+
+
+@dataclass(slots=True)
+class Browser:
+    """Somebody's browser: keeps cookies, and says where its requests come from."""
+
+    client: TestClient[web.Request, web.Application]
+    csrf: str = ""
+
+    async def get(self, path: str, **more: Any) -> ClientResponse:
+        return await self.client.get(path, allow_redirects=False, **more)
+
+    async def read(self, path: str) -> str:
+        answer = await self.get(path)
+        assert answer.status == 200, (path, answer.status, await answer.text())
+        return await answer.text()
+
+    async def post(self, path: str, **form: str) -> ClientResponse:
+        return await self.send(path, {"csrf": self.csrf} | form, self.own())
+
+    async def send(
+        self, path: str, form: dict[str, str], headers: dict[str, str]
+    ) -> ClientResponse:
+        return await self.client.post(
+            path, data=form, headers=headers, allow_redirects=False
+        )
+
+    def own(self) -> dict[str, str]:
+        """The headers with which a browser sends a form of one of our pages."""
+        return {
+            "Sec-Fetch-Site": "same-origin",
+            "Origin": str(self.client.make_url("")),
+        }
+
+    async def log_in(self, name: str, password: str = PASSWORD) -> ClientResponse:
+        answer = await self.post("/login", name=name, password=password)
+        if answer.status == 303:
+            found = re.search(r'name="csrf" value="([\w-]+)"', await self.read("/"))
+            assert found is not None
+            self.csrf = found[1]
+        return answer
+
+    @property
+    def cookie_name(self) -> str:
+        return f"{COOKIE}_{self.client.port}"
+
+    def cookie(self) -> str | None:
+        jar = self.client.session.cookie_jar.filter_cookies(self.client.make_url("/"))
+        name = self.cookie_name
+        return jar[name].value if name in jar else None
+
+
+@dataclass(slots=True)
+class Office:
+    """A dashboard that is served, with all that stands behind it."""
+
+    store: SqliteStore
+    settings: Settings
+    clock: VirtualClock
+    app: web.Application
+    server: TestServer
+    passwords: Passwords
+    signers: Signers
+    jobs: Jobs
+    asked: list[str]
+    deliveries: Deliveries
+    clients: list[TestClient[web.Request, web.Application]] = field(
+        default_factory=list
+    )
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    async def browser(self, name: str | None = None) -> Browser:
+        """A browser of its own, logged in where a name is said."""
+        client = TestClient(self.server)
+        self.clients.append(client)
+        browser = Browser(client)
+        if name is not None:
+            assert (await browser.log_in(name)).status == 303
+        return browser
+
+    async def people(self) -> None:
+        """One of each role; all have the same password."""
+        if PASSWORD not in _HASHED:
+            _HASHED[PASSWORD] = await self.passwords.hash(PASSWORD)
+        for name, role in PEOPLE.items():
+            await self.store.users.add(name, role, _HASHED[PASSWORD], "the test")
+
+    async def plan(self, target: str = "ord_1", state: str = "planned") -> str:
+        """Plan to fulfill an order, and put it where a test wants it."""
+        id_ = f"{next(_KEYS):032x}"
+        members = {"tracking_company": "DHL", "tracking_number": "T1", "lines": []}
+        command = NewCommand(id_, "fulfill", target, f"order:{target}", members)
+        record = NewRecord(f"key-{id_}", b"null", "raw", "", "file:1")
+        await self.store.records.accept(
+            "courier", "main", [record], None, lambda *_: Matched(command)
+        )
+        if state != "planned":
+            await self.write("UPDATE commands SET state = ? WHERE id = ?", state, id_)
+        return id_
+
+    async def write(self, query: str, *values: object) -> None:
+        """Write what no verb writes, as if it had come so."""
+        writer = self.store.users._writer
+        await writer.urgent(lambda connection: connection.execute(query, values))
+
+    async def index(self) -> None:
+        """Bring the search index up to date."""
+        while (await self.store.search.follow(describe, 1.0)).more:
+            pass
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return rows(self.path, query, *values)
+
+
+@asynccontextmanager
+async def open_office(
+    folder: Path, status: dict[str, Any] | None = None, **admin: Any
+) -> AsyncIterator[Office]:
+    """Serve a dashboard; `admin` are settings of its listener."""
+    settings = Settings.model_validate(
+        {
+            "state_dir": folder,
+            "admin": admin,
+            "stores": {"main": {"base_url": "https://shop.example", "api_key": "k"}},
+            "connectors": {"courier": {"type": "file_drop"}},
+        }
+    )
+    clock = VirtualClock()
+    async with started_store(folder / "backhaul.db", clock) as store:
+        signers = Signers(store.webhook_secrets, clock)
+        jobs = Jobs(settings, store.job_runs, clock)
+        facts = {"main": StoreFacts(STORE_ID, "INR")}
+        refolder = Refolder(store.refolds, facts, _nothing, _nothing)
+        asked: list[str] = []
+        deliveries: Deliveries = {}
+
+        async def ask(name: str) -> dict[str, int]:
+            asked.append(name)
+            return {"accepted": 2}
+
+        dialects = {"main": Dialect()}
+        parts = Parts(
+            store, clock, signers, refolder, _nothing, dialects, _nothing, jobs, ask
+        )
+        shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
+
+        async def tell() -> dict[str, Any]:
+            return shown | jobs.told()
+
+        async def numbers() -> bytes:
+            return b""
+
+        sampler = Sampler(
+            store.samples, lambda: store.numbers.read(["courier"]), Metrics(), clock
+        )
+        app = routes.build(lambda: True, tell, {}, numbers)
+        given = Given(
+            settings,
+            clock,
+            tell,
+            changes(parts),
+            store.users,
+            store.numbers,
+            sampler,
+            deliveries,
+        )
+        routes.install(app, given)
+        server = TestServer(app)
+        await server.start_server(access_log=None)
+        office = Office(
+            store,
+            settings,
+            clock,
+            app,
+            server,
+            Passwords(),
+            signers,
+            jobs,
+            asked,
+            deliveries,
+        )
+        try:
+            yield office
+        finally:
+            for client in office.clients:
+                await client.close()
+            await server.close()
+
+
+def _nothing() -> None:
+    """Nobody waits to be woken."""
+
+
+STATUS: dict[str, Any] = {
+    "public_url": "http://127.0.0.1:1",
+    "admin_url": "http://127.0.0.1:2",
+    "dry_run": [],
+    "stores": {"main": {"sending": 0, "stopped": {}}},
+    "subscriptions": {"main": ""},
+    "connectors": {
+        "courier": {
+            "up": True,
+            "reason": None,
+            "worked_at": "2026-03-01T11:00:00.000Z",
+            "notices": ["versand.csv is not read: no pattern takes its name"],
+        }
+    },
+}

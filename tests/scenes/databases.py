@@ -1,0 +1,133 @@
+"""Real stores for tests, and what stands in their files."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import asynccontextmanager, closing, contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from backhaul.core.clock import SystemClock
+from backhaul.ingest.topics import fold_one
+from backhaul.store.opening import open_store
+from backhaul.store.sqlite.differences import MIRROR
+from scenes.payloads import STORE_ID, arrival
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from backhaul.core.clock import Clock
+    from backhaul.store.contract import Arrival, Folded, MirrorWriter, StoredEvent
+    from backhaul.store.sqlite.database import SqliteStore
+
+Row = tuple[Any, ...]
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """Open a database as another program would, to be read."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def rows(path: Path, query: str, *values: object) -> list[Row]:
+    """Read with a connection of its own, as another program would."""
+    with closing(opened(path)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def count(path: Path, table: str) -> int:
+    return int(rows(path, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - ours
+
+
+def mirror_of(path: Path) -> dict[str, list[Row]]:
+    """Return the whole mirror in an order of its own."""
+    return {
+        table: sorted(rows(path, f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608 - constants
+        for table, columns in MIRROR.items()
+    }
+
+
+def write(path: Path, statement: str, *values: object) -> None:
+    """Write by hand, as another program would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Hold the write lock, as a backup or a curious person may do."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("ROLLBACK")
+
+
+@cache
+def _new_database() -> bytes:
+    """Return a database as every step of the schema made it, once for all tests."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "new.db")
+        open_store(path, SystemClock())
+        return path.read_bytes()
+
+
+def make_database(path: Path) -> None:
+    """Make a database where none is, at once: the schema takes a tenth of a second."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_new_database())
+
+
+@asynccontextmanager
+async def started_store(
+    path: Path, clock: Clock | None = None
+) -> AsyncIterator[SqliteStore]:
+    make_database(path)
+    store = open_store(path, clock or SystemClock())
+    store.start()
+    try:
+        yield store
+    finally:
+        await store.stop()
+
+
+def fold_as_demo(event: StoredEvent, mirror: MirrorWriter) -> Folded:
+    """Fold for the store that the payloads of tests belong to."""
+    return fold_one(event, mirror, store_id=STORE_ID, currency="INR")
+
+
+async def fold_all(store: SqliteStore) -> list[tuple[int, Folded]]:
+    """Fold what waits; return the problems."""
+    problems: list[tuple[int, Folded]] = []
+    more = True
+    while more:
+        report = await store.inbox.fold(fold_as_demo, 1.0)
+        problems += report.problems
+        more = report.more
+    return problems
+
+
+async def take(store: SqliteStore, *bodies: bytes) -> list[tuple[int, Folded]]:
+    """Append deliveries in this order and fold them."""
+    await append(store, bodies)
+    return await fold_all(store)
+
+
+async def arrive(store: SqliteStore, *arrivals: Arrival) -> None:
+    """Append and fold one after the other, as when nothing is in a hurry."""
+    for one in arrivals:
+        await store.inbox.append(one)
+        assert await fold_all(store) == []
+
+
+async def append(store: SqliteStore, bodies: Iterable[bytes]) -> None:
+    waiting = [store.inbox.append(arrival(body)) for body in bodies]
+    for future in waiting:
+        await future
+
+
+def states(path: Path) -> list[str]:
+    """Return what became of each event, in order of arrival."""
+    return [row[0] for row in rows(path, "SELECT state FROM events ORDER BY id")]

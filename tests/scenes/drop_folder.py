@@ -1,0 +1,96 @@
+"""A drop folder whose files reach the real store, and what leaves of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backhaul.connect.matching import Matcher
+from backhaul_connectors.file_drop import FileDrop
+from backhaul_connectors.file_drop.settings import Settings
+from scenes import payloads
+from scenes.back_office import host_of
+from scenes.databases import rows, take
+from scenes.payloads import envelope
+
+if TYPE_CHECKING:
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.database import SqliteStore
+
+CASES = Path(__file__).parents[1] / "connectors" / "cases"
+HEADER = "order,tracking_company,tracking_number,sku,quantity\n"
+ARTICLES = ("LS-XL", "LS-L", "KK-XL", "KK-L", "A1")
+
+
+class Folder:
+    """A drop folder whose files reach the real store."""
+
+    def __init__(self, store: SqliteStore, path: Path, **options: Any) -> None:
+        path.mkdir(exist_ok=True)
+        self.store, self.path = store, path
+        self.options = {"path": path, "settle_seconds": 0, **options}
+        self._name = path.name
+
+    async def drop(self, content: str, name: str = "fulfillments.csv") -> None:
+        """Drop a file and take it, as after a restart."""
+        (self.path / name).write_text(content)
+        settings = Settings.model_validate(self.options)
+        connector = FileDrop(self._name, settings)
+        await host_of(connector, self.store).once()
+
+    def left(self) -> list[tuple[str, str | None, dict[str, int]]]:
+        """Return what leaves: order, number and units of each article."""
+        query = (
+            "SELECT target, payload FROM commands WHERE kind = 'fulfill' ORDER BY seq"
+        )
+        return [
+            _left(target, payload) for target, payload in rows(self.store.path, query)
+        ]
+
+    def reasons(self) -> list[str]:
+        """Return why rows are in quarantine."""
+        query = "SELECT reason FROM quarantine WHERE state = 'open' ORDER BY id"
+        return [reason for (reason,) in rows(self.store.path, query)]
+
+    async def decide(self, verb: str) -> None:
+        """Let an operator retry or drop the only row in quarantine."""
+        ((id_,),) = rows(
+            self.store.path, "SELECT id FROM quarantine WHERE state = 'open'"
+        )
+        quarantine = self.store.quarantine
+        if verb == "drop":
+            await quarantine.drop(id_, "otto", "asked the warehouse")
+        else:
+            await quarantine.retry(id_, None, "otto", "asked the warehouse")
+
+
+def _left(target: str, payload: str) -> tuple[str, str | None, dict[str, int]]:
+    asked = json.loads(payload)
+    units: dict[str, int] = {}
+    for line in asked["lines"]:
+        sku = line["line_id"].partition(":")[2]
+        units[sku] = units.get(sku, 0) + line["quantity"]
+    return target.removeprefix("ord_"), asked["tracking_number"], units
+
+
+async def with_orders(store: SqliteStore) -> None:
+    """Have orders 2001 to 2004, each with three units of each article."""
+    for number in range(2001, 2005):
+        items = [
+            payloads.item(f"{number}:{sku}", variantId=f"v_{sku}", sku=sku, quantity=3)
+            for sku in ARTICLES
+        ]
+        order = payloads.order(f"ord_{number}", number=number, items=items)
+        await take(store, envelope("orders/create", order))
+
+
+def case(name: str) -> str:
+    """Return a case with the numbers of our orders: 1001 is 2001."""
+    return re.sub(r"(?m)^1(\d{3})", r"2\1", (CASES / name).read_text())
+
+
+async def matched(store: SqliteStore, clock: Clock) -> list[str]:
+    """Try what waits again; return what it came to."""
+    return [x.state for x in await store.records.match(Matcher(clock, 600), 99)]

@@ -1,0 +1,157 @@
+"""The way between a sender and a real platform, on which commands meet their fate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import defaultdict
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+    from scenes.clock import VirtualClock
+
+KEY = "Idempotency-Key"
+KEY_PREFIX = "backhaul-"
+PROXY_PAGE = b"<html><body><h1>Bad Gateway</h1></body></html>"
+
+
+class Fate(Enum):
+    """What becomes of a command's first request; later ones get through."""
+
+    THROUGH = "through"
+    NEVER_ARRIVES = "never arrives"
+    REPLY_LOST = "applied, reply lost"
+    RESET = "applied, connection reset"
+    ANSWERED_500 = "applied, answered 500"
+    LATE_AFTER_FIRST = "applied after the first look"
+    LATE_AFTER_SECOND = "applied after the second look"
+    LATE_AFTER_LAST = "applied after the last look"
+    PROXY_502 = "a proxy's page, 502"
+    PROXY_403 = "a proxy's page, 403"
+
+
+LATE_SECONDS = {
+    Fate.LATE_AFTER_FIRST: 0.1,
+    Fate.LATE_AFTER_SECOND: 0.5,
+    Fate.LATE_AFTER_LAST: 1.5,
+}
+"""When it arrives after all, in parts of the time from the first look to the last."""
+PROXY_STATUS = {Fate.PROXY_502: 502, Fate.PROXY_403: 403}
+FIRST_IN_DOUBT = 500
+"""From this status on, what answers may be before the platform, or broken."""
+
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Else every wire would load the authorities of the machine, which takes longest."""
+
+
+@dataclass(slots=True)
+class Wire(httpx.AsyncBaseTransport):
+    """Forwards reads; does to each command's first request what its fate says.
+
+    It belongs to the world, not to the program: what is on its way arrives, whether or
+    not the program that sent it still lives. `answers` is its log: each status that
+    went back to whoever sent a command, or None where no answer did.
+    """
+
+    clock: VirtualClock
+    patience_seconds: float
+    fates: dict[str, Fate] = field(default_factory=dict)
+    answers: defaultdict[str, list[int | None]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    busy: int = 0
+    on_its_way: set[asyncio.Task[httpx.Response]] = field(default_factory=set)
+    _inner: httpx.AsyncHTTPTransport = field(
+        default_factory=lambda: httpx.AsyncHTTPTransport(verify=_NO_TLS)
+    )
+
+    async def cut(self) -> None:
+        """Close it for good; `aclose` is but one program hanging up."""
+        await self._inner.aclose()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.busy += 1
+        try:
+            command = request.headers.get(KEY, "").removeprefix(KEY_PREFIX)
+            fate = self.fates.pop(command, Fate.THROUGH)
+            answered = None
+            try:
+                answer = await self._meet(fate, request)
+                answered = answer.status_code
+            finally:
+                if request.method == "POST":
+                    self.answers[command].append(answered)
+            return answer
+        finally:
+            self.busy -= 1
+
+    def decided(self, command: str) -> bool:
+        """Tell whether an answer went back that says what became of the command."""
+        statuses = self.answers[command]
+        return any(
+            status is not None and status < FIRST_IN_DOUBT for status in statuses
+        )
+
+    async def _meet(self, fate: Fate, request: httpx.Request) -> httpx.Response:
+        if fate in PROXY_STATUS:
+            html = {"Content-Type": "text/html"}
+            return httpx.Response(PROXY_STATUS[fate], headers=html, content=PROXY_PAGE)
+        if fate in LATE_SECONDS:
+            self._send_late(LATE_SECONDS[fate], request)
+        if fate is Fate.NEVER_ARRIVES or fate in LATE_SECONDS:
+            raise httpx.ReadTimeout("the answer does not come")
+        # Its own task: what has left arrives, though the program may die meanwhile.
+        answer = await asyncio.shield(self._keep(self._forward(request)))
+        if fate is Fate.REPLY_LOST:
+            raise httpx.ReadTimeout("the answer does not come")
+        if fate is Fate.RESET:
+            raise httpx.ReadError("connection reset")
+        if fate is Fate.ANSWERED_500:
+            return httpx.Response(500, content=b"")
+        return answer
+
+    def _send_late(self, share: float, request: httpx.Request) -> None:
+        async def arrive() -> httpx.Response:
+            await self.clock.sleep(share * self.patience_seconds)
+            return await self._forward(request)
+
+        self._keep(arrive())
+
+    def _keep(
+        self, work: Coroutine[None, None, httpx.Response]
+    ) -> asyncio.Task[httpx.Response]:
+        task = asyncio.ensure_future(work)
+        self.on_its_way.add(task)
+        task.add_done_callback(self.on_its_way.discard)
+        return task
+
+    async def _forward(self, request: httpx.Request) -> httpx.Response:
+        self.busy += 1
+        try:
+            answer = await self._inner.handle_async_request(request)
+            body = await answer.aread()
+            await answer.aclose()
+        finally:
+            self.busy -= 1
+        return httpx.Response(
+            answer.status_code, headers=answer.headers, content=body, request=request
+        )
+
+
+@asynccontextmanager
+async def laid(clock: VirtualClock, patience_seconds: float) -> AsyncIterator[Wire]:
+    """Lay a wire; in the end whatever is on its way is given up."""
+    wire = Wire(clock, patience_seconds)
+    try:
+        yield wire
+    finally:
+        for task in wire.on_its_way:
+            task.cancel()
+        await wire.cut()

@@ -1,0 +1,42 @@
+"""An office whose daemon has gone home: a configuration and a mirror to ask."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from backhaul.cli import context
+from scenes import payloads
+from scenes.daemon import Office
+from scenes.databases import started_store, take
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLATFORM = "http://127.0.0.1:9"
+"""Nobody listens there."""
+
+
+@contextmanager
+def lone_office(more: str = "") -> Iterator[Office]:
+    """Yield a configuration whose platform cannot be reached."""
+    office = Office(PLATFORM, "svc_live_nobody-home", more=more)
+    try:
+        yield office
+    finally:
+        office.remove()
+
+
+async def fill(office: Office, *bodies: bytes) -> None:
+    """Fold deliveries into the office's mirror, as its daemon would have."""
+    async with started_store(context.settings(office.config).database_file) as store:
+        assert await take(store, *bodies) == []
+
+
+def orders(count: int, first: int = 1001) -> list[bytes]:
+    """Return deliveries of so many orders, numbered upward."""
+    numbers = range(first, first + count)
+    return [
+        payloads.envelope("orders/create", payloads.order(f"ord_{n}", number=n))
+        for n in numbers
+    ]

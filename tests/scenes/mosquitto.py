@@ -1,0 +1,73 @@
+"""A real MQTT broker: started, killed and started again on its port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scenes.requirements import require
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LIMITS = """
+persistence true
+persistence_location {folder}/
+autosave_interval 1
+autosave_on_changes true
+max_queued_messages 0
+log_type none
+"""
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(slots=True)
+class Mosquitto:
+    """The broker of one folder and port; `settings` are lines of its file."""
+
+    folder: Path
+    port: int
+    settings: str = "allow_anonymous true"
+    _process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        program = require("mosquitto")
+        file = self.folder / "mosquitto.conf"
+        # Started by root, it would become somebody who may not write here.
+        user = "user root\n" if os.getuid() == 0 else ""
+        lines = f"{user}listener {self.port} 127.0.0.1\n{self.settings}\n"
+        file.write_text(lines + LIMITS.format(folder=self.folder))
+        self._process = await asyncio.create_subprocess_exec(program, "-c", str(file))
+        await until(self._listens, "the broker listens")
+
+    def _listens(self) -> bool:
+        with closing(socket.socket()) as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    async def kill(self) -> None:
+        """As a power cut would: nothing is saved any more."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+@asynccontextmanager
+async def mosquitto(folder: Path, settings: str = "") -> AsyncIterator[Mosquitto]:
+    broker = Mosquitto(folder, free_port(), settings or "allow_anonymous true")
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.kill()

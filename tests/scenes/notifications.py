@@ -1,0 +1,111 @@
+"""A back office that is told news, and what brings them there."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from backhaul.connect.delivery_worker import Sink
+from backhaul.connect.health import Health
+from backhaul.store.deliveries import Subscriber
+from backhaul_sdk import Applied, Change, Connector, Found, Unknown
+from backhaul_sdk.contract import TOPICS
+from scenes.back_office import Desk, Options
+from scenes.databases import rows
+
+if TYPE_CHECKING:
+    from backhaul.core.clock import Clock
+    from backhaul.store.sqlite.database import SqliteStore
+    from backhaul_sdk import LookedUp, Pushed
+
+DELIVERIES = "SELECT topic, object_id, state FROM deliveries ORDER BY seq"
+
+
+class Mute(Connector[Options]):
+    """Writes news down, or does as told; cannot be asked what it has."""
+
+    spec = Desk.spec
+
+    def __init__(self, instance: str = "books") -> None:
+        super().__init__(instance, Options())
+        self.told: list[Change] = []
+        self.says: deque[Any] = deque()
+
+    async def push(self, change: Change) -> Pushed:
+        said = self.says.popleft() if self.says else Applied("r1")
+        if isinstance(said, Applied):
+            self.told.append(change)
+        answer: Pushed = _answer(said)
+        return answer
+
+    def heard(self) -> list[tuple[str, str]]:
+        return [(change.topic, change.object_id) for change in self.told]
+
+
+class Receiver(Mute):
+    """Takes each id once, and hears again what may have been lost."""
+
+    spec = replace(Desk.spec, takes_once=True)
+
+    def __init__(self, instance: str = "books") -> None:
+        super().__init__(instance)
+        self.came: list[str] = []
+
+    async def push(self, change: Change) -> Pushed:
+        self.came.append(change.id)
+        return await super().push(change)
+
+
+class Books(Mute):
+    """Can be asked, too."""
+
+    def __init__(self, instance: str = "books") -> None:
+        super().__init__(instance)
+        self.finds: deque[Any] = deque()
+        self.looked: list[str] = []
+
+    async def lookup(self, change: Change) -> LookedUp:
+        self.looked.append(change.id)
+        said = self.finds.popleft() if self.finds else Unknown("who knows")
+        if isinstance(said, Found):
+            self.told.append(change)
+        answer: LookedUp = _answer(said)
+        return answer
+
+
+def _answer(said: Any) -> Any:
+    if isinstance(said, BaseException):
+        raise said
+    return said
+
+
+def sink_of(
+    books: Connector[Any],
+    store: SqliteStore,
+    clock: Clock,
+    *,
+    topics: frozenset[str] = frozenset(TOPICS),
+    dry_run: bool = False,
+    **members: Any,
+) -> Sink:
+    """Return what carries the store's news to a connector."""
+    instance = books.instance
+    subscriber = Subscriber(instance=instance, store="main", topics=topics, **members)
+    health = Health(instance, "", clock, lambda: 1.0)
+    deliveries = store.deliveries
+    return Sink(
+        books, subscriber, deliveries, health, clock, books.open, dry_run=dry_run
+    )
+
+
+async def deliver(sink: Sink) -> None:
+    """Let the sink do all that it can do now."""
+    while await sink.step():
+        pass
+
+
+def owed(store: SqliteStore, topic: str = "order.") -> list[tuple[Any, ...]]:
+    """Return the deliveries of topics that begin so."""
+    return [row for row in rows(store.path, DELIVERIES) if row[0].startswith(topic)]

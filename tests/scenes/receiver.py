@@ -1,0 +1,147 @@
+"""A receiver on a real socket, and clients that behave badly."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+from backhaul.app import public_http, sockets
+from backhaul.app.public_http import Arrivals
+from backhaul.core.clock import SystemClock
+from backhaul.ingest.receiver import Receiver
+from backhaul.ingest.webhook_secrets import Signers
+from scenes.payloads import OLD_SECRET, SECRET, signed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+
+    from backhaul.store.contract import Inbox
+    from backhaul.store.deeds import Deed
+
+MAX_BODY_BYTES = 64_000
+SECRETS = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Served:
+    """A receiver that listens."""
+
+    url: str
+    session: aiohttp.ClientSession
+    arrivals: Arrivals
+    woken: int = 0
+
+    @property
+    def port(self) -> int:
+        return URL(self.url).port or 0
+
+    async def post(
+        self,
+        body: bytes,
+        headers: dict[str, str] | list[tuple[str, str]] | None = None,
+        path: str = "/webhooks/main",
+    ) -> Reply:
+        """Send a delivery, signed unless `headers` says otherwise."""
+        sent = signed(body) if headers is None else headers
+        url = URL(self.url + path, encoded=True)
+        async with self.session.post(url, data=body, headers=sent) as answer:
+            content = await answer.read()
+            return Reply(answer.status, dict(answer.headers), content)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def raw(self, request: bytes) -> bytes:
+        """Send bytes as they are; return all that comes until the server closes."""
+        reader, writer = await self.connect()
+        writer.write(request)
+        await writer.drain()
+        try:
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+class SecretsInMemory:
+    """What is known of secrets, for a receiver whose database is not looked at."""
+
+    def __init__(self) -> None:
+        self._dropped: set[str] = set()
+
+    async def know(self, store: str, names: Sequence[str], source: str) -> set[str]:
+        return self._dropped
+
+    async def used(self, uses: Mapping[tuple[str, str], str]) -> None: ...
+
+    async def last_used(self, store: str, name: str) -> str | None: ...
+
+    async def drop(self, store: str, name: str, dropped: bool, deed: Deed) -> set[str]:
+        self._dropped ^= {name}
+        return self._dropped
+
+
+@asynccontextmanager
+async def served(
+    inbox: Inbox,
+    *,
+    request_seconds: float = 10.0,
+    max_connections: int = 512,
+    slow_per_address: int = 32,
+    max_waiting_bytes: int = 16 << 20,
+    trusted: Sequence[str] = (),
+    now: Callable[[], float] | None = None,
+    secrets: Mapping[str, Sequence[bytes]] = SECRETS,
+) -> AsyncIterator[Served]:
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(
+        connector=connector, auto_decompress=False
+    ) as session:
+        arrivals = Arrivals(
+            request_seconds, slow_per_address, max_waiting_bytes, trusted, now
+        )
+        running = Served("", session, arrivals)
+
+        def arrived() -> None:
+            running.woken += 1
+
+        clock = SystemClock()
+        signers = Signers(SecretsInMemory(), clock)
+        await signers.load(secrets)
+        receiver = Receiver(inbox, clock, signers, arrived)
+        app = public_http.build(receiver.routes(), MAX_BODY_BYTES, arrivals)
+        listener = sockets.Listener(app, max_connections, arrivals)
+        sock = sockets.bind_tcp("127.0.0.1", 0, "public")
+        running.url = sockets.url_of(sock)
+        await listener.start(sock)
+        try:
+            yield running
+        finally:
+            await session.close()
+            await listener.stop()
+
+
+def raw_request(body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return a request with exactly these headers, doubled ones included."""
+    lines = ["POST /webhooks/main HTTP/1.1", "Host: x", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    lines += [f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode("latin-1") + body
+
+
+def status_of(answer: bytes) -> int:
+    """Return the status of a raw answer."""
+    return int(answer.split(b" ", 2)[1])

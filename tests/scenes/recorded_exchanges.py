@@ -1,0 +1,190 @@
+"""Every exchange with a reference server, kept once for each shape it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from backhaul_reference.platform.context import PLATFORM
+from backhaul_reference.platform.http.fault_injection import PROXY_PAGE
+from backhaul_reference.platform.http.middleware import template_of
+from backhaul_reference.platform.http.quirk_adapter import ADMITTED
+from scenes import leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Iterator
+
+    from aiohttp.typedefs import Middleware
+
+VARIABLE = "TEST_EXCHANGES_FILE"
+ACCEPTED = (*range(200, 300), 409)
+"""Whoever is answered so sent what the document asks for."""
+FOR_PEOPLE = ("/shop/", "/shop-files/")
+WORD = re.compile(r"[A-Z][A-Z_]*|[a-z]{1,12}")
+MIXED = re.compile(r"[A-Za-z0-9]*[A-Za-z][A-Za-z0-9]*")
+WHOLE = re.compile(r"[0-9]+(?=\.)")
+LONGEST_TEXT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and its answer; bodies are kept as Latin-1, which loses nothing."""
+
+    method: str
+    path: str
+    template: str
+    query: list[tuple[str, str]]
+    headers: list[tuple[str, str]]
+    body: str
+    status: int
+    reply_headers: list[tuple[str, str]]
+    reply_body: str
+
+    def shape(self) -> Hashable:
+        """What two exchanges share that a schema cannot tell apart."""
+        return (
+            *(self.method, self.template, self.status),
+            *(_pairs(self.query), _pairs(self.headers), _pairs(self.reply_headers)),
+            *(_body(self.body), _body(self.reply_body)),
+        )
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Hands on the first exchange of each shape."""
+
+    tell: Callable[[Exchange], None]
+    seen: set[Hashable] = field(default_factory=set)
+
+    def note(self, exchange: Exchange) -> None:
+        shape = exchange.shape()
+        if shape not in self.seen:
+            self.seen.add(shape)
+            self.tell(exchange)
+
+
+@dataclass(slots=True)
+class Heard:
+    """What this process and the servers that it started have heard, in turn."""
+
+    here: list[Exchange] = field(default_factory=list)
+    files: dict[Path, int] = field(default_factory=dict)
+
+    def file(self) -> Path:
+        """Return a new file for a server to write to."""
+        handle, name = tempfile.mkstemp(dir=leftovers.folder("exchanges"))
+        os.close(handle)
+        self.files[Path(name)] = 0
+        return Path(name)
+
+    def take(self) -> Iterator[Exchange]:
+        """Yield what was not taken before."""
+        while self.here:
+            yield self.here.pop(0)
+        for file, offset in self.files.items():
+            content = file.read_bytes()[offset:]
+            whole = content[: content.rfind(b"\n") + 1]
+            self.files[file] = offset + len(whole)
+            yield from (Exchange(**json.loads(line)) for line in whole.splitlines())
+
+
+HEARD = Heard()
+HERE = Recorder(HEARD.here.append)
+
+
+def recorder_to(file: Path) -> Recorder:
+    """Return a recorder whose lines survive the death of the process."""
+    log = file.open("ab", buffering=0)
+    return Recorder(lambda one: _write(log.write, one))
+
+
+def _write(write: Callable[[bytes], Any], exchange: Exchange) -> None:
+    write(json.dumps(asdict(exchange)).encode() + b"\n")
+
+
+def recording(recorder: Recorder) -> Middleware:
+    """Return the middleware that notes what is exchanged."""
+
+    @web.middleware
+    async def record(
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        response = await handler(request)
+        if isinstance(response, web.Response) and _is_described(request, response):
+            recorder.note(await _exchange(request, response))
+        return response
+
+    return record
+
+
+def _is_described(request: web.Request, response: web.Response) -> bool:
+    """Tell whether the document speaks of this answer.
+
+    Not of what a fault garbled or kept back, nor of a store with quirks, which answers
+    as the document does not say, nor of pages that people look at.
+    """
+    store = request.get(ADMITTED)
+    quirks = request.app[PLATFORM].quirks if store is None else store.quirks
+    hung_up = request.transport is None or request.transport.is_closing()
+    garbled = response.prepared or response.text == PROXY_PAGE
+    for_people = request.path.startswith(FOR_PEOPLE)
+    return not (quirks or hung_up or garbled or for_people or request.method == "HEAD")
+
+
+async def _exchange(request: web.Request, response: web.Response) -> Exchange:
+    # Only what was accepted is sure to have been read to its end.
+    sent = await request.read() if response.status in ACCEPTED else b""
+    answered = response.body if isinstance(response.body, bytes) else b""
+    return Exchange(
+        method=request.method,
+        path=request.rel_url.raw_path,
+        template=template_of(request),
+        query=list(request.query.items()),
+        headers=list(request.headers.items()),
+        body=sent.decode("latin-1"),
+        status=response.status,
+        reply_headers=list(response.headers.items()),
+        reply_body=answered.decode("latin-1"),
+    )
+
+
+def _pairs(pairs: list[tuple[str, str]]) -> Hashable:
+    return tuple((name.lower(), _text(value)) for name, value in pairs)
+
+
+def _body(text: str) -> Hashable:
+    try:
+        return shape_of(json.loads(text.encode("latin-1")))
+    except ValueError:
+        return _text(text)
+
+
+def shape_of(value: Any) -> Hashable:
+    """Return what remains of a value without its details."""
+    if isinstance(value, dict):
+        return tuple((name, shape_of(value[name])) for name in sorted(value))
+    if isinstance(value, list):
+        return frozenset(shape_of(one) for one in value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return type(value).__name__, value < 0
+    return str(value)
+
+
+@lru_cache(maxsize=50_000)
+def _text(text: str) -> str:
+    """Words of enumerations stay; of the rest only the pattern."""
+    if WORD.fullmatch(text):
+        return text
+    # Cut first: on long runs of digits the pattern takes quadratic time.
+    return WHOLE.sub("0", re.sub("[0-9]", "0", MIXED.sub("a", text[:LONGEST_TEXT])))

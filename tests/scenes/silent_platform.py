@@ -1,0 +1,68 @@
+"""A platform that takes calls and never answers, and an office that knew it before."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+
+from backhaul.app.daemon import Daemon
+from backhaul.cli import context
+from backhaul.core.clock import SystemClock
+from backhaul.store.opening import open_store
+from scenes.daemon import NOBODY, Office
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul.app.systemd import Supervisor
+
+STORE_ID = "sto_1"
+
+
+class Hanging(httpx.AsyncBaseTransport):
+    """Takes every request and never answers."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nothing ends the wait")
+
+
+@asynccontextmanager
+async def met_before() -> AsyncIterator[Office]:
+    """An office whose platform need not be asked whose store it is."""
+    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    store = open_store(made.database, SystemClock())
+    store.start()
+    facts = f'{{"store_id":"{STORE_ID}","currency":"INR"}}'
+    await store.marks.put("facts:main", facts)
+    await store.stop()
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+@asynccontextmanager
+async def supervised(office: Office, by: Supervisor) -> AsyncIterator[Daemon]:
+    """Run the daemon under a service manager."""
+    daemon = Daemon(
+        context.settings(office.config),
+        transport=Hanging(),
+        read=lambda: context.settings(office.config),
+        supervisor=by,
+    )
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(daemon.run())
+        await until(lambda: daemon.ready.is_set() or running.done(), "it is ready")
+        try:
+            yield daemon
+        finally:
+            daemon.stop()

@@ -1,0 +1,103 @@
+"""An OpenSSH server on loopback, with keys of its own, for a folder's files."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+
+import asyncssh
+
+from scenes.processes import family_of
+from scenes.requirements import require
+from scenes.waiting import HANG_SECONDS
+
+START_SECONDS = HANG_SECONDS
+
+
+@dataclass(slots=True)
+class Sshd:
+    """Keys and configuration lie in `folder`; the server can be killed and started."""
+
+    folder: Path
+    port: int = field(default_factory=lambda: free_port())
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        for name in ("host", "user"):
+            asyncssh.generate_private_key("ssh-ed25519").write_private_key(
+                self.folder / name
+            )
+            (self.folder / name).chmod(0o600)
+        public = asyncssh.read_private_key(self.folder / "user").export_public_key()
+        (self.folder / "authorized").write_bytes(public)
+        self._configuration().write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host\n"
+            f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\nUsePAM no\n"
+            "PasswordAuthentication no\nPermitRootLogin yes\nMaxStartups 1000\n"
+            "PidFile none\nUseDNS no\nSubsystem sftp internal-sftp\n",
+            encoding="ascii",
+        )
+
+    @property
+    def host_key(self) -> str:
+        key = asyncssh.read_private_key(self.folder / "host")
+        return str(key.export_public_key().decode().strip())
+
+    def settings(self) -> dict[str, object]:
+        """Return what a connector needs to log in here."""
+        return {
+            "sftp_host": "127.0.0.1",
+            "sftp_port": self.port,
+            "sftp_user": getpass.getuser(),
+            "sftp_key": (self.folder / "user").read_text("ascii"),
+            "sftp_host_key": self.host_key,
+        }
+
+    @property
+    def is_dead(self) -> bool:
+        return self._process is None
+
+    def start(self) -> None:
+        """Return when it accepts connections."""
+        program = shutil.which("sshd", path="/usr/sbin:/sbin") or require("sshd")
+        log = self.folder / "sshd.log"
+        command = [program, "-D", "-f", str(self._configuration()), "-E", str(log)]
+        self._process = subprocess.Popen(command)
+        give_up = monotonic() + START_SECONDS
+        while not accepts(self.port):
+            if monotonic() > give_up or self._process.poll() is not None:
+                raise RuntimeError(log.read_text("utf-8"))
+            sleep(0.01)
+
+    def kill(self) -> None:
+        """Let it vanish with all its sessions."""
+        if self._process is not None:
+            for process in reversed(family_of(self._process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def _configuration(self) -> Path:
+        return self.folder / "sshd_config"
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

@@ -1,0 +1,71 @@
+"""What a person sees of a program at a terminal of a certain size."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from typing import TYPE_CHECKING
+
+from scenes.waiting import HANG_SECONDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def seen(*arguments: str, config: Path, columns: int, lines: int) -> list[str]:
+    """Run `backhaul` at a terminal; return the lines, without their colors."""
+    ours, theirs = pty.openpty()
+    size = struct.pack("HHHH", lines, columns, 0, 0)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+    environ = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
+    with subprocess.Popen(
+        [sys.executable, "-m", "backhaul", *arguments, "--config", str(config)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.STDOUT,
+        env=environ | {"TERM": "xterm-256color"},
+    ) as process:
+        os.close(theirs)
+        text = _all_of(ours).decode()
+        assert process.wait(HANG_SECONDS) == 0, text
+    assert _STEERING.search(text), "it is no terminal to the program"
+    return _STEERING.sub("", text).replace("\r", "").splitlines()
+
+
+def at_a_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
+    """Run `backhaul` where somebody types; return its exit code and what it said."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    done = subprocess.run(
+        [sys.executable, "-m", "backhaul", *arguments, "--config", str(config)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=HANG_SECONDS,
+    )
+    for end in (ours, theirs):
+        os.close(end)
+    return done.returncode, done.stdout
+
+
+def _all_of(ours: int) -> bytes:
+    """Read until nobody writes any more, which Linux tells as an error."""
+    found = b""
+    try:
+        while part := os.read(ours, 4_096):
+            found += part
+    except OSError:
+        pass
+    finally:
+        os.close(ours)
+    return found

@@ -1,0 +1,172 @@
+"""A Tryton server of the tests' own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backhaul.demo.tryton_server import DATABASE, kept_in, make_database
+from backhaul.demo.tryton_staff import House
+from scenes.loop_guard import on_purpose
+from scenes.waiting import HANG_SECONDS, await_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+# What the tests add, children first.
+TABLES = ("stock_move", "stock_shipment_out", "sale_line", "sale_sale")
+PASSWORD = "tryton-password-0123456789"
+SETUP = Path(__file__).with_name("tryton_setup.py")
+PROGRAMS = Path(sys.executable).parent
+
+
+@dataclass(slots=True)
+class TrytonServer:
+    """A server that listens on 127.0.0.1; `folder` holds its database."""
+
+    folder: Path
+    port: int
+    _server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "trytond.conf"
+
+    def start(self) -> None:
+        """Run it, and wait until it listens."""
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [PROGRAMS / "trytond", "-c", self.config, "-d", DATABASE],
+                stdout=log,
+                stderr=log,
+            )
+        await_true(self._listens, "trytond listens", seconds=60)
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGKILL)
+            self._server.wait(HANG_SECONDS)
+            self._server = None
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{DATABASE}.sqlite"
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return what a query finds."""
+        with (
+            on_purpose(),
+            closing(sqlite3.connect(self.file, timeout=30)) as connection,
+        ):
+            return connection.execute(query).fetchall()
+
+    def change(self, *statements: str) -> None:
+        """Change the database behind the server's back."""
+        with (
+            on_purpose(),
+            closing(sqlite3.connect(self.file, timeout=30)) as connection,
+        ):
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+
+    def empty(self) -> None:
+        """Take away all sales and shipments; the goods in the house stay."""
+        moves, *tables = TABLES
+        self.change(
+            f"DELETE FROM {moves} WHERE origin IS NOT NULL OR shipment IS NOT NULL",  # noqa: S608 - our own names
+            *(f"DELETE FROM {name}" for name in tables),  # noqa: S608 - our own names
+        )
+
+    @contextmanager
+    def house(self) -> Iterator[House]:
+        """Log in as the people who work in it."""
+        with on_purpose():
+            house = House(self.url, PASSWORD)
+        try:
+            yield house
+        finally:
+            house.close()
+
+    def _listens(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+
+def common_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all workers of a run have in common."""
+    own = factory.getbasetemp()
+    # A worker's folder is one of several in the run's.
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@contextmanager
+def tryton(folder: Path, common: Path, module: str = "") -> Iterator[TrytonServer]:
+    """Start a furnished server, with one more module.
+
+    The database is made once in a folder in common.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    server = TrytonServer(folder, port)
+    server.config.write_text(
+        f"[database]\nuri = sqlite://\npath = {folder}\nlist = True\n"
+        f"[web]\nlisten = 127.0.0.1:{port}\n[session]\nauthentications = password\n"
+    )
+    made = common / "tryton-furnished.sqlite"
+    with (common / "tryton.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            _furnish(server, common)
+            shutil.copy(server.file, made)
+    shutil.copy(made, server.file)
+    if module:
+        words = ["-c", str(server.config), "-d", DATABASE, "-u", module]
+        _run("-m", "trytond.cli.admin", *words, "--activate-dependencies")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def _furnish(server: TrytonServer, common: Path) -> None:
+    """Make the database, which takes a while."""
+    bare = bare_database(common)
+    shutil.copyfile(bare / server.file.name, server.file)
+    _run(str(SETUP), str(server.config), DATABASE)
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run([sys.executable, *words], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def bare_database(cache: Path) -> Path:
+    """Return a folder with a database without goods, as a demo keeps it in a cache."""
+    folder = kept_in(cache)
+    with (cache / "tryton-bare.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            make_database(folder, PASSWORD)
+    return folder

@@ -1,0 +1,90 @@
+"""Webhooks without a pause, each on a connection of its own: who is lost or refused?"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+
+from scenes.payloads import envelope, order, signed
+
+PAUSE_SECONDS = 0.004
+
+
+async def deliver(port: int, number: int, secret: str, store: str) -> tuple[int, bytes]:
+    """Send one webhook; return the status and the body, 0 where it is closed."""
+    body = envelope("orders/create", order(f"ord_load_{number}"), storeId=store)
+    told = signed(body, secret.encode()) | {"Host": "x", "Connection": "close"}
+    lines = [f"{name}: {value}" for name, value in told.items()]
+    head = "\r\n".join(["POST /webhooks/main HTTP/1.1", *lines])
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return 0, body
+    try:
+        writer.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = await reader.read()
+    except ConnectionError:
+        answer = b""
+    finally:
+        writer.close()
+    return (int(answer.split()[1]) if answer else 0), body
+
+
+class Load:
+    """Delivers until `going` is false.
+
+    `per_second` is kept to as far as the machine can: who is late hurries, but no more
+    than `most_waiting` wait for an answer at a time.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        secret: str,
+        store: str,
+        per_second: float | None = None,
+        most_waiting: float = inf,
+    ) -> None:
+        self._port = port
+        self._per_second = per_second
+        self._most_waiting = most_waiting
+        self._secret = secret
+        self._store = store
+        self._answered = 0
+        self.sent: list[asyncio.Task[tuple[int, bytes]]] = []
+        self.going = True
+
+    async def run(self) -> None:
+        began = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            while self.going:
+                if not self._is_held():
+                    self._send(group)
+                await asyncio.sleep(self._pause_seconds(began))
+
+    def _send(self, group: asyncio.TaskGroup) -> None:
+        number = len(self.sent)
+        sending = deliver(self._port, number, self._secret, self._store)
+        self.sent.append(group.create_task(sending))
+        self.sent[-1].add_done_callback(self._count)
+
+    def _is_held(self) -> bool:
+        return len(self.sent) - self._answered >= self._most_waiting
+
+    def _count(self, _: object) -> None:
+        self._answered += 1
+
+    def _pause_seconds(self, began: float) -> float:
+        if self._per_second is None or self._is_held():
+            return PAUSE_SECONDS
+        due = began + len(self.sent) / self._per_second
+        return max(0.0, due - asyncio.get_running_loop().time())
+
+    def answered(self) -> int:
+        return self._answered
+
+    def has_more_than(self, number: int) -> bool:
+        return self.answered() > number
+
+    def is_answered(self) -> bool:
+        return self.answered() == len(self.sent)

@@ -1,0 +1,97 @@
+"""A store's client, its server, and a real store to write to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.ingest.fold_worker import Drain
+from backhaul.platform.client import ShopClient, StoreFacts
+from backhaul.platform.transport import Limits, Transport
+from backhaul.settings import Reconcile
+from backhaul.sync.diff_repair import Repair
+from backhaul.sync.reconciler import Reconciler
+from scenes import payloads
+from scenes.clock import RunningClock
+from scenes.databases import started_store
+from scenes.pushing import Platform
+from scenes.scripted_platform import Server, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+LIMITS = Limits(connect_seconds=60, read_seconds=10, max_response_bytes=1_000_000)
+API_KEY = "svc_live_reconciling0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Everything a part of reconcile is built from."""
+
+    platform: Platform
+    server: Server
+    store: SqliteStore
+    clock: RunningClock
+    client: ShopClient
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with opened(tmp_path, RunningClock()) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(tmp_path: Path, clock: RunningClock) -> AsyncIterator[Place]:
+    """Open a store and its client beside a platform, all on one clock."""
+    platform = Platform()
+    async with (
+        started_store(tmp_path / "backhaul.db", clock) as store,
+        serving(platform) as server,
+    ):
+        transport = Transport(server.url, API_KEY, LIMITS, clock)
+        yield Place(platform, server, store, clock, ShopClient(transport))
+        await transport.close()
+
+
+FACTS = StoreFacts(payloads.STORE_ID, "INR", ("updatedSince",))
+
+
+@asynccontextmanager
+async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
+    """Run the folding beside a reconciler."""
+    drain = Drain(place.store.inbox, place.clock, {"main": FACTS}, lambda: None)
+    repair = Repair(
+        "main",
+        place.store.look,
+        place.store.inbox,
+        lambda: "INR",
+        drain.wake,
+        drain.caught_up,
+    )
+    folding = asyncio.ensure_future(drain.run())
+    try:
+        yield Reconciler(
+            place.client,
+            repair,
+            place.store.sweeps,
+            place.store.rereads,
+            place.store.marks,
+            place.clock,
+            lambda: 0.5,
+            lambda: FACTS,
+            lambda: None,
+            Reconcile(),
+        )
+        await drain.caught_up()
+    finally:
+        folding.cancel()
+        with suppress(asyncio.CancelledError):
+            await folding

@@ -1,0 +1,179 @@
+"""What a walk did not show: asked for one by one, in a walk and in a dry run alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import pytest
+from msgspec.structs import replace
+
+from backhaul.platform.client import ReadRefused
+from backhaul.sync.diff_repair import Comparison
+from backhaul.sync.on_demand import Rehearsal
+from scenes import payloads
+from scenes.databases import fold_all, rows
+from scenes.scripted_platform import Connection, Request, document, message, problem
+from sync.conftest import reconciling
+
+if TYPE_CHECKING:
+    from backhaul.store.reconciling import Sweep
+    from sync.conftest import Place
+
+GONE = problem(404, "NOT_FOUND")
+
+
+def listed(*shown: dict[str, Any]) -> bytes:
+    more = {"total": len(shown), "hasMore": False}
+    return document({"data": shown, "meta": more})
+
+
+async def hold(place: Place, *ids: str) -> None:
+    """Let the mirror hold orders that the platform's list shows none of."""
+    for id_ in ids:
+        await place.store.inbox.append(
+            payloads.read("orders/read", payloads.order(id_, customer=None))
+        )
+    await fold_all(place.store)
+    await place.clock.sleep(60)
+    place.platform.says("/orders", listed())
+
+
+async def walk(place: Place, kind: str = "orders") -> Sweep:
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", [kind])
+    return ended
+
+
+async def rehearse(place: Place, kind: str = "orders") -> list[tuple[str, str]]:
+    async def nothing() -> None:
+        """Nothing is folded."""
+
+    mirror = Comparison("main", place.store.look, lambda: "INR", nothing)
+    rehearsal = Rehearsal(place.client, mirror, place.clock, 0.0)
+    return [(found.id, found.drift) async for found in rehearsal.run(kind)]
+
+
+def asked(place: Place) -> list[str]:
+    return [request.path for request in place.server.requests]
+
+
+@pytest.mark.parametrize("answer", [problem(403, "NO"), GONE, message(500)])
+async def test_an_object_that_is_refused_does_not_end_the_walk(
+    answer: bytes, place: Place
+) -> None:
+    await hold(place, "ord_1", "ord_2", "ord_3")
+    place.platform.says("/orders/ord_2", answer)
+    if answer is GONE:
+        place.platform.says("/orders", listed(), listed(), GONE, listed())
+    ended = await walk(place)
+    assert (ended.note, ended.alien, ended.unrepaired) == ("", 2, 1)
+    assert {"/orders/ord_1", "/orders/ord_2", "/orders/ord_3"} <= set(asked(place))
+
+
+@pytest.mark.parametrize("answer", [problem(403, "NO"), message(500)])
+async def test_a_dry_run_says_so_too(answer: bytes, place: Place) -> None:
+    await hold(place, "ord_1", "ord_2")
+    place.platform.says("/orders/ord_1", answer)
+    found = [("ord_1", "unjudged"), ("ord_2", "foreign")]
+    assert sorted(await rehearse(place)) == found
+
+
+@pytest.mark.parametrize("id_", ["a?b", "a#b", "a/b", "a\x01b", "a%2Fb"])
+async def test_an_id_cannot_lead_elsewhere(id_: str, place: Place) -> None:
+    await hold(place, id_)
+    found = document({"data": payloads.order(id_, customer=None)})
+    requests: list[Request] = []
+
+    async def show(request: Request, connection: Connection) -> None:
+        requests.append(request)
+        await connection.send(found)
+
+    for path in ("/orders/a", f"/orders/{id_}"):
+        place.platform.says(path, show)
+    assert await rehearse(place) == [(id_, "foreign")]
+    ended = await walk(place)
+    assert (ended.alien, ended.unrepaired) == (1, 0)
+    assert requests == []
+
+
+async def test_a_page_of_a_proxy_is_no_proof(place: Place) -> None:
+    """It says 404 to everything, the list as well: nothing was removed."""
+    await hold(place, "ord_1")
+    away = message(404, b"<html>", "text/html")
+    place.platform.says("/orders", listed(), listed(), away)
+    ended = await walk(place)
+    assert (ended.alien, ended.unrepaired) == (0, 1)
+
+
+async def test_a_dry_run_does_not_call_an_unread_list_equal(place: Place) -> None:
+    await hold(place, "ord_1")
+    place.platform.says("/orders", problem(403, "INSUFFICIENT_SCOPE"))
+    assert await rehearse(place) == [("", "unread")]
+    place.platform.says("/orders", message(500))
+    with pytest.raises(ReadRefused, match="500"):
+        await rehearse(place)
+
+
+async def test_a_dry_run_of_levels_goes_by_products_where_there_is_no_list(
+    place: Place,
+) -> None:
+    place.platform.says("/inventory", message(404))
+    place.platform.says("/products", listed(payloads.product()))
+    assert await rehearse(place, "levels") == [("var_1", "missed")]
+    place.platform.says("/inventory", message(500))
+    with pytest.raises(ReadRefused, match="/inventory"):
+        await rehearse(place, "levels")
+
+
+async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
+    asked_for: list[str] = []
+
+    async def shown(request: Request, connection: Connection) -> None:
+        (number,) = parse_qs(request.query)["page"]
+        asked_for.append(number)
+        products = [payloads.product()] if number == "1" else []
+        more = {"total": 9, "hasMore": False}
+        await connection.send(document({"data": products, "meta": more}))
+
+    begun = await place.store.sweeps.begin("main", "backfill", "levels")
+    await place.store.sweeps.advance(replace(begun, page=3, total=9), [], {})
+    place.platform.says("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.says("/products", shown)
+    async with reconciling(place) as reconciler:
+        await reconciler.walk("backfill", ["levels"])
+    assert asked_for[0] == "1"
+    query = "SELECT variant_id, stock FROM inventory_levels WHERE variant_id = 'var_1'"
+    assert rows(place.store.path, query) == [("var_1", 12)]
+
+
+def stocks(place: Place) -> list[tuple[str, int]]:
+    query = "SELECT variant_id, stock FROM inventory_levels ORDER BY variant_id"
+    return [(str(id_), int(stock)) for id_, stock in rows(place.store.path, query)]
+
+
+@pytest.mark.parametrize(
+    ("shown", "kept"), [(7, 7), (12, 12), (None, 12)], ids=["moved", "same", "no-stock"]
+)
+async def test_a_level_that_its_list_leaves_out_is_compared_all_the_same(
+    shown: int | None, kept: int, place: Place
+) -> None:
+    """Its product shows it; another variant of the product is no part of it."""
+    variants = [payloads.variant("var_1", 12), payloads.variant("var_2", 5)]
+    body = payloads.product("prod_1", variants=variants)
+    await place.store.inbox.append(payloads.read("inventory/shown/reread", body))
+    await fold_all(place.store)
+    await place.clock.sleep(60)
+    assert stocks(place) == [("var_1", 12), ("var_2", 5)]
+
+    variants = [payloads.variant("var_1", shown), payloads.variant("var_2", 5)]
+    now = payloads.product("prod_1", variants=variants)
+    place.platform.says("/inventory", listed())
+    place.platform.says("/products/prod_1", document({"data": now}))
+    events = "SELECT count(*) FROM inbox"
+    before = rows(place.store.path, events)[0][0]
+    ended = await walk(place, "levels")
+    assert (ended.deleted, ended.unrepaired) == (0, 0)
+    assert stocks(place) == [("var_1", kept), ("var_2", 5)]
+    after = rows(place.store.path, events)[0][0]
+    assert after - before == (1 if shown == 7 else 0)

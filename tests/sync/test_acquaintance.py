@@ -1,0 +1,297 @@
+"""First contact with a store: strict once, patient ever after."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from backhaul.errors import (
+    ConfigurationError,
+    CorruptData,
+    Fatal,
+    OtherStore,
+    PlatformUnavailable,
+)
+from backhaul.platform.client import LISTS, ShopClient, StoreFacts
+from backhaul.platform.transport import Limits, NotSent, Transport
+from backhaul.sync.store_identity import Identity, acquaint
+from scenes.databases import locked, write
+from scenes.scripted_platform import document, message, problem, unused_url
+
+if TYPE_CHECKING:
+    from sync.conftest import Place
+
+KNOWN = StoreFacts("sto_1", "JPY")
+DATABASE = Path("backhaul.db")
+STORE = document({"data": {"id": "sto_1", "currency": "JPY"}})
+HTML = message(200, b"<html>", "text/html")
+
+
+async def meet(place: Place) -> StoreFacts:
+    return await acquaint(
+        "main", place.server.url, place.client, place.store.marks, DATABASE
+    )
+
+
+def everywhere(place: Place, answer: bytes) -> None:
+    for path in (*LISTS, "/store"):
+        place.platform.says(path, answer)
+
+
+async def test_platform_is_known_by_its_facts(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+@pytest.mark.parametrize(
+    "damage", ["replace(value, '{', '[')", "CAST(x'ff' || value AS TEXT)"]
+)
+async def test_what_is_damaged_is_not_asked_anew(
+    place: Place, tmp_path: Path, damage: str
+) -> None:
+    """Another store might answer by now, and take the place of the one mirrored."""
+    place.platform.says("/store", STORE)
+    await meet(place)
+    write(tmp_path / "backhaul.db", f"UPDATE marks SET value = {damage}")  # noqa: S608 - constants
+    with pytest.raises(CorruptData, match=r"store main is .* backhaul restore FILE"):
+        await meet(place)
+
+
+async def test_platform_that_tells_nothing_of_itself_is_one(place: Place) -> None:
+    assert await meet(place) == StoreFacts()
+
+
+async def test_the_names_of_today_replace_those_of_an_earlier_start(
+    place: Place,
+) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.client.tracking = ("carrier", "awb")
+    renamed = replace(KNOWN, tracking=("carrier", "awb"))
+    assert await meet(place) == renamed
+    place.platform.says("/store", problem(404, "NOT_FOUND"))
+    assert await meet(place) == renamed
+    everywhere(place, problem(503, "AWAY"))
+    place.client.tracking = ("courier", "code")
+    assert await meet(place) == replace(KNOWN, tracking=("courier", "code"))
+
+
+WRONG = {
+    "html": (HTML, PlatformUnavailable, 69),
+    "html-404": (message(404, b"<html>", "text/html"), PlatformUnavailable, 69),
+    "html-500": (message(500, b"<html>", "text/html"), PlatformUnavailable, 69),
+    "redirect": (message(301, Location="/login"), PlatformUnavailable, 69),
+    "empty": (message(200), PlatformUnavailable, 69),
+    "failing": (problem(500, "OOPS"), PlatformUnavailable, 69),
+    "away": (problem(503, "AWAY"), PlatformUnavailable, 69),
+    "401": (problem(401, "API_KEY_INVALID"), ConfigurationError, 78),
+    "401-html": (message(401, b"<html>", "text/html"), ConfigurationError, 78),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_wrong_address_or_key_is_found_at_first_contact(
+    name: str, place: Place
+) -> None:
+    answer, error, code = WRONG[name]
+    everywhere(place, answer)
+    with pytest.raises(Fatal) as failure:
+        await meet(place)
+    assert type(failure.value) is error
+    assert failure.value.exit_code == code
+    assert "\n" not in str(failure.value)
+    assert re.search(r"stores\.main\.(base_url|api_key): ", str(failure.value))
+    assert await place.store.marks.get("facts:main") is None
+
+
+async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> None:
+    url = unused_url()
+    limits = Limits(1.0, 1.0, 1_000)
+    transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
+    with pytest.raises(PlatformUnavailable) as failure:
+        await acquaint("main", url, ShopClient(transport), place.store.marks, DATABASE)
+    await transport.close()
+    said = str(failure.value)
+    assert said.startswith(f"stores.main.base_url: {url}: ConnectError")
+    assert said.endswith("; where the way to it ends is told by: backhaul doctor")
+    assert "\n" not in said
+    assert "svc_live" not in said
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_later_starts_go_on_with_what_is_known(name: str, place: Place) -> None:
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+    everywhere(place, WRONG[name][0])
+    assert await meet(place) == KNOWN
+
+
+FORGETFUL = {
+    "no-store-endpoint": problem(404, "NOT_FOUND"),
+    "scope-lost": problem(403, "INSUFFICIENT_SCOPE"),
+    "failing": message(500, b"<html>"),
+    "away": message(503),
+    "throttled": message(429),
+    "empty": document({"data": {}}),
+}
+
+
+@pytest.mark.parametrize("name", FORGETFUL)
+async def test_currency_is_not_forgotten(name: str, place: Place) -> None:
+    """Without it every price of a yen store would be read a hundred times too high."""
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", FORGETFUL[name])
+    assert await meet(place) == KNOWN
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+async def test_new_facts_take_the_place_of_old_ones(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    changed = document({"data": {"id": "sto_1", "currency": "INR"}})
+    place.platform.says("/store", changed)
+    assert (await meet(place)).currency == "INR"
+    everywhere(place, HTML)
+    assert (await meet(place)).currency == "INR"
+
+
+async def test_key_without_some_scopes_is_good_enough(place: Place) -> None:
+    place.platform.says("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.says("/products", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+async def test_nothing_is_written_to_the_platform(place: Place) -> None:
+    await meet(place)
+    assert place.server.commands == []
+
+
+OTHER = document({"data": {"id": "sto_2", "currency": "JPY"}})
+
+
+def guarded(place: Place) -> tuple[Transport, Identity, list[str]]:
+    limits = Limits(5.0, 5.0, 10_000)
+    transport = Transport(place.server.url, "svc_live_a", limits, place.clock)
+    told: list[str] = []
+    identity = Identity(
+        "main",
+        place.server.url,
+        ShopClient(transport.unguarded()),
+        place.store.marks,
+        DATABASE,
+        told.append,
+    )
+    transport.require = identity.require
+    return transport, identity, told
+
+
+async def leaves(transport: Transport) -> None:
+    """Try a read and a command."""
+    await transport.get("/orders", {})
+    await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+
+
+async def test_another_store_is_refused_with_what_to_do(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", OTHER)
+    with pytest.raises(OtherStore) as failure:
+        await meet(place)
+    for part in ("stores.main", place.server.url, "sto_1", "sto_2", str(DATABASE)):
+        assert part in str(failure.value)
+    assert "--config" in str(failure.value)
+    place.platform.says("/store", STORE)
+    assert await meet(place) == KNOWN
+
+
+async def test_nothing_leaves_for_another_store(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", OTHER)
+    transport, _, told = guarded(place)
+    place.server.requests.clear()
+    for _ in range(2):
+        with pytest.raises(NotSent, match="sto_2"):
+            await transport.get("/orders", {})
+        with pytest.raises(NotSent, match="sto_2"):
+            await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+    assert [request.path for request in place.server.requests] == ["/store"]
+    assert len(told) == 1
+    await transport.close()
+
+
+async def test_each_other_key_is_asked_where_it_leads(place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    transport, _, told = guarded(place)
+    await leaves(transport)
+    place.platform.says("/store", OTHER)
+    transport.use_key("svc_live_of_another_store")
+    with pytest.raises(NotSent, match="sto_2"):
+        await transport.get("/orders", {})
+    place.platform.says("/store", STORE)
+    transport.use_key("svc_live_b")
+    await leaves(transport)
+    assert place.server.requests[-1].headers["authorization"] == "Bearer svc_live_b"
+    assert len(told) == 1
+    await transport.close()
+
+
+UNTOLD = {"away": message(503), "failing": problem(500, "OOPS")}
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+async def test_nothing_leaves_before_it_is_known_who_answers(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    transport, _, told = guarded(place)
+    place.platform.says("/store", UNTOLD[name])
+    with pytest.raises(NotSent, match="which store answers is not known"):
+        await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+    place.platform.says("/store", STORE)
+    await leaves(transport)
+    place.platform.says("/store", OTHER)
+    await leaves(transport)  # it was asked for once
+    assert told == []
+    await transport.close()
+
+
+async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
+    place: Place, tmp_path: Path
+) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    transport, _, told = guarded(place)
+    with locked(tmp_path / "backhaul.db"):
+        with pytest.raises(NotSent, match="which store answers is not known"):
+            await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
+        assert not await ShopClient(transport).probe()
+    await leaves(transport)
+    assert told == []
+    await transport.close()
+
+
+@pytest.mark.parametrize("name", ["no-store-endpoint", "scope-lost", "empty"])
+async def test_a_platform_that_tells_no_id_is_believed(name: str, place: Place) -> None:
+    place.platform.says("/store", STORE)
+    await meet(place)
+    place.platform.says("/store", FORGETFUL[name])
+    transport, _, _ = guarded(place)
+    await leaves(transport)
+    await transport.close()
+
+
+async def test_before_the_first_contact_nothing_is_asked(place: Place) -> None:
+    transport, _, _ = guarded(place)
+    await leaves(transport)
+    assert "/store" not in [request.path for request in place.server.requests]
+    await transport.close()

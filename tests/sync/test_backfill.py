@@ -1,0 +1,272 @@
+"""The first reading of a store: whole, once, on from where it was stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from scenes import payloads
+from scenes.databases import locked, rows
+from scenes.scripted_platform import Connection, Request, document, message, problem
+from scenes.waiting import until
+from sync.conftest import reconciling
+
+if TYPE_CHECKING:
+    from scenes.pushing import Answer
+    from sync.conftest import Place
+
+
+async def backfill(place: Place) -> None:
+    async with reconciling(place) as reconciler:
+        await reconciler.backfill()
+
+
+class Paged:
+    """A list in pages of two; `gate` closes after so many pages."""
+
+    def __init__(self, listed: list[dict[str, Any]]) -> None:
+        self.listed = listed
+        self.asked: list[int] = []
+        self.pages_left = 1_000
+        self.stuck = asyncio.Event()
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        number = int(parse_qs(request.query)["page"][0])
+        if self.pages_left == 0:
+            self.stuck.set()
+            await connection.reader.read()
+            return
+        self.pages_left -= 1
+        self.asked.append(number)
+        start = 2 * (number - 1)
+        await connection.send(document({"data": self.listed[start : start + 2]}))
+
+
+ORDERS = [payloads.order(f"ord_{n}", number=n) for n in range(1, 12)]
+LEVEL = {"productId": "prod_1", "variantId": "var_1", "stock": 7}
+
+
+def stocked(place: Place) -> Paged:
+    orders = Paged(ORDERS)
+    place.platform.says("/orders", orders)
+    product = document({"data": [payloads.product()]})
+    place.platform.says("/products", Paged([payloads.product()]))
+    level = LEVEL | {"updatedAt": payloads.instant(3)}
+    place.platform.says("/inventory", Paged([level]))
+    place.platform.says("/customers", Paged([payloads.customer()]))
+    assert product
+    return orders
+
+
+def appended(place: Place) -> list[tuple[str, str]]:
+    found = rows(place.store.path, "SELECT topic, body FROM inbox ORDER BY id")
+    return sorted((topic, json.loads(body).get("id", "")) for topic, body in found)
+
+
+ALL = sorted(
+    [
+        *[("orders/read", order["id"]) for order in ORDERS],
+        *[("products/read", "prod_1"), ("inventory/read", "")],
+        ("customers/read", "cus_1"),
+    ]
+)
+
+
+async def test_everything_is_read_and_folded(place: Place) -> None:
+    stocked(place)
+    await backfill(place)
+    assert appended(place) == ALL
+    mirrored = rows(place.store.path, "SELECT count(*) FROM orders")
+    assert mirrored == [(len(ORDERS),)]
+    assert rows(place.store.path, "SELECT stock FROM inventory_levels") == [(7,)]
+    assert rows(place.store.path, "SELECT id FROM customers") == [("cus_1",)]
+
+
+async def test_done_is_done(place: Place) -> None:
+    stocked(place)
+    await backfill(place)
+    requests = len(place.server.requests)
+    await backfill(place)
+    assert len(place.server.requests) == requests
+
+
+async def test_what_an_older_version_read_is_not_read_again(place: Place) -> None:
+    stocked(place)
+    await place.store.marks.put("backfill:main", payloads.instant(0))
+    await backfill(place)
+    assert place.server.requests == []
+
+
+async def test_what_the_mirror_holds_is_not_read_in_again(place: Place) -> None:
+    stocked(place)
+    async with reconciling(place) as reconciler:
+        await reconciler.walk("backfill", ["orders", "products"])
+        before = appended(place)
+        await reconciler.walk("backfill", ["orders", "products"])
+    assert appended(place) == before
+
+
+@pytest.mark.parametrize("pages", range(7))
+async def test_reading_that_was_broken_off_goes_on_there(
+    pages: int, place: Place
+) -> None:
+    orders = stocked(place)
+    orders.pages_left = pages
+    running = asyncio.ensure_future(backfill(place))
+    await orders.stuck.wait()
+    query = "SELECT page FROM sweeps WHERE kind = 'orders'"
+    await until(lambda: rows(place.store.path, query) == [(pages,)], "the progress")
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    asked = len(orders.asked)
+    orders.pages_left = 1_000
+    await backfill(place)
+    assert orders.asked[asked:] == list(range(max(pages, 1), 8))
+    assert appended(place) == ALL
+
+
+async def cut(_: Request, connection: Connection) -> None:
+    connection.reset()
+
+
+FAILURES: dict[str, Answer] = {
+    "500": message(500, b"{}"),
+    "503": message(503),
+    "401": problem(401, "API_KEY_INVALID"),
+    "429": message(429),
+    "html": message(200, b"<html>", "text/html"),
+    "empty": message(200),
+    "no-list": document({"data": {}}),
+    "reset": cut,
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_failing_read_is_tried_until_it_works(name: str, place: Place) -> None:
+    stocked(place)
+    page = document({"data": [ORDERS[0]]})
+    answers: list[Answer] = [*[FAILURES[name]] * 9, page, document([])]
+    place.platform.says("/orders", *answers)
+    await backfill(place)
+    assert ("orders/read", "ord_1") in appended(place)
+    assert max(place.clock.slept) <= 60
+
+
+async def test_failure_on_a_later_page_reads_no_row_in_twice(place: Place) -> None:
+    first, second = document({"data": ORDERS[:2]}), document({"data": ORDERS[2:4]})
+    place.platform.says(
+        "/orders", first, message(500), message(500), first, second, document([])
+    )
+    await backfill(place)
+    ids = [id_ for topic, id_ in appended(place) if topic == "orders/read"]
+    assert ids == ["ord_1", "ord_2", "ord_3", "ord_4"]
+
+
+@pytest.mark.parametrize("status", [403, 404, 405])
+async def test_list_that_may_not_be_read_is_skipped(status: int, place: Place) -> None:
+    stocked(place)
+    place.platform.says("/customers", problem(status, "NO"))
+    await backfill(place)
+    assert appended(place) == [row for row in ALL if row[0] != "customers/read"]
+    noted = rows(place.store.path, "SELECT note FROM sweeps WHERE kind = 'customers'")
+    assert str(status) in noted[0][0]
+
+
+async def test_levels_come_from_products_where_there_is_no_list(place: Place) -> None:
+    stocked(place)
+    place.platform.says("/inventory", problem(404, "NOT_FOUND"))
+    await backfill(place)
+    assert rows(place.store.path, "SELECT stock FROM inventory_levels") == [(12,)]
+
+
+async def test_database_that_takes_no_writes_is_waited_for(place: Place) -> None:
+    orders = stocked(place)
+    orders.pages_left = 2
+    running = asyncio.ensure_future(backfill(place))
+    await orders.stuck.wait()
+    with locked(place.store.path):
+        orders.pages_left = 1_000
+        place.server.hang_up()
+        await until(lambda: place.clock.slept, "a rest")
+    await running
+    assert appended(place) == ALL
+
+
+async def test_rows_keep_their_bytes_even_where_they_mean_nothing(place: Place) -> None:
+    row = b'{ "id":"ord_1",  "total":1.10 }'
+    place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+    await backfill(place)
+    kept = rows(place.store.path, "SELECT body, state FROM events")
+    assert kept == [(row, "quarantined")]
+    async with reconciling(place) as reconciler:
+        place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+        await reconciler.walk("backfill", ["orders"])
+        place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+        await reconciler.walk("backfill", ["orders"])
+    assert len(rows(place.store.path, "SELECT body FROM inbox")) == 2
+
+
+STRANGE: dict[str, payloads.Document] = {
+    "unknown": {"total": 1},
+    "no-order": {"id": "ord_none", "updatedAt": payloads.instant(5)},
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+async def test_what_cannot_be_taken_in_is_not_called_equal(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/orders", Paged([*ORDERS, STRANGE[name]]))
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert (ended.missed, ended.unrepaired) == (len(ORDERS) + 1, 1)
+
+
+@pytest.mark.parametrize("name", STRANGE)
+async def test_what_cannot_be_taken_in_is_handed_in_once(
+    name: str, place: Place
+) -> None:
+    place.platform.says("/orders", Paged([STRANGE[name]]))
+    async with reconciling(place) as reconciler:
+        for _ in range(3):
+            (ended,) = await reconciler.walk("full", ["orders"])
+            assert ended.unrepaired == 1
+        assert ended.missed == 0
+        await reconciler.look(["orders"])
+    assert len(rows(place.store.path, "SELECT id FROM inbox")) == 1
+
+
+async def test_a_row_without_an_id_does_not_keep_a_walk_going(place: Place) -> None:
+    """A platform that ignores the page shows it for ever."""
+    place.platform.says("/orders", document([STRANGE["unknown"]]))
+    async with reconciling(place) as reconciler, asyncio.timeout(10):
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert ended.unrepaired == 1
+
+
+async def test_what_came_in_meanwhile_is_not_asked_for_one_by_one(
+    place: Place,
+) -> None:
+    """A new order pushes the others on; the walk is beyond the first page by then."""
+    orders = Paged(ORDERS)
+    new = payloads.order("ord_new", number=99)
+    body = payloads.envelope("orders/create", new)
+
+    async def come_in(request: Request, connection: Connection) -> None:
+        if orders.asked == [1]:
+            orders.listed = [new, *ORDERS]
+            await place.store.inbox.append(payloads.arrival(body))
+        await orders(request, connection)
+
+    place.platform.says("/orders", come_in)
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert (ended.deleted, ended.alien, ended.unrepaired) == (0, 0, 0)
+    asked = {request.path for request in place.server.requests}
+    assert asked == {"/orders"}

@@ -1,0 +1,170 @@
+"""A full walk that is broken off and goes on forgets nothing of what it found."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+import pytest
+
+from backhaul.errors import Unusable
+from backhaul.sync import full_sync
+from backhaul.sync.list_pass import Shown
+from scenes import payloads
+from scenes.databases import rows
+from scenes.pushing import killed
+from scenes.scripted_platform import document, message
+from sync.conftest import reconciling
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul.store.reconciling import Sweep
+    from scenes.scripted_platform import Connection, Request
+    from sync.conftest import Place
+
+UNREADABLE: dict[str, payloads.Document] = {
+    "cannot be folded": {"id": "ord_bad", "updatedAt": "2026-03-01T10:00:00Z"},
+    "has no id": {"number": 7},
+}
+PAGES = 14
+FAILING = 10
+LATE = (2, 6)
+"""Pages that take so long that what came before them is settled."""
+
+
+@dataclass(slots=True)
+class Orders:
+    """A list of one order a page; `FAILING` answers 500 so many times, or never."""
+
+    place: Place
+    bad: payloads.Document
+    failures: int = 0
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        number = int(parse_qs(request.query)["page"][0])
+        if number in LATE:
+            await self.place.clock.sleep(30)
+        if number == FAILING and self.failures:
+            self.failures -= 1
+            self.reached.set()
+            await connection.send(message(500))
+            return
+        row = self.bad
+        if number > 1:
+            row = payloads.order(f"ord_{number}", customer=None)
+        more = {"total": PAGES, "hasMore": number < PAGES}
+        shown = [row] if number <= PAGES else []
+        await connection.send(document({"data": shown, "meta": more}))
+
+
+def show(place: Place, why: str) -> Orders:
+    bad = UNREADABLE[why]
+    orders = Orders(place, bad)
+    place.platform.says("/orders", orders)
+    place.platform.says("/orders/ord_bad", document({"data": bad}))
+    return orders
+
+
+async def walk(place: Place) -> Sweep:
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    return ended
+
+
+def quarantined(place: Place) -> int:
+    query = "SELECT count(*) FROM events WHERE state = 'quarantined'"
+    ((count,),) = rows(place.store.path, query)
+    return int(count)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 3])
+@pytest.mark.parametrize("why", UNREADABLE)
+async def test_a_page_that_fails_does_not_hide_what_is_not_repaired(
+    why: str, failures: int, place: Place
+) -> None:
+    show(place, why).failures = failures
+    ended = await walk(place)
+    assert (ended.note, ended.unrepaired) == ("", 1)
+    # What was still in its grace when the page failed is read once more.
+    assert quarantined(place) in {1, 1 + bool(failures)}
+
+
+@pytest.mark.parametrize("why", UNREADABLE)
+async def test_neither_does_the_end_of_the_program(why: str, place: Place) -> None:
+    orders = show(place, why)
+    orders.failures = 1_000_000
+    async with reconciling(place) as reconciler:
+
+        async def run() -> None:
+            await reconciler.walk("full", ["orders"])
+
+        walking = asyncio.ensure_future(run())
+        await orders.reached.wait()
+        await killed(walking)
+    orders.failures = 0
+    ended = await walk(place)
+    assert (ended.note, ended.unrepaired) == ("", 1)
+
+
+async def test_a_walk_that_finds_it_in_quarantine_calls_it_open_as_well(
+    place: Place,
+) -> None:
+    show(place, "cannot be folded")
+    async with reconciling(place) as reconciler:
+        for _ in range(2):
+            (ended,) = await reconciler.walk("full", ["orders"])
+            assert ended.unrepaired == 1
+    assert quarantined(place) == 1
+
+
+async def test_nothing_is_kept_of_a_walk_that_has_ended(place: Place) -> None:
+    show(place, "cannot be folded")
+    await walk(place)
+    assert rows(place.store.path, "SELECT * FROM handed_in") == []
+
+
+async def test_more_rows_than_a_query_takes_are_looked_up(place: Place) -> None:
+    await place.store.inbox.append(
+        payloads.read("orders/read", payloads.order("ord_1", customer=None))
+    )
+    with closing(sqlite3.connect(":memory:")) as connection:
+        most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+    ids = [f"absent_{n}" for n in range(most + 1)] + ["ord_1"]
+    async with reconciling(place) as reconciler:
+        await reconciler.repair.caught_up()
+        held = await place.store.look.versions("order", "main", ids)
+    assert list(held) == ["ord_1"]
+
+
+class Breaking:
+    """A walk that fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.Event()
+
+    async def pages(self) -> AsyncIterator[Shown]:
+        await self.now.wait()
+        for page in list[Shown]():
+            yield page
+        raise Unusable("the answer holds no list")
+
+
+async def test_a_stop_at_the_moment_of_a_failure_is_heard(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = Breaking()
+    monkeypatch.setattr(full_sync, "Walk", lambda *_: walk)
+    async with reconciling(place) as reconciler:
+        walking = asyncio.ensure_future(reconciler.walk("full", ["products"]))
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        walk.now.set()
+        walking.cancel()
+        await asyncio.wait([walking], timeout=5)
+        assert walking.cancelled()

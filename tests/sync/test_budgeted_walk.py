@@ -1,0 +1,126 @@
+"""A walk at the platform's pace: all that is spare is used, and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from backhaul.core.rate_limit import Priority
+from backhaul.platform.client import PAGE_ROWS, ShopClient
+from backhaul.platform.transport import Limits, Transport
+from backhaul.sync.deletion_check import Absence
+from backhaul.sync.diff_repair import Repair
+from backhaul.sync.full_sync import SweepWork
+from backhaul.sync.resource_types import BACKFILL, ORDERS
+from scenes.clock import LeapingClock
+from scenes.databases import count, started_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul.store.sqlite.database import SqliteStore
+
+LONG = os.environ.get("FAULTS") == "long"
+ORDERS_LISTED = 1_000_000 if LONG else 20_000
+SECONDS_FOR_A_MILLION = 45 * 60
+BURST, PER_SECOND = 40, 4.0
+TIME = "2026-03-01T12:00:00.000Z"
+
+
+@dataclass(slots=True)
+class Platform:
+    """Serves orders page by page, at the contract's rate limit."""
+
+    clock: LeapingClock
+    listed: int
+    latency_seconds: float
+    left: float = BURST
+    at: float = 0.0
+    answered: int = 0
+    throttled: int = 0
+    least_left: float = BURST
+    commands: list[float] = field(default_factory=list)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        now = self.clock.monotonic()
+        self.left = min(self.left + (now - self.at) * PER_SECOND, BURST)
+        self.at = now
+        if self.left < 1:
+            self.throttled += 1
+            return httpx.Response(429, headers={"Retry-After": "1"})
+        self.left -= 1
+        self.answered += 1
+        self.least_left = min(self.least_left, self.left)
+        headers = {
+            "RateLimit-Policy": '"key";q=240;w=60',
+            "RateLimit": f'"key";r={int(self.left)};t={int(-(self.left - BURST) // 4)}',
+        }
+        await self.clock.sleep(self.latency_seconds)
+        return httpx.Response(200, content=self.page(request), headers=headers)
+
+    def page(self, request: httpx.Request) -> bytes:
+        number = int(request.url.params["page"])
+        end = min(number * PAGE_ROWS, self.listed)
+        rows = [
+            {"id": f"ord_{n}", "updatedAt": TIME}
+            for n in range((number - 1) * PAGE_ROWS, end)
+        ]
+        meta = {"total": self.listed, "hasMore": end < self.listed}
+        return json.dumps({"data": rows, "meta": meta}).encode()
+
+
+async def walk(platform: Platform, store: SqliteStore) -> Any:
+    clock = platform.clock
+    limits = Limits(5.0, 30.0, 5_000_000)
+    mock = httpx.MockTransport(platform)
+    transport = Transport("http://shop", "svc_live_budget", limits, clock, mock)
+    client = ShopClient(transport)
+
+    async def nothing() -> None:
+        """Nothing is folded here."""
+
+    repair = Repair(
+        "main", store.look, store.inbox, lambda: "INR", lambda: None, nothing
+    )
+    absence = Absence(
+        client,
+        repair,
+        store.sweeps,
+        store.rereads,
+        lambda: None,
+        clock,
+        Priority.SWEEP,
+    )
+    work = SweepWork(
+        BACKFILL,
+        ORDERS,
+        client,
+        repair,
+        store.sweeps,
+        absence,
+        clock,
+        Priority.SWEEP,
+    )
+    ended = await work.run()
+    await transport.close()
+    return ended
+
+
+@pytest.mark.timeout(1_800 if LONG else 600)
+@pytest.mark.parametrize("latency", [0.0, 0.8])
+async def test_a_walk_uses_what_is_spare(latency: float, tmp_path: Path) -> None:
+    clock = LeapingClock()
+    platform = Platform(clock, ORDERS_LISTED, latency)
+    async with started_store(tmp_path / "backhaul.db") as store:
+        ended = await walk(platform, store)
+        assert ended.read == count(store.path, "inbox") == ORDERS_LISTED
+    seconds = clock.monotonic()
+    assert seconds <= SECONDS_FOR_A_MILLION * ORDERS_LISTED / 1_000_000
+    assert platform.answered >= 0.95 * PER_SECOND * seconds
+    assert platform.throttled == 0
+    assert platform.least_left >= BURST * Priority.REREAD.value

@@ -1,0 +1,36 @@
+"""A doubt that stands keeps a walk from proving that the mirror is equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.sync.deletion_check import PATIENCE_SECONDS
+from scenes import payloads
+from scenes.scripted_platform import document
+from sync.conftest import reconciling
+
+if TYPE_CHECKING:
+    from backhaul.store.reconciling import Sweep
+    from sync.conftest import Place
+
+
+async def walked(place: Place) -> Sweep:
+    """Walk over the orders; nobody reads again what is in doubt."""
+    place.platform.says("/orders", document({"data": [payloads.order()]}))
+    place.platform.says("/orders/ord_1", document({"data": payloads.order()}))
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    return ended
+
+
+async def test_an_open_doubt_is_a_row_that_was_not_repaired(place: Place) -> None:
+    await place.store.rereads.ask("main", "order", "ord_1", "a tie")
+    before = place.clock.monotonic()
+    assert (await walked(place)).unrepaired == 1
+    assert place.clock.monotonic() - before >= PATIENCE_SECONDS
+
+
+async def test_a_doubt_about_something_else_is_another_list_s(place: Place) -> None:
+    await place.store.rereads.ask("main", "customer", "cus_1", "a tie")
+    await place.store.rereads.ask("other", "order", "ord_1", "a tie")
+    assert (await walked(place)).unrepaired == 0

@@ -1,0 +1,91 @@
+"""Who was forgotten here and lives on at the platform: no walk calls that drift."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.sync.diff_repair import Comparison
+from backhaul.sync.on_demand import Rehearsal
+from scenes.customers import GUEST, customer, forget, order, told_in
+from scenes.databases import rows
+from scenes.scripted_platform import document
+from sync.conftest import reconciling
+
+if TYPE_CHECKING:
+    from backhaul.sync.reconciler import Reconciler
+    from sync.conftest import Place
+
+ORDERS = {
+    "of a customer": order(1),
+    "of a guest": order(1, customer=GUEST),
+}
+
+
+def show(place: Place, path: str, shown: dict[str, Any]) -> None:
+    more = {"total": 1, "hasMore": False}
+    place.platform.says(path, document({"data": [shown], "meta": more}))
+    place.platform.says(f"{path}/{shown['id']}", document({"data": shown}))
+
+
+async def drift(reconciler: Reconciler, kind: str) -> list[tuple[int, int]]:
+    """Walk over everything and look for news; return what was found and what stays."""
+    walks = [*await reconciler.walk("full", [kind]), *await reconciler.look([kind])]
+    return [(walk.found, walk.unrepaired) for walk in walks]
+
+
+def kept(place: Place) -> list[Any]:
+    return rows(place.store.path, "SELECT count(*) FROM inbox")
+
+
+@pytest.mark.parametrize("whose", ORDERS)
+async def test_an_order_of_somebody_forgotten_is_as_the_platform_has_it(
+    whose: str, place: Place
+) -> None:
+    show(place, "/orders", ORDERS[whose])
+    async with reconciling(place) as reconciler:
+        assert await drift(reconciler, "orders") == [(1, 0), (0, 0)]
+        await forget(place.store, str(GUEST["email"]))
+        before = kept(place)
+        await place.clock.sleep(300)
+        assert await drift(reconciler, "orders") == [(0, 0), (0, 0)]
+    assert (kept(place), told_in(place.store)) == (before, [])
+
+
+async def test_a_customer_who_was_forgotten_is_as_the_platform_has_it(
+    place: Place,
+) -> None:
+    show(place, "/customers", customer())
+    async with reconciling(place) as reconciler:
+        assert await drift(reconciler, "customers") == [(1, 0), (0, 0)]
+        await forget(place.store)
+        before = kept(place)
+        await place.clock.sleep(300)
+        assert await drift(reconciler, "customers") == [(0, 0), (0, 0)]
+        rehearsal = Rehearsal(
+            place.client,
+            Comparison("main", place.store.look, lambda: "INR", nothing),
+            place.clock,
+            0.0,
+        )
+        assert [found async for found in rehearsal.run("customers")] == []
+    assert (kept(place), told_in(place.store)) == (before, [])
+
+
+async def nothing() -> None:
+    """Nothing is folded."""
+
+
+async def test_what_changed_of_such_an_order_comes_in_without_the_person(
+    place: Place,
+) -> None:
+    show(place, "/orders", order(1))
+    async with reconciling(place) as reconciler:
+        await drift(reconciler, "orders")
+        await forget(place.store)
+        await place.clock.sleep(300)
+        show(place, "/orders", order(1, 200, status="CANCELLED"))
+        assert await drift(reconciler, "orders") == [(1, 0), (0, 0)]
+    status = rows(place.store.path, "SELECT status FROM orders")
+    assert (status, told_in(place.store)) == ([("CANCELLED",)], [])

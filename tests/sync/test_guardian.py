@@ -1,0 +1,299 @@
+"""The daemon's own webhook subscription: made, repaired, and nobody else's touched."""
+
+from __future__ import annotations
+
+import stat
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from backhaul.core.webhook import TOPICS
+from scenes.daemon import Office, running
+from scenes.databases import count, rows
+from scenes.reference_shop import Shop, open_shop
+from scenes.scripted_platform import unused_url
+from scenes.syncing import ON_DEMAND
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from backhaul.app.daemon import Daemon
+
+OTHER = "http://127.0.0.1:9/hook"
+LISTENS = 'host = "127.0.0.1"\nport = 0'
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "shop") as opened:
+        yield opened
+
+
+@pytest.fixture
+def office(shop: Shop) -> Iterator[Office]:
+    """An office with an address that the platform can call."""
+    access = shop.running.access
+    made = Office(access.public_url, access.api_key, more=ON_DEMAND)
+    url = unused_url()
+    port = url.rpartition(":")[2]
+    listens = f'host = "127.0.0.1"\nport = {port}\nurl = "{url}"'
+    made.write(**{LISTENS: listens})
+    yield made
+    made.remove()
+
+
+@asynccontextmanager
+async def guarded(office: Office) -> AsyncIterator[Daemon]:
+    """Run the daemon until its guardian has looked and the first look is over."""
+    async with running(office) as daemon:
+        ended = (
+            "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at IS NOT NULL"
+        )
+        await until(lambda: rows(office.database, ended) == [(4,)], "a full walk")
+        yield daemon
+
+
+async def hooks(shop: Shop) -> list[Any]:
+    found: list[Any] = (await shop.v1("GET", "/webhooks")).data
+    return found
+
+
+async def subscribed(shop: Shop) -> Any:
+    """Wait until there is an active subscription of ours, and return it."""
+    for _ in range(500):
+        found = [h for h in await hooks(shop) if h["address"] != OTHER]
+        if (
+            found
+            and found[0]["status"] == "ACTIVE"
+            and set(TOPICS) <= set(found[0]["topics"])
+        ):
+            return found[0]
+    raise AssertionError("there is no active subscription")
+
+
+def secret_file(office: Office) -> Path:
+    return office.folder / "state" / "secrets" / "main"
+
+
+async def arrives(shop: Shop, office: Office) -> None:
+    """Show that a webhook is received and accepted."""
+    told = "SELECT count(*) FROM events WHERE source = 'delivery'"
+    before = rows(office.database, told)
+    await shop.product(sku=f"S{count(office.database, 'inbox')}")
+    await until(lambda: rows(office.database, told) > before, "a webhook")
+
+
+async def test_what_the_platform_says_of_its_deliveries_is_read(
+    shop: Shop, office: Office
+) -> None:
+    async with guarded(office) as daemon:
+        await subscribed(shop)
+        await arrives(shop, office)
+        guardian = daemon._shops["main"].guardian
+        assert guardian is not None
+
+        for _ in range(500):  # the platform writes its attempt down after our answer
+            (told, *_) = await guardian.deliveries()
+            if told.status == "DELIVERED":
+                break
+        assert told.topic == "products/create"
+        assert [each.status_code for each in told.attempts or ()] == [200]
+
+
+async def test_a_subscription_is_made_and_its_secret_accepted(
+    shop: Shop, office: Office
+) -> None:
+    async with guarded(office):
+        hook = await subscribed(shop)
+        assert sorted(hook["topics"]) == sorted(TOPICS)
+        await arrives(shop, office)
+        assert stat.S_IMODE(secret_file(office).stat().st_mode) == 0o600
+    async with guarded(office):
+        await arrives(shop, office)
+        assert [each["id"] for each in await hooks(shop)] == [hook["id"]]
+
+
+async def made_before(shop: Shop, office: Office) -> Any:
+    async with guarded(office):
+        return await subscribed(shop)
+
+
+async def test_one_that_was_deleted_is_made_again(shop: Shop, office: Office) -> None:
+    hook = await made_before(shop, office)
+    await shop.v1("DELETE", f"/webhooks/{hook['id']}")
+    async with guarded(office):
+        assert (await subscribed(shop))["id"] != hook["id"]
+        await arrives(shop, office)
+
+
+async def test_topics_that_were_taken_away_come_back(
+    shop: Shop, office: Office
+) -> None:
+    hook = await made_before(shop, office)
+    fewer = {"topics": ["orders/create"]}
+    await shop.v1("PUT", f"/webhooks/{hook['id']}", fewer)
+    async with guarded(office):
+        assert (await subscribed(shop))["id"] == hook["id"]
+
+
+async def test_a_disabled_one_is_enabled(shop: Shop, office: Office) -> None:
+    hook = await made_before(shop, office)
+    await disabled(shop, hook)
+    async with guarded(office):
+        assert (await subscribed(shop))["id"] == hook["id"]
+        await arrives(shop, office)
+
+
+async def disabled(shop: Shop, hook: Any) -> None:
+    """Let the platform give up on a subscription: its receiver says 410."""
+
+    def give_up(tx: Any) -> None:
+        columns = {"status": "DISABLED", "disabled_reason": "GONE"}
+        tx.update("subscription", hook["id"], columns)
+
+    await shop.running.platform.writer.run(give_up)
+
+
+async def test_a_pause_is_somebody_s_wish(shop: Shop, office: Office) -> None:
+    hook = await made_before(shop, office)
+    await shop.v1("PUT", f"/webhooks/{hook['id']}", {"status": "PAUSED"})
+    async with guarded(office) as daemon:
+        told = await told_of(daemon)
+        assert "paused" in told
+        assert [each["status"] for each in await hooks(shop)] == ["PAUSED"]
+
+
+async def told_of(daemon: Daemon) -> str:
+    """Wait until the guardian has something to say, and return it."""
+    for _ in range(500):
+        said = (await subscriptions(daemon)).get("main")
+        if said:
+            return said
+    raise AssertionError("the guardian says nothing")
+
+
+async def subscriptions(daemon: Daemon) -> dict[str, str]:
+    async with httpx.AsyncClient() as client:
+        status = (await client.get(f"{daemon.admin_url}/api/status")).json()
+    found: dict[str, str] = status["subscriptions"]
+    return found
+
+
+async def test_a_wrong_secret_is_replaced(shop: Shop, office: Office) -> None:
+    hook = await made_before(shop, office)
+    await shop.v1("POST", f"/webhooks/{hook['id']}/rotate-secret", {})
+    async with guarded(office) as daemon:
+        await shop.product()
+        await failed(shop, hook)
+        daemon.look()
+        await until(
+            lambda: len(secret_file(office).read_text().split()) == 2, "a new secret"
+        )
+        await arrives(shop, office)
+
+
+async def failed(shop: Shop, hook: Any) -> None:
+    """Wait until the platform has seen a delivery refused."""
+    for _ in range(500):
+        (found,) = await hooks(shop)
+        if found["consecutiveFailures"]:
+            return
+    raise AssertionError("no delivery failed")
+
+
+async def test_another_person_s_subscription_is_left_alone(
+    shop: Shop, office: Office
+) -> None:
+    body = {"address": OTHER, "topics": ["orders/create"]}
+    other = (await shop.v1("POST", "/webhooks", body)).data
+    await shop.v1("PUT", f"/webhooks/{other['id']}", {"status": "PAUSED"})
+    (before,) = await hooks(shop)
+    async with guarded(office):
+        await subscribed(shop)
+    left = [hook for hook in await hooks(shop) if hook["id"] == other["id"]]
+    assert left == [before]
+
+
+async def test_without_an_api_a_person_is_told_what_to_enter(
+    shop: Shop, office: Office
+) -> None:
+    await shop.control("PUT", "/stores/demo/quirks", {"quirks": ["no-webhook-api"]})
+    async with guarded(office) as daemon:
+        told = await told_of(daemon)
+        assert f"{daemon.public_url}/webhooks/main" in told
+        assert all(topic in told for topic in TOPICS)
+    assert not secret_file(office).exists()
+
+
+def forget_secret(office: Office) -> None:
+    """Take the webhook secret out of the configuration."""
+    text = office.config.read_text()
+    assert "\nwebhook_secrets = " in text
+    office.config.write_text(text.replace("\nwebhook_secrets = ", "\n#"))
+
+
+async def test_no_secret_is_needed_where_the_daemon_subscribes(
+    shop: Shop, office: Office
+) -> None:
+    forget_secret(office)
+    for _ in range(2):
+        async with guarded(office) as daemon:
+            await subscribed(shop)
+            await arrives(shop, office)
+            assert (await subscriptions(daemon))["main"] == ""
+
+
+async def test_it_subscribes_before_the_first_reading(
+    shop: Shop, office: Office
+) -> None:
+    forget_secret(office)
+    async with guarded(office):
+        (hook,) = await hooks(shop)
+        began = rows(office.database, "SELECT min(began_at) FROM sweeps")
+        assert [(hook["createdAt"],)] < began
+
+
+async def test_a_secret_that_nobody_has_any_more_is_replaced(
+    shop: Shop, office: Office
+) -> None:
+    """The folder of the secrets is gone, and no delivery has failed yet."""
+    hook = await made_before(shop, office)
+    secret_file(office).unlink()
+    forget_secret(office)
+    async with guarded(office):
+        await arrives(shop, office)
+        assert [each["id"] for each in await hooks(shop)] == [hook["id"]]
+
+
+@pytest.mark.parametrize("url", [True, False], ids=["no-api", "no-url"])
+async def test_without_any_secret_a_person_is_told_what_to_do(
+    url: bool, shop: Shop, office: Office
+) -> None:
+    await shop.control("PUT", "/stores/demo/quirks", {"quirks": ["no-webhook-api"]})
+    if not url:
+        office.write()
+    forget_secret(office)
+    async with guarded(office) as daemon:
+        told = await told_of(daemon)
+        assert "every webhook is refused" in told
+        assert "stores.main.webhook_secrets" in told
+        assert daemon.public_url in told
+        assert "/webhooks/main" in told
+        assert told.count("orders/cancelled") == 1
+        assert ("[public] url" in told) is not url
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(f"{daemon.public_url}/webhooks/main")
+        assert answer.status_code == 401
+
+
+async def test_without_an_address_nothing_is_subscribed(
+    shop: Shop, office: Office
+) -> None:
+    office.write()
+    async with guarded(office) as daemon:
+        assert await subscriptions(daemon) == {}
+    assert await hooks(shop) == []

@@ -1,0 +1,341 @@
+"""The daemon's own webhook subscription, whatever the platform answers about it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul.core.webhook import TOPICS
+from backhaul.errors import Busy
+from backhaul.platform.secret_files import Keyring
+from backhaul.platform.transport import Transport
+from backhaul.sync.webhook_subscriptions import Guardian
+from scenes import payloads
+from scenes.scripted_platform import document, message
+from sync.conftest import API_KEY, LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from scenes.scripted_platform import Connection, Request
+    from sync.conftest import Place
+
+URL = "https://hooks.example"
+HOOK: payloads.Document = {
+    "id": "wh_1",
+    "address": f"{URL}/webhooks/main",
+    "status": "ACTIVE",
+    "topics": list(TOPICS),
+    "consecutiveFailures": 0,
+}
+GIVEN = {"data": HOOK | {"secret": "whsec_given"}}
+
+
+class Admission:
+    """Takes secrets, or says that it cannot."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.taken: list[list[bytes]] = []
+
+    async def __call__(self, _: str, secrets: list[bytes]) -> None:
+        if self.busy:
+            raise Busy("the disk is full")
+        self.taken.append(secrets)
+
+
+@pytest.fixture
+def admission() -> Admission:
+    return Admission()
+
+
+@pytest.fixture
+async def guardian(
+    place: Place, tmp_path: Path, admission: Admission
+) -> AsyncIterator[Guardian]:
+    transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
+    keyring = Keyring(tmp_path, "main", lambda _: None)
+    place.platform.says("/webhooks", document({"data": []}))
+    yield Guardian(
+        "main",
+        URL,
+        place.client,
+        transport,
+        keyring,
+        place.store.marks,
+        admission,
+        lambda: True,
+    )
+    await transport.close()
+
+
+def shows(place: Place, **members: Any) -> None:
+    """Let the platform show our subscription, with these members."""
+    page = document({"data": [HOOK | members]})
+    place.platform.says("/webhooks", page, document({"data": []}))
+
+
+def delivered(place: Place, status: int, at: int) -> None:
+    attempts = [{"at": payloads.instant(at), "statusCode": status}]
+    page = document({"data": [{"attempts": None}, {"attempts": attempts}]})
+    place.platform.says("/webhooks/wh_1/deliveries", page)
+
+
+def sent(place: Place, method: str) -> list[Any]:
+    return [request.json() for request in place.server.of(method)]
+
+
+STRANGE: dict[str, Any] = {
+    "no id": {"id": None},
+    "topics": {"topics": [7]},
+    "failures": {"consecutiveFailures": "many"},
+    "deliveries": {"consecutiveFailures": 1},
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+async def test_a_strange_answer_is_told(
+    name: str, place: Place, guardian: Guardian
+) -> None:
+    strange = {"data": [{"attempts": [{"at": "yesterday"}]}]}
+    place.platform.says("/webhooks/wh_1/deliveries", document(strange))
+    shows(place, **STRANGE[name])
+    await guardian.check()
+    assert "cannot be kept in order" in guardian.state()
+    assert sent(place, "POST") == []
+
+
+async def test_a_doubled_signature_replaces_no_secret(
+    place: Place, tmp_path: Path, admission: Admission
+) -> None:
+    """Another secret would mend nothing, however often the platform tries."""
+    transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
+    doubled = True
+    guardian = Guardian(
+        "main",
+        URL,
+        place.client,
+        transport,
+        Keyring(tmp_path, "main", lambda _: None),
+        place.store.marks,
+        admission,
+        lambda: True,
+        lambda: not doubled,
+    )
+    delivered(place, 401, 3)
+    for _ in range(3):
+        shows(place, consecutiveFailures=3)
+        await guardian.check()
+    assert "the signature header came twice" in guardian.state()
+    assert sent(place, "POST") == []
+    doubled = False
+    place.platform.says("/webhooks/wh_1/rotate-secret", document(GIVEN))
+    shows(place, consecutiveFailures=4)
+    await guardian.check()
+    assert len(sent(place, "POST")) == 1
+    await transport.close()
+
+
+async def test_a_list_of_strange_rows_is_told(place: Place, guardian: Guardian) -> None:
+    place.platform.says("/webhooks", document({"data": [7]}))
+    await guardian.check()
+    assert "cannot be kept in order" in guardian.state()
+
+
+async def test_somebody_else_s_row_may_be_strange(
+    place: Place, guardian: Guardian
+) -> None:
+    rows = document({"data": [{"address": 7}, HOOK]})
+    place.platform.says("/webhooks", rows, document({"data": []}))
+    await guardian.check()
+    assert guardian.state() == ""
+
+
+async def test_a_list_without_pages_ends_though_its_rows_move(
+    place: Place, guardian: Guardian
+) -> None:
+    """It shows its only page for each number, and counts what it delivered."""
+    asked: list[str] = []
+
+    async def say(request: Request, connection: Connection) -> None:
+        asked.append(request.query)
+        row = HOOK | {"deliveries": len(asked)}
+        await connection.send(document({"data": [row]}))
+
+    place.platform.says("/webhooks", say)
+    async with asyncio.timeout(30):
+        await guardian.check()
+    assert guardian.state() == ""
+    assert len(asked) == 2
+
+
+async def test_a_list_without_an_end_is_told_and_nothing_made(
+    place: Place, guardian: Guardian
+) -> None:
+    asked: list[str] = []
+
+    async def say(request: Request, connection: Connection) -> None:
+        asked.append(request.query)
+        row = HOOK | {"id": f"wh_{len(asked)}", "address": "https://other.example"}
+        await connection.send(document({"data": [row]}))
+
+    place.platform.says("/webhooks", say)
+    async with asyncio.timeout(60):
+        await guardian.check()
+    assert "has no end after 100 pages" in guardian.state()
+    assert sent(place, "POST") == []
+
+
+async def test_without_topics_it_gets_them(place: Place, guardian: Guardian) -> None:
+    shows(place, topics=None)
+    place.platform.says("/webhooks/wh_1", document({"data": HOOK}))
+    await guardian.check()
+    assert sent(place, "PUT") == [{"topics": list(TOPICS)}]
+
+
+async def test_a_full_database_is_told(
+    place: Place, guardian: Guardian, admission: Admission
+) -> None:
+    place.platform.says("/webhooks", document({"data": []}), document(GIVEN))
+    admission.busy = True
+    await guardian.check()
+    assert "the disk is full" in guardian.state()
+
+
+async def test_a_full_disk_is_told(
+    place: Place, guardian: Guardian, tmp_path: Path
+) -> None:
+    (tmp_path / "secrets" / "main.new").mkdir(parents=True)
+    place.platform.says("/webhooks", document({"data": []}), document(GIVEN))
+    await guardian.check()
+    assert "main.new" in guardian.state()
+
+
+async def test_a_quiet_shop_s_secret_is_replaced_once(
+    place: Place, guardian: Guardian, admission: Admission
+) -> None:
+    place.platform.says("/webhooks/wh_1/rotate-secret", document(GIVEN))
+    delivered(place, 401, at=10)
+    for _ in range(3):
+        shows(place, consecutiveFailures=1)
+        await guardian.check()
+    assert len(admission.taken) == 1
+    delivered(place, 401, at=20)
+    shows(place, consecutiveFailures=2)
+    await guardian.check()
+    assert len(admission.taken) == 2
+    delivered(place, 503, at=30)
+    shows(place, consecutiveFailures=3)
+    await guardian.check()
+    assert len(admission.taken) == 2
+
+
+NO_CUSTOMERS = {"code": "INSUFFICIENT_SCOPE", "requiredScopes": ["customers:read"]}
+
+
+async def test_a_topic_that_is_forbidden_costs_no_other(
+    place: Place, guardian: Guardian
+) -> None:
+    shows(place, topics=["orders/create"])
+    place.platform.says(
+        "/webhooks/wh_1", document(NO_CUSTOMERS, 403), document({"data": HOOK})
+    )
+    await guardian.check()
+    allowed = {topic for topic in TOPICS if not topic.startswith("customers")}
+    assert set(sent(place, "PUT")[-1]["topics"]) == allowed
+    assert "customers/create" in guardian.state()
+    assert "products/create" not in guardian.state()
+
+
+RESOURCES = ("orders", "products", "inventory", "customers")
+
+
+def without(*resources: str) -> list[str]:
+    return [topic for topic in TOPICS if topic.partition("/")[0] not in resources]
+
+
+def speaks_plainly(place: Place, *forbidden: str) -> list[str]:
+    """Let the platform refuse topics of these resources without a word of scopes.
+
+    Returns the topics of our subscription, which are none before it is made.
+    """
+    topics: list[str] = []
+
+    async def say(request: Request, connection: Connection) -> None:
+        if request.method == "GET":
+            shown = [HOOK | {"topics": topics}] if topics else []
+            first = request.query.startswith("page=1&")
+            await connection.send(document({"data": shown if first else []}))
+            return
+        wanted = request.json()["topics"]
+        if {topic.partition("/")[0] for topic in wanted} & set(forbidden):
+            await connection.send(document({"error": "not allowed"}, 403))
+            return
+        topics[:] = wanted
+        await connection.send(document(GIVEN))
+
+    place.platform.says("/webhooks", say)
+    place.platform.says("/webhooks/wh_1", say)
+    return topics
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [("customers",), ("orders",), ("orders", "inventory"), RESOURCES[:3]],
+    ids="-".join,
+)
+async def test_a_scope_that_no_answer_names_costs_no_other_topic(
+    place: Place, guardian: Guardian, admission: Admission, forbidden: tuple[str, ...]
+) -> None:
+    topics = speaks_plainly(place, *forbidden)
+    for _ in range(2):
+        await guardian.check()
+        assert sorted(topics) == sorted(without(*forbidden))
+        lacking = [topic for topic in TOPICS if topic not in topics]
+        said = f"the key may not subscribe to {', '.join(lacking)}: they are read only"
+        assert guardian.state() == said
+    assert len(admission.taken) == 1
+
+
+async def test_a_key_that_may_have_no_topic_is_told(
+    place: Place, guardian: Guardian
+) -> None:
+    assert speaks_plainly(place, *RESOURCES) == []
+    await guardian.check()
+    assert guardian.state() == (
+        "no webhook subscription could be made: 403 not allowed"
+    )
+
+
+@pytest.mark.parametrize("forbidden", [("customers",), ("customers", "products")])
+async def test_topics_that_are_missing_come_though_one_is_forbidden(
+    place: Place, guardian: Guardian, forbidden: tuple[str, ...]
+) -> None:
+    topics = speaks_plainly(place, *forbidden)
+    topics.append("orders/create")
+    await guardian.check()
+    assert sorted(topics) == sorted(without(*forbidden))
+    assert "customers/create" in guardian.state()
+    assert "inventory/level_update" not in guardian.state()
+
+
+async def test_a_part_that_is_not_answered_well_is_told(
+    place: Place, guardian: Guardian
+) -> None:
+    shows(place, topics=["orders/create"])
+    refused = document({"error": "not allowed"}, 403)
+    place.platform.says("/webhooks/wh_1", refused, message(500))
+    await guardian.check()
+    assert "could not be repaired: 500" in guardian.state()
+
+
+async def test_each_answer_is_looked_at(place: Place, guardian: Guardian) -> None:
+    shows(place, topics=["orders/create"], status="DISABLED")
+    refused = document({"code": "INSUFFICIENT_SCOPE"}, 403)
+    place.platform.says("/webhooks/wh_1", refused, message(500))
+    await guardian.check()
+    assert sent(place, "PUT")[-1] == {"status": "ACTIVE"}
+    assert "could not be repaired" in guardian.state()

@@ -1,0 +1,60 @@
+"""What a walk makes good of lines and variants that stood in another one's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scenes import payloads
+from scenes.databases import fold_all, rows, write
+from scenes.scripted_platform import document
+from sync.conftest import reconciling
+
+if TYPE_CHECKING:
+    from sync.conftest import Place
+
+ORDER = payloads.order(items=[payloads.item("li_0"), payloads.item("li_1")])
+
+
+def listed(*shown: payloads.Document) -> bytes:
+    return document({"data": shown, "meta": {"total": len(shown), "hasMore": False}})
+
+
+def level(product_id: str, variant_id: str) -> payloads.Document:
+    shown = {"productId": product_id, "variantId": variant_id, "stock": 12}
+    return shown | {"updatedAt": payloads.instant(1)}
+
+
+async def test_what_an_upgrade_found_to_lack_a_line_gets_it_back(place: Place) -> None:
+    """It is left equal to nothing that the platform shows."""
+    await place.store.inbox.append(payloads.read("orders/read", ORDER))
+    await fold_all(place.store)
+    write(place.store.path, "DELETE FROM order_items WHERE id = 'li_1'")
+    write(place.store.path, "UPDATE orders SET digest = x''")
+    await place.clock.sleep(60)
+    place.platform.says("/orders", listed(ORDER))
+    async with reconciling(place) as reconciler:
+        (ended,) = await reconciler.walk("full", ["orders"])
+    assert (ended.stale, ended.unrepaired) == (1, 0)
+    lines = rows(place.store.path, "SELECT id FROM order_items ORDER BY id")
+    assert lines == [("li_0",), ("li_1",)]
+
+
+async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
+    """Also where only walks tell of it."""
+    variant = payloads.variant()
+    before = payloads.product("prod_1", 1, variants=[variant])
+    place.platform.says("/products", listed(before))
+    place.platform.says("/inventory", listed(level("prod_1", "var_1")))
+    async with reconciling(place) as reconciler:
+        await reconciler.walk("full", ["products", "levels"])
+    await place.clock.sleep(60)
+    other = payloads.product("prod_2", 3, variants=[variant])
+    place.platform.says(
+        "/products", listed(payloads.product("prod_1", 4, variants=[]), other)
+    )
+    place.platform.says("/inventory", listed(level("prod_2", "var_1")))
+    async with reconciling(place) as reconciler:
+        await reconciler.walk("full", ["products"])
+        await reconciler.walk("full", ["levels"])
+    query = "SELECT product_id, sku, stock FROM stock"
+    assert rows(place.store.path, query) == [("prod_2", "LS-S", 12)]

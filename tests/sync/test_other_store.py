@@ -1,0 +1,94 @@
+"""Address and key that lead to another store: nothing is read, sent or removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from backhaul.app.offline import desk, rehearsal
+from backhaul.errors import OtherStore
+from backhaul.settings import load_settings
+from scenes.daemon import Office, running
+from scenes.databases import count, rows
+from scenes.reference_shop import Shop, open_shop
+from scenes.syncing import ON_DEMAND
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from backhaul.app.daemon import Daemon
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "shop") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "other") as opened:
+        yield opened
+
+
+@pytest.fixture
+def office(shop: Shop) -> Iterator[Office]:
+    access = shop.running.access
+    made = Office(access.public_url, access.api_key, more=ON_DEMAND)
+    yield made
+    made.remove()
+
+
+async def mirrored(shop: Shop, office: Office) -> None:
+    """Mirror a shop with an order, then let the configuration lead elsewhere."""
+    await shop.order(await shop.product(stock=5))
+    walked = "SELECT count(*) FROM sweeps WHERE job = 'full' AND ended_at > ''"
+    async with running(office):
+        await until(lambda: rows(office.database, walked) == [(4,)], "a full walk")
+    assert count(office.database, "orders") == 1
+
+
+def switch(office: Office, other: Shop) -> None:
+    access = other.running.access
+    office.write(**{office.base_url: access.public_url, office.api_key: access.api_key})
+
+
+async def stopped(daemon: Daemon) -> str:
+    async with httpx.AsyncClient() as client:
+        status = (await client.get(f"{daemon.admin_url}/api/status")).json()
+    return str(status["stores"]["main"]["stopped"].get("everything", ""))
+
+
+async def test_nothing_is_removed_and_a_person_is_told(
+    shop: Shop, other: Shop, office: Office
+) -> None:
+    await mirrored(shop, office)
+    switch(office, other)
+    before = count(office.database, "inbox")
+    async with running(office) as daemon:
+        said = ""
+        for _ in range(500):
+            if "--config" not in said:
+                said = await stopped(daemon)
+        daemon.look()
+        assert other.running.access.public_url in said
+        assert str(office.database) in said
+        assert "--config" in said
+    assert count(office.database, "inbox") == before
+    assert count(office.database, "orders") == 1
+
+
+@pytest.mark.parametrize("dry", [True, False])
+async def test_a_command_is_refused(
+    dry: bool, shop: Shop, other: Shop, office: Office
+) -> None:
+    await mirrored(shop, office)
+    switch(office, other)
+    settings = load_settings(office.config)
+    with pytest.raises(OtherStore, match="nothing is read, sent or removed"):
+        async with rehearsal(settings, "main") if dry else desk(settings, ["main"]):
+            pass

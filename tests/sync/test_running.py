@@ -1,0 +1,251 @@
+"""The loops of one store: a list in trouble holds up nothing but itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import pytest
+from loguru import logger
+
+from backhaul.core.rate_limit import Priority
+from backhaul.platform.transport import TooLong
+from scenes import payloads
+from scenes.clock import PacedClock
+from scenes.databases import rows
+from scenes.pushing import killed
+from scenes.scripted_platform import Connection, Request, document, message
+from scenes.waiting import until
+from sync.conftest import opened, reconciling
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from backhaul.sync.reconciler import Reconciler
+    from sync.conftest import Place
+
+    Answer = Callable[[Request], bytes]
+
+
+@asynccontextmanager
+async def running(place: Place) -> AsyncIterator[Reconciler]:
+    async with reconciling(place) as reconciler:
+        task = asyncio.ensure_future(reconciler.run())
+        yield reconciler
+        await killed(task)
+
+
+def ended(place: Place, job: str) -> set[str]:
+    query = "SELECT job, kind FROM sweeps WHERE ended_at IS NOT NULL"
+    return {kind for its, kind in rows(place.store.path, query) if its == job}
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """Collect the words of action of every warning."""
+    words: list[str] = []
+    sink = logger.add(
+        lambda line: words.append(line.record["extra"].get("action", "")),
+        level="WARNING",
+    )
+    yield words
+    logger.remove(sink)
+
+
+OTHERS = {"products", "levels", "customers"}
+
+
+async def fail(_: Request, connection: Connection) -> None:
+    """Answer 500; not at once, as on this clock it is asked for again at once."""
+    await asyncio.sleep(0.05)
+    await connection.send(message(500))
+
+
+async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
+    place.platform.says("/orders", fail)
+    guarded: list[None] = []
+
+    async def guard() -> None:
+        guarded.append(None)
+
+    async with reconciling(place) as reconciler:
+        reconciler.guard = guard
+        task = asyncio.ensure_future(reconciler.run())
+        await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
+        await until(lambda: guarded, "the guard")
+        place.platform.says("/products", document({"data": [payloads.product()]}))
+        reconciler.poll()
+        products = "SELECT id FROM products"
+        await until(lambda: rows(place.store.path, products), "a look")
+        reconciler.sweep()
+        await until(lambda: ended(place, "full") == OTHERS, "the other walks")
+        reconciler.sweep()
+        assert not reconciler.filled.is_set()
+        await killed(task)
+
+
+LATE = 600.0
+PACE = 10.0
+"""Seconds that pass with each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """A place whose time is counted in requests for some lists."""
+
+    place: Place
+    clock: PacedClock
+
+    def says(self, answer: Answer, path: str = "/orders") -> None:
+        async def answered(request: Request, connection: Connection) -> None:
+            self.clock.passes(PACE)
+            await connection.send(answer(request))
+
+        self.place.platform.says(path, answered)
+
+    async def held_up(self, reconciler: Reconciler) -> float:
+        """Run it until the lists are read, or for an hour; return the seconds."""
+        task = asyncio.ensure_future(reconciler.run())
+        ends = [
+            asyncio.ensure_future(each)
+            for each in (reconciler.filled.wait(), self.clock.reaches(3_600))
+        ]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        took = self.clock.monotonic()
+        for each in ends:
+            each.cancel()
+        await killed(task)
+        return took
+
+
+@pytest.fixture
+async def paced(tmp_path: Path) -> AsyncIterator[Paced]:
+    clock = PacedClock()
+    async with opened(tmp_path, clock) as place:
+        yield Paced(place, clock)
+
+
+async def test_records_do_not_wait_for_ever_for_a_list_that_always_fails(
+    paced: Paced, said: list[str]
+) -> None:
+    paced.says(lambda _: message(500))
+    async with reconciling(paced.place) as reconciler:
+        assert LATE <= await paced.held_up(reconciler) < 2 * LATE
+    assert said.count("reconcile.not_awaited") == 1
+    # It is still to be read.
+    assert await paced.place.store.marks.get("backfill:main") is None
+
+
+async def test_an_unreachable_platform_is_waited_for(paced: Paced) -> None:
+    for path in ("/orders", "/products", "/customers", "/inventory"):
+        paced.says(lambda _: message(503), path)
+    async with reconciling(paced.place) as reconciler:
+        await paced.held_up(reconciler)
+        assert not reconciler.filled.is_set()
+
+
+async def test_a_list_of_which_new_pages_come_is_waited_for(paced: Paced) -> None:
+    """Every third page fails for minutes, and comes in the end."""
+    asked: Counter[int] = Counter()
+
+    def orders(request: Request) -> bytes:
+        number = int(parse_qs(request.query)["page"][0])
+        asked[number] += 1
+        if number % 3 == 0 and asked[number] < 15:
+            return message(500)
+        shown = [payloads.order(f"ord_{number}", customer=None)]
+        return document({"data": shown, "meta": {"hasMore": number < 9}})
+
+    paced.says(orders)
+    async with reconciling(paced.place) as reconciler:
+        assert await paced.held_up(reconciler) > LATE
+    path = paced.place.store.path
+    assert rows(path, "SELECT count(*) FROM orders") == [(9,)]
+
+
+async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
+    """What was not read yet would pass for something that was missed."""
+    seen = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def slow(_: Request, connection: Connection) -> None:
+        seen.set()
+        await go_on.wait()
+        await connection.send(document({"data": []}))
+
+    place.platform.says("/orders", slow)
+    async with running(place) as reconciler:
+        await seen.wait()
+        reconciler.poll()
+        await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
+        looked = [r for r in place.server.of("GET", "/orders") if "Since" in r.query]
+        assert looked == []
+        go_on.set()
+        await until(reconciler.filled.is_set, "the end")
+
+
+async def test_an_outage_is_told_once_and_its_end_too(
+    place: Place, said: list[str]
+) -> None:
+    async with reconciling(place) as reconciler:
+        for path in ("/orders", "/products", "/customers", "/inventory/history"):
+            place.platform.says(path, message(500))
+        for _ in range(5):
+            await reconciler.look()
+        told = said.count("reconcile.failed")
+        # Each list is named; none is named again.
+        assert told == 4
+        place.platform.said.clear()
+        place.platform.says("/inventory/history", document({"data": []}))
+        place.platform.says("/customers", document({"data": []}))
+        for _ in range(2):
+            await reconciler.look()
+    assert said.count("reconcile.failed") == told
+    assert said.count("reconcile.resumed") == 1
+
+
+class Wide:
+    """A list of rows that are too many bytes together; `widest` by itself."""
+
+    def __init__(self, count: int, widest: int = 30_000) -> None:
+        note = "x" * widest
+        numbers = range(count)
+        self.listed = [payloads.order(f"o{n}", number=n, note=note) for n in numbers]
+        self.limits: list[int] = []
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        query = {name: int(value) for name, (value,) in parse_qs(request.query).items()}
+        page, limit = query["page"], query["limit"]
+        self.limits.append(limit)
+        shown = self.listed[(page - 1) * limit : page * limit]
+        more = {"total": len(self.listed), "hasMore": page * limit < len(self.listed)}
+        await connection.send(document({"data": shown, "meta": more}))
+
+
+def ids(listed: list[Any]) -> list[str]:
+    return sorted(row["id"] for row in listed)
+
+
+async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
+    wide = Wide(130)
+    place.platform.says("/orders", wide)
+    async with reconciling(place) as reconciler:
+        (walk,) = await reconciler.walk("backfill", ["orders"])
+    held = rows(place.store.path, "SELECT id FROM orders ORDER BY id")
+    assert [id_ for (id_,) in held] == ids(wide.listed)
+    assert walk.read == 130
+    # What was too long once is not asked for as it was.
+    assert wide.limits[:3] == [100, 50, 25]
+
+
+async def test_a_row_that_is_too_long_by_itself_is_told(place: Place) -> None:
+    wide = Wide(1, widest=1_100_000)
+    place.platform.says("/orders", wide)
+    with pytest.raises(TooLong, match="1000000 bytes"):
+        await place.client.page("/orders", 1, Priority.SWEEP)
+    assert wide.limits == [100, 50, 25, 5, 1]

@@ -1,0 +1,108 @@
+"""Walks over lists whose totals, or whose words of more, are not to be trusted."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import pytest
+from msgspec.structs import replace
+
+from backhaul.sync.list_pass import MOST_STALE_PAGES, Shown, Walk
+from backhaul.sync.resource_types import Row
+from scenes import payloads
+from scenes.databases import rows
+from scenes.scripted_platform import Connection, Request, document
+from sync.conftest import reconciling
+from sync.test_walking import List, ids, walk_over
+
+if TYPE_CHECKING:
+    from sync.conftest import Place
+
+
+class OnlyTotals(List):
+    """Tells how many rows there are, and not whether more pages come."""
+
+    async def fetch(self, number: int) -> Shown:
+        return replace(await List.fetch(self, number), has_more=None)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_deletions_and_news_hide_no_row(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - repeats
+    kinds = ["new", "gone", "gone", ""]
+    moves = [(chance.choice(kinds), chance.randrange(700)) for _ in range(13)]
+    moving = OnlyTotals(list(range(700, 0, -1)), moves=moves)
+    before = set(moving.rows)
+    found = await ids(walk_over(moving))
+    assert before & set(moving.rows) <= set(found), f"seed {seed}"
+
+
+@dataclass(slots=True)
+class Products:
+    """Pages of 20 of 200 products; after page 2 was shown, one on page 8 goes."""
+
+    listed: list[dict[str, Any]] = field(
+        default_factory=lambda: [
+            payloads.product(f"prod_{n}", n, variants=[payloads.variant(f"var_{n}")])
+            for n in range(200, 0, -1)
+        ]
+    )
+
+    async def __call__(self, request: Request, connection: Connection) -> None:
+        page = int(parse_qs(request.query)["page"][0])
+        shown = self.listed[20 * (page - 1) : 20 * page]
+        meta = {"page": page, "total": len(self.listed)}
+        await connection.send(document({"data": shown, "meta": meta}))
+        if page == 2 and len(self.listed) == 200:
+            self.listed.pop(150)
+
+
+@pytest.mark.parametrize("job", ["backfill", "full"])
+async def test_a_deletion_on_a_later_page_ends_no_walk(place: Place, job: str) -> None:
+    products = Products()
+    place.platform.says("/products", products)
+    async with reconciling(place) as reconciler:
+        await reconciler.walk(job, ["products"])
+        await reconciler.repair.caught_up()
+    query = "SELECT id FROM products WHERE deleted_at IS NULL"
+    held = {id_ for (id_,) in rows(place.store.path, query)}
+    assert {row["id"] for row in products.listed} <= held
+
+
+@pytest.mark.parametrize("has_more", [True, False], ids=["more", "no-more"])
+async def test_totals_that_count_the_page_are_borne(has_more: bool) -> None:
+    """100, 100, 37: each seems to tell that rows were deleted."""
+    asked = []
+
+    async def fetch(number: int) -> Shown:
+        asked.append(number)
+        assert len(asked) < 100, asked[:12]
+        shown = range(237)[(number - 1) * 100 : number * 100]
+        found = tuple(Row(str(id_), "", b"") for id_ in shown)
+        more = number < 3 if has_more else None
+        return Shown(number, found, len(found), "", len(found), more)
+
+    assert set(await ids(Walk(fetch, True, lambda: None))) == set(range(237))
+
+
+@pytest.mark.parametrize("deletable", [True, False])
+@pytest.mark.parametrize("total", [None, 5_000])
+async def test_a_page_that_comes_again_for_ever_ends(
+    total: int | None, deletable: bool
+) -> None:
+    """It ignores the page, and always says that there is more."""
+    asked = []
+
+    async def fetch(number: int) -> Shown:
+        asked.append(number)
+        assert len(asked) < 3 * MOST_STALE_PAGES
+        found = tuple(Row(str(id_), "", b"") for id_ in range(100))
+        return Shown(number, found, 100, "", total, True)
+
+    told: list[None] = []
+    found = await ids(Walk(fetch, deletable, lambda: told.append(None)))
+    assert set(found) == set(range(100))
+    assert told
