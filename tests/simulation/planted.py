@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
 ROOT = Path(__file__).parents[2]
-OURS = ("backhaul", "simulation", "support")
+OURS = ("backhaul", "simulation", "scenes")
 SEEDS = range(1, 41)
 CONTROL_SEEDS = range(1, 9)
 """The worlds of a bug; the first that notices it is the last that is run."""
