@@ -19,6 +19,7 @@ from backhaul_connectors.file_drop.local_folder import Folder
 from backhaul_connectors.file_drop.parsing import forms
 from backhaul_connectors.file_drop.rejected_rows import RejectedRows
 from backhaul_connectors.file_drop.settings import Settings, meanings
+from backhaul_connectors.file_drop.sharing import shared
 from backhaul_sdk import Bad, Batch, Capability, Connector, Rejected, Spec
 from backhaul_sdk.clock import seconds_since_1970
 
@@ -40,6 +41,7 @@ SPEC = Spec(
     secret_fields=frozenset({"sftp_password", "sftp_key", "sftp_passphrase"}),
     topics=frozenset(COLUMNS),
     meanings=meanings,
+    shared=shared,
 )
 
 

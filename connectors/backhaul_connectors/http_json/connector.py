@@ -61,15 +61,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 5
 ADVICE = 'make them one item, or set same_sku = "sum" if they are parts of its stock'
-SPEC = Spec(
-    name="http_json",
-    version="1.0",
-    summary="Reads lists of any JSON interface, and posts the store's news to it.",
-    capabilities=frozenset({Capability.PULL, Capability.PUSH}),
-    settings=Settings,
-    secret_fields=frozenset({"token"}),
-    topics=frozenset(TOPICS),
-)
 MOST_SEEN = 10_000
 BATCH_RECORDS = 1_000
 """Items of a whole stock list that are handed over and committed together."""
@@ -144,6 +135,29 @@ def _refused(record: StockLevel, why: str) -> Bad:
         f"taken: {why}",
         locator=record.locator,
     )
+
+
+def shared(one: Settings, other: Settings, is_one_store: bool) -> str:
+    """Return which list both instances would read for one store."""
+    if not is_one_store or one.base_url.rstrip("/") != other.base_url.rstrip("/"):
+        return ""
+    theirs = [(each.kind, each.path, each.query) for each in other.lists.values()]
+    for mine in one.lists.values():
+        if (mine.kind, mine.path, mine.query) in theirs:
+            return f"the list {mine.path} ({mine.kind})"
+    return ""
+
+
+SPEC = Spec(
+    name="http_json",
+    version="1.0",
+    summary="Reads lists of any JSON interface, and posts the store's news to it.",
+    capabilities=frozenset({Capability.PULL, Capability.PUSH}),
+    settings=Settings,
+    secret_fields=frozenset({"token"}),
+    topics=frozenset(TOPICS),
+    shared=shared,
+)
 
 
 class Walk(Struct):

@@ -26,6 +26,29 @@ if TYPE_CHECKING:
     from backhaul_sdk import Bad, Change, LookedUp, Pushed
 
 
+KINDS = ("fulfillments", "cancellations", "stock_deltas", "stock_levels")
+MOST_REMEMBERED = 10_000
+"""Rows that cannot be read, of which is not told again at each look."""
+
+
+def shared(one: Settings, other: Settings, is_one_store: bool) -> str:
+    """Return which rows both instances would take for one store.
+
+    Two stores may have the same stock, so a table may be read for each of them, unless
+    a row is marked once it was taken.
+    """
+    if one.url != other.url:
+        return ""
+    for kind in KINDS:
+        mine, theirs = getattr(one, kind), getattr(other, kind)
+        if mine is None or theirs is None:
+            continue
+        applies = is_one_store or mine.processed_at or theirs.processed_at
+        if applies and (mine.table, mine.query) == (theirs.table, theirs.query):
+            return f"the rows of {mine.table or 'one query'} ({kind})"
+    return ""
+
+
 SPEC = Spec(
     name="sql",
     version="1.0",
@@ -34,11 +57,8 @@ SPEC = Spec(
     settings=Settings,
     secret_fields=frozenset({"url", "password"}),
     topics=TOPICS,
+    shared=shared,
 )
-
-
-MOST_REMEMBERED = 10_000
-"""Rows that cannot be read, of which is not told again at each look."""
 
 
 class Sql(Connector["Settings"]):
