@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.core.backoff import FAILURES_TO_OPEN
 from backhaul.core.backoff import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
+from backhaul.core.clock import to_text
 from backhaul.platform.client import LISTS
 from backhaul.settings import Push
 from scenes import payloads
+from scenes.clock import START
 from scenes.databases import rows, take
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import document, message, problem
@@ -30,6 +33,8 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from backhaul.store.outbox import Doubt
 
 MOST_SECONDS = 60
 """By then what is in doubt is looked for again; after many failures it took 300."""
@@ -92,6 +97,33 @@ async def test_no_look_is_taken_early_for_a_clock_set_forward(
             await looked(stage, command, taken + 1)
         await stage.reaches(command, "applied")
     assert len(stage.server.commands) == 2
+
+
+async def test_a_clock_set_forward_while_the_database_is_waited_for_brings_no_look(
+    stage: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due is read by the new clock, which nobody has noticed yet."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history())
+    due, jumps = stage.store.doubts.due, [-3_600.0]
+
+    async def slowly(store: str, limit: int) -> list[Doubt]:
+        if len(looks(stage, command)) == 2 and jumps:
+            stage.clock.set_back(jumps.pop())
+        return await due(store, limit)
+
+    monkeypatch.setattr(stage.store.doubts, "due", slowly)
+    async with working(stage):
+        await looked(stage, command, 1)
+        await stage.pass_time(120)
+        await until(lambda: not jumps, "the clock is set forward")
+        await stage.pass_time(479)
+        await stage.quiet()
+        await stage.pass_time(1)
+        await stage.reaches(command, "applied")
+    when = START + timedelta(seconds=3_600 + 120 + 480)
+    times = rows(stage.path, "SELECT at FROM looks ORDER BY id")
+    assert times[2:] == [(to_text(when),)]
 
 
 async def test_what_comes_in_doubt_after_a_clock_was_set_forward_is_not_put_off(

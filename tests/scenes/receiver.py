@@ -43,6 +43,7 @@ class Served:
     url: str
     session: aiohttp.ClientSession
     arrivals: Arrivals
+    signers: Signers
     woken: int = 0
 
     @property
@@ -113,14 +114,14 @@ async def served(
         arrivals = Arrivals(
             request_seconds, slow_per_address, max_waiting_bytes, trusted, now
         )
-        running = Served("", session, arrivals)
+        clock = SystemClock()
+        signers = Signers(SecretsInMemory(), clock)
+        await signers.load(secrets)
+        running = Served("", session, arrivals, signers)
 
         def arrived() -> None:
             running.woken += 1
 
-        clock = SystemClock()
-        signers = Signers(SecretsInMemory(), clock)
-        await signers.load(secrets)
         receiver = Receiver(inbox, clock, signers, arrived)
         app = public_http.build(receiver.routes(), MAX_BODY_BYTES, arrivals)
         listener = sockets.Listener(app, max_connections, arrivals)
