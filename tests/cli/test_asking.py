@@ -42,7 +42,7 @@ HOSTILE = '=HYPERLINK("http://x")'
 @pytest.fixture(scope="module")
 def office() -> Iterator[Office]:
     """A mirror of thirteen hundred orders, one with a line that is a formula."""
-    line = payloads.item("li_x", sku="-5", title=HOSTILE, fulfilledQuantity=-5)
+    line = payloads.item("li_x", sku="-5", title=HOSTILE, quantity=7, unitPrice="-5.00")
     odd = payloads.order("ord_x", number=7, items=[line])
     with lone_office() as found:
         bodies = [payloads.envelope("orders/create", odd), *orders(1_300)]
@@ -99,6 +99,12 @@ def test_an_object_is_not_written_with_a_value_too_few(
         ("PRAGMA user_version = 7", "query only reads"),
         ("VACUUM", "query"),
         ("SELECT 1; DELETE FROM orders", "one statement"),
+        ("", "there is no SQL; begin with SELECT"),
+        (" \n", "there is no SQL; begin with SELECT"),
+        ("SELEC 1", "no statement of SQL begins with 'SELEC 1'; begin with SELECT"),
+        ("(SELECT 1)", "no statement of SQL begins with '(SELECT 1)'"),
+        ("EXPLAIN table orders", "no statement of SQL begins with 'EXPLAIN table"),
+        ("EXPLAIN VACUUM", "refuses VACUUM"),
         ("SELECT * FROM order", "SQLite says"),
         ("SELECT * FROM ordres", "there are: open_orders"),
         ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -173,7 +179,7 @@ def test_text_that_looks_like_a_formula_is_disarmed(office: Office) -> None:
     table = {row["id"]: row for row in csv.DictReader(io.StringIO(text))}
     assert table["li_x"]["title"] == f"'{HOSTILE}"
     assert table["li_x"]["sku"] == "'-5"
-    assert table["li_x"]["fulfilled_quantity"] == "-5"
+    assert table["li_x"]["unit_price_minor"] == "-500"
     asked = ask(
         office, "query", "SELECT title FROM order_lines WHERE sku='-5'", "--csv"
     )

@@ -79,10 +79,10 @@ AFTER_A_STORE = {
         '5: jobs.push_adjustments: has trigger = "cron" but no cron'
     ),
     '[jobs.push_adjustments]\ncron = "* * * * *"': (
-        '5: jobs.push_adjustments: has cron, unused with trigger = "interval"'
+        '5: jobs.push_adjustments: has cron, which needs trigger = "cron"'
     ),
     '[jobs.push_adjustments]\ntrigger = "cron"\ncron = "* * * * *"\nevery = "5s"': (
-        '5: jobs.push_adjustments: has every, unused with trigger = "cron"'
+        '5: jobs.push_adjustments: has every, which needs trigger = "interval"'
     ),
     '[jobs.push_adjustments]\ncron = "* * * *"': (
         '6: jobs.push_adjustments.cron: must have five fields, such as "*/5 * * * *"'
@@ -124,7 +124,7 @@ AFTER_A_STORE = {
         '"reconcile_full" or "audit"'
     ),
     '[stores.main.jobs.reconcile_full]\ncron = "0 3 * * *"': (
-        '5: stores.main.jobs.reconcile_full: has cron, unused with trigger = "interval"'
+        '5: stores.main.jobs.reconcile_full: has cron, which needs trigger = "cron"'
     ),
     "[connectors.x]": (
         '5: connectors.x.type: is missing (Which connector it is, such as "file_drop")'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,7 +37,6 @@ from support.places import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 STATES = int(os.environ.get("RESTORE_STATES", "16"))
 
@@ -162,6 +162,25 @@ def test_through_a_symbolic_link_the_file_itself_is_replaced(
         assert placing.parts_of(link) == ("",)
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (os.mkfifo, "this is not a file"),
+        (os.mkdir, "this is not a file"),
+        (lambda path: Path(path).symlink_to("nowhere"), "there is no such file"),
+        (lambda path: None, "there is no such file"),
+    ],
+    ids=["pipe", "folder", "broken link", "nothing"],
+)
+def test_what_is_no_file_is_no_backup(
+    tmp_path: Path, make: Callable[[Path], object], said: str
+) -> None:
+    named = tmp_path / "backup.db"
+    make(named)
+    with pytest.raises(BackhaulError, match=said):
+        restoring.restore(named, tmp_path / "backhaul.db", ["main"], CLOCK)
+
+
 def test_the_database_itself_is_no_backup(files: Files, tmp_path: Path) -> None:
     place, link = tmp_path / "backhaul.db", tmp_path / "link.db"
     lay(files, place, (OWN, ABSENT, ABSENT, ABSENT))
@@ -194,9 +213,21 @@ def wrong_rows(backup: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"inbox": 40', '"inbox": 41'))
 
 
+def pipe_as_manifest(backup: Path) -> None:
+    manifests.path_of(backup).unlink()
+    os.mkfifo(manifests.path_of(backup))
+
+
+def folder_as_manifest(backup: Path) -> None:
+    manifests.path_of(backup).unlink()
+    manifests.path_of(backup).mkdir()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (pipe_as_manifest, "manifest of this backup cannot be read"),
+        (folder_as_manifest, "manifest of this backup cannot be read"),
         (
             broken_byte,
             "this backup is damaged, or the manifest beside it is of another",

@@ -3,6 +3,7 @@
 from backhaul_connectors.file_drop.exporting import COLUMNS
 from backhaul_connectors.file_drop.meanings import meanings
 from backhaul_connectors.file_drop.settings import Settings
+from backhaul_connectors.file_drop.sharing import shared
 from backhaul_sdk import Capability, Spec
 
 SPEC = Spec(
@@ -15,4 +16,5 @@ SPEC = Spec(
     secret_fields=frozenset({"sftp_password", "sftp_key", "sftp_passphrase"}),
     topics=frozenset(COLUMNS),
     meanings=meanings,
+    shared=shared,
 )

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from backhaul_connectors.file_drop.parsing import Form
 
@@ -67,13 +67,18 @@ def leads_elsewhere(name: str) -> bool:
 
 def matches(lower: str, pattern: str) -> bool:
     """Tell whether the name fits; `{csv,xlsx}` in a pattern is either of them."""
+    return any(fnmatchcase(lower, each.lower()) for each in alternatives(pattern))
+
+
+def alternatives(pattern: str) -> Iterator[str]:
+    """Yield the patterns that one with choices stands for, each without a choice."""
     choice = _CHOICE.search(pattern)
     if choice is None:
-        return fnmatchcase(lower, pattern.lower())
+        yield pattern
+        return
     before, after = pattern[: choice.start()], pattern[choice.end() :]
-    return any(
-        matches(lower, f"{before}{each}{after}") for each in choice[1].split(",")
-    )
+    for each in choice[1].split(","):
+        yield from alternatives(f"{before}{each}{after}")
 
 
 def free_name(name: str, number: int) -> str:

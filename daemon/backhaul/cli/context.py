@@ -59,6 +59,7 @@ def settings(config: Path | None) -> Settings:
     return load_settings(
         config,
         validate_connector=_check_connector,
+        validate_together=registry.check_together,
         secret_options=registry.secret_fields,
     )
 

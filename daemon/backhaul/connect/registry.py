@@ -6,11 +6,13 @@ import difflib
 import sys
 from functools import lru_cache
 from importlib.metadata import entry_points
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from backhaul.errors import ConfigurationError, Finding
+from backhaul.settings import Connector as Instance
 from backhaul.settings import explain
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def check(type_name: str, options: Mapping[str, Any]) -> list[Finding]:
     try:
         connector.spec.settings.model_validate(dict(options))
     except ValidationError as error:
-        return explain(error, connector.spec.settings)
+        return explain(error, connector.spec.settings, Instance.model_fields)
     return []
 
 
@@ -78,6 +80,37 @@ def check_topics(type_name: str, topics: Sequence[str]) -> list[Finding]:
         for topic in topics
         if topic not in taken
     ]
+
+
+def check_together(instances: Mapping[str, Instance]) -> list[Finding]:
+    """Return a finding for each two instances that would take the same records.
+
+    Each knows only the records that it took itself, so both would apply them.
+    """
+    active = {name: each for name, each in instances.items() if each.enabled}
+    return [
+        Finding(
+            "",
+            f"connectors.{other}",
+            f"takes {shared}, which connectors.{one} takes as well: each record would"
+            " be applied twice",
+            "remove one of the two, set enabled = false for it, or give it a source of"
+            " its own",
+        )
+        for one, other in combinations(active, 2)
+        if (shared := _shared(active[one], active[other]))
+    ]
+
+
+def _shared(one: Instance, other: Instance) -> str:
+    connector = load(one.type) if one.type == other.type else None
+    if connector is None or any(
+        check(each.type, each.options) for each in (one, other)
+    ):
+        return ""
+    validate = connector.spec.settings.model_validate
+    mine, theirs = validate(dict(one.options)), validate(dict(other.options))
+    return connector.spec.shared(mine, theirs, one.store == other.store)
 
 
 def meanings(type_name: str, options: Mapping[str, Any]) -> list[str]:

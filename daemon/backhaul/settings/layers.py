@@ -102,7 +102,7 @@ def file_layer(path: File) -> Layer:
     """Read a TOML file. Raises ConfigurationError."""
     name = str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # as Windows' editors write it
         values = tomllib.loads(text)
     except OSError as error:
         problem = f"cannot be read: {(error.strerror or 'unknown').lower()}"

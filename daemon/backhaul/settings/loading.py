@@ -36,6 +36,9 @@ ValidateConnector: TypeAlias = "Callable[[str, Connector], list[Finding]]"
 """Checks an instance's options. Sources are empty: they are filled in here, and so is
 `connectors.NAME` where a key does not begin with it."""
 
+ValidateTogether: TypeAlias = "Callable[[Mapping[str, Connector]], list[Finding]]"
+"""Checks all instances, by name, against each other; keys begin with `connectors`."""
+
 DEFAULT_FILES = (Path("backhaul.toml"), Path("/etc/backhaul/backhaul.toml"))
 
 
@@ -48,6 +51,7 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     *,
     validate_connector: ValidateConnector | None = None,
+    validate_together: ValidateTogether | None = None,
     secret_options: SecretOptions = _no_secrets,
 ) -> Settings:
     """Return the settings. Raises ConfigurationError with everything that is wrong.
@@ -60,6 +64,10 @@ def load_settings(
     values = _merged(layers)
     settings, findings = _validated(values)
     findings += _connector_findings(values, validate_connector)
+    if validate_together:
+        tables = _tables(values, "connectors")
+        found_so_far = {name: _as_far_as_valid(tables[name]) for name in tables}
+        findings += validate_together({k: v for k, v in found_so_far.items() if v})
     # What systemd hands over is listened on, whatever the settings name.
     if "LISTEN_FDS" not in environ:
         findings += _port_findings(values)

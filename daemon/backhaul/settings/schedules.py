@@ -122,9 +122,10 @@ class Scheduled(Section):
     def _one_trigger(self) -> Self:
         if self.trigger == "cron" and self.cron is None:
             raise ValueError('has trigger = "cron" but no cron')
-        unused = {"interval": "cron", "cron": "every"}[self.trigger]
+        is_cron = self.trigger == "cron"
+        unused, needed = ("every", "interval") if is_cron else ("cron", "cron")
         if unused in self.model_fields_set and getattr(self, unused) is not None:
-            raise ValueError(f'has {unused}, unused with trigger = "{self.trigger}"')
+            raise ValueError(f'has {unused}, which needs trigger = "{needed}"')
         return self
 
     @property

@@ -169,7 +169,8 @@ def _clear(fresh: Path) -> None:
 def _open_copy(backup: Path, target: Path, clock: Clock) -> None:
     """Copy a backup and bring it to this version. Raises CorruptData, BackhaulError."""
     if not backup.is_file():
-        raise BackhaulError(f"{backup}: there is no such file")
+        problem = "this is not a file" if backup.exists() else "there is no such file"
+        raise BackhaulError(f"{backup}: {problem}; name one that backhaul backup made")
     try:
         _copy(backup, target)
         _require_ours(target, backup)

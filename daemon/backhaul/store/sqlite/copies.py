@@ -225,8 +225,13 @@ def _require_room(source: Path, target: Path, free: int) -> None:
     needed = _size(source)
     if free < needed + needed // 10:
         raise BackhaulError(
-            f"{target}: {needed >> 20} MB are needed and {free >> 20} MB are free there"
+            f"{target}: {_megabytes(needed + needed // 10)} are needed and"
+            f" {_megabytes(free)} are free there"
         )
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / (1 << 20):,.1f} MB"
 
 
 def _failed(source: Path, target: Path, error: sqlite3.Error) -> BackhaulError:

@@ -6,6 +6,7 @@ SQLite does not see, and a backup is not mistaken for another one of the same na
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from contextlib import closing
@@ -98,6 +99,8 @@ def read(backup: Path) -> Manifest | None:
     """
     file = path_of(backup)
     try:
+        if file.exists() and not file.is_file():  # opening a FIFO would wait for ever
+            raise OSError(errno.EINVAL, "not a file")
         with file.open("rb") as opened:
             return msgspec.json.decode(opened.read(_MOST_BYTES), type=Manifest)
     except FileNotFoundError:

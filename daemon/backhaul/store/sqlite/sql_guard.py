@@ -31,6 +31,16 @@ LIMITS = {
 """Bounds of one value, in bytes, and of one statement."""
 
 _READING = frozenset({"SELECT", "VALUES", "WITH"})
+_WRITING = frozenset(
+    {
+        *("ALTER", "ANALYZE", "ATTACH", "BEGIN", "COMMIT", "CREATE", "DELETE"),
+        *("DETACH", "DROP", "END", "EXPLAIN", "INSERT", "PRAGMA", "REINDEX"),
+        *("RELEASE", "REPLACE", "ROLLBACK", "SAVEPOINT", "UPDATE", "VACUUM"),
+    }
+)
+"""The other words that begin a statement of SQLite."""
+_ALLOWED = "SELECT, VALUES, WITH, EXPLAIN, or a PRAGMA that shows something"
+_SHOWN = 20
 _BLANK = re.compile(r"(?:\s|\ufeff|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]*")
 _SHOWS_AN_OBJECT = frozenset(
@@ -145,8 +155,13 @@ def _require_reading(sql: str) -> None:
             word, rest = _first_word(_first_word(rest)[1])
     elif word == "PRAGMA":
         return
-    if word not in _READING:
-        raise BackhaulError(refusal(word or "this statement"))
+    if word in _READING:
+        return
+    if word in _WRITING:
+        raise BackhaulError(refusal(word))
+    begun = sql[:_SHOWN].strip()
+    what = f"no statement of SQL begins with {begun!r}" if begun else "there is no SQL"
+    raise BackhaulError(f"{what}; begin with {_ALLOWED}")
 
 
 def _require_conditions(sql: str) -> None:
@@ -175,5 +190,5 @@ def refusal(what: str) -> str:
     """Return the sentence for what a statement may not do."""
     return (
         f"query only reads, and refuses {what}: the daemon alone writes to its"
-        " database; use SELECT, VALUES, WITH, EXPLAIN, or a PRAGMA that shows something"
+        f" database; use {_ALLOWED}"
     )

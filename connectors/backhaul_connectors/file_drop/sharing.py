@@ -1,0 +1,57 @@
+"""Finds the files that two file drops would both take."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from backhaul_connectors.file_drop.naming import alternatives, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_connectors.file_drop.settings import Settings
+
+_WILD = re.compile(r"[*?]|\[[^]]*\]")
+KINDS = ("fulfillments", "cancellations", "stock_deltas", "stock_levels")
+
+
+def shared(one: Settings, other: Settings, _is_one_store: bool) -> str:
+    """Return which files both instances would take; empty where there are none.
+
+    The store does not matter: orders of two stores may have the same number. Patterns
+    are compared by example, so that unusual ones may overlap and are not found.
+    """
+    if _place(one) != _place(other):
+        return ""
+    both = [kind for kind in KINDS if _overlap(one, other, kind)]
+    return f"files {getattr(other, both[0])} in {other.path}" if both else ""
+
+
+def _place(settings: Settings) -> tuple[str, int, str]:
+    """Return where the folder is: host, port and path, links followed where seen."""
+    if settings.sftp_host:
+        path = os.path.normpath(settings.path)
+        return settings.sftp_host.lower(), settings.sftp_port, path
+    return "", 0, os.path.realpath(settings.path)
+
+
+def _overlap(one: Settings, other: Settings, kind: str) -> bool:
+    """Compare with every kind: what is a shipment here may be a count there."""
+    mine = getattr(one, kind)
+    theirs = [getattr(other, each) for each in KINDS]
+    return any(_meet(mine, each) for each in theirs if mine and each)
+
+
+def _meet(mine: str, theirs: str) -> bool:
+    return any(matches(name, theirs) for name in _examples(mine)) or any(
+        matches(name, mine) for name in _examples(theirs)
+    )
+
+
+def _examples(pattern: str) -> Iterator[str]:
+    """Yield names that fit a pattern."""
+    for each in alternatives(pattern.lower()):
+        yield _WILD.sub("", each)
+        yield _WILD.sub("0", each)

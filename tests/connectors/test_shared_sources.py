@@ -1,0 +1,159 @@
+"""Two connections that would take the same records are refused: each applies them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul.connect import registry
+from backhaul.settings import load_settings
+from settings.configurations import STORE, complaints, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND_STORE = STORE.replace("main", "second")
+LISTS = 'base_url = "https://erp.example"\n[connectors.{0}.lists.moves]\n{1}'
+MOVES = """\
+kind = "stock_adjustment"
+path = "/moves"
+key = "id"
+fields = {sku = "sku", delta = "delta"}
+"""
+
+
+def drop(more: str = "", path: str = "FOLDER/in") -> str:
+    return f'type = "file_drop"\npath = "{path}"\n{more}\n'
+
+
+def erp(
+    table: str = "moves", more: str = "", url: str = "sqlite:////srv/erp.db"
+) -> str:
+    new = f'{{table = "{table}", changed_at = "at"}}'
+    return f'type = "sql"\nurl = "{url}"\nstock_deltas = {new}\n{more}\n'
+
+
+def lists(name: str, more: str = "", moves: str = MOVES) -> str:
+    return f'type = "http_json"\n{more}\n' + LISTS.format(name, moves)
+
+
+def configuration(one: str, other: str, stores: str = STORE) -> str:
+    return f"{stores}[connectors.one]\n{one}[connectors.other]\n{other}"
+
+
+DELTAS_ONLY = 'fulfillments = ""\ncancellations = ""\nstock_levels = ""'
+SFTP = 'sftp_host = "{}"\nsftp_user = "u"\nsftp_password = "p"'
+SFTP += '\nsftp_host_key = "SHA256:x"'
+SHARED = {
+    "a folder": (drop(), drop()),
+    "a folder, written otherwise": (drop(), drop(path="FOLDER/x/../in/")),
+    "a folder behind a link": (drop(), drop(path="FOLDER/link")),
+    "overlapping patterns": (
+        drop(f'{DELTAS_ONLY}\nstock_deltas = "moves-*.csv"'),
+        drop(f'{DELTAS_ONLY}\nstock_deltas = "*.{{csv,txt}}"'),
+    ),
+    "patterns of two kinds": (
+        drop(f'{DELTAS_ONLY}\nstock_deltas = "erp-*.csv"'),
+        drop('stock_deltas = ""\nstock_levels = "ERP-?.csv"'),
+    ),
+    "an SFTP folder": (
+        drop(SFTP.format("erp.example")),
+        drop(SFTP.format("ERP.example"), "FOLDER/in/"),
+    ),
+    "a table": (erp(), erp()),
+    "a list": (lists("one"), lists("other")),
+}
+SEPARATE = {
+    "two folders": (drop(), drop(path="FOLDER/elsewhere")),
+    "two names in one folder": (
+        drop(f'{DELTAS_ONLY}\nstock_deltas = "a-*.csv"'),
+        drop(f'{DELTAS_ONLY}\nstock_deltas = "b-*.csv"'),
+    ),
+    "two servers": (drop(SFTP.format("a.example")), drop(SFTP.format("b.example"))),
+    "here and there": (drop(), drop(SFTP.format("a.example"))),
+    "one is disabled": (drop(), drop("enabled = false")),
+    "two tables": (erp(), erp("returns")),
+    "two databases": (erp(), erp(url="sqlite:////srv/other.db")),
+    "two lists": (lists("one"), lists("other", moves=MOVES.replace("moves", "back"))),
+}
+
+
+@pytest.fixture(autouse=True)
+def _link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_a_second_connection_of_one_source_is_refused(
+    tmp_path: Path, case: str
+) -> None:
+    text = configuration(*SHARED[case])
+    (said,) = complaints(tmp_path, text, validate_together=registry.check_together)
+    assert ": connectors.other: takes " in said
+    assert "which connectors.one takes as well" in said
+    assert "applied twice" in said
+    assert "enabled = false" in said
+
+
+@pytest.mark.parametrize("case", SEPARATE)
+def test_separate_sources_are_not(tmp_path: Path, case: str) -> None:
+    file = written(tmp_path, configuration(*SEPARATE[case]))
+    load_settings(file, {}, validate_together=registry.check_together)
+
+
+def test_two_stores_may_read_one_stock_but_not_share_a_folder_or_marks(
+    tmp_path: Path,
+) -> None:
+    first, second = 'store = "main"\n', 'store = "second"\n'
+    both = STORE + SECOND_STORE
+    check = registry.check_together
+    table = configuration(first + erp(), second + erp(), both)
+    load_settings(written(tmp_path, table), {}, validate_together=check)
+    listed = configuration(lists("one", first), lists("other", second), both)
+    load_settings(written(tmp_path, listed), {}, validate_together=check)
+    assert complaints(
+        tmp_path, table.replace("changed_at", "processed_at"), validate_together=check
+    )
+    folder = configuration(first + drop(), second + drop(), both)
+    assert complaints(tmp_path, folder, validate_together=check)
+
+
+def test_a_mistake_elsewhere_does_not_hide_it(tmp_path: Path) -> None:
+    text = configuration(drop('evry = "5s"'), drop('every = "soon"')) + "[x]\n"
+    found = complaints(tmp_path, text, validate_together=registry.check_together)
+    assert not any("takes" in said for said in found)  # `evry` may have meant anything
+    text = configuration(drop(), drop('every = "soon"')) + "[x]\n"
+    found = complaints(tmp_path, text, validate_together=registry.check_together)
+    assert any("connectors.other: takes" in said for said in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('evry = "5m"', "unknown setting (did you mean every?)"),
+        ('quiet_hours = "22:00-06:00"', "unknown setting (did you mean quiet?)"),
+        ("settle_seconds = inf", "must be a number"),
+        ("settle_seconds = nan", "must be a number"),
+        ("incomplete_seconds = -inf", "must be a number"),
+    ],
+)
+def test_a_setting_of_a_connector_is_named_with_its_remedy(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    name = line.partition(" ")[0]
+    text = f"{STORE}[connectors.one]\n{drop(line)}"
+    found = complaints(
+        tmp_path,
+        text,
+        validate_connector=lambda _, each: registry.check(each.type, each.options),
+    )
+    assert [each.partition(": ")[2] for each in found] == [
+        f"connectors.one.{name}: {said}"
+    ]
+
+
+def test_a_file_of_a_windows_editor_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "backhaul.toml"
+    file.write_text(STORE, encoding="utf-8-sig")
+    assert load_settings(file, {}).stores
