@@ -331,7 +331,7 @@ def _guardian(
         store.marks,
         admit,
         lambda: bool(signers.live().get(name)),
-        lambda: signers.may_be_wrong(name),
+        lambda: signers.why_kept(name),
     )
 
 

@@ -78,6 +78,7 @@ async def examined(
 OURS: list[tuple[str, int, str, str]] = [
     ("encoded", 415, "compressed", "at the proxy"),
     ("doubled", 401, "came twice", "unchanged"),
+    ("unsigned", 401, "was missing", "pass X-Service-Hmac-Sha256 on"),
     ("refused", 401, "another secret", "stores.main.webhook_secrets"),
     ("large", 413, "too large", "max_body_bytes"),
     ("slow", 408, "too long", "request_seconds"),

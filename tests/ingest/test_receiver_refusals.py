@@ -84,6 +84,30 @@ async def test_a_wrong_signature_is_401_and_leaves_nothing(
     assert receiver.woken == 0
 
 
+EVIDENCE = {"of another body", "by another secret", "by nothing", "lower case"}
+"""Whole signatures that do not match. All others were damaged, lost or added on their
+way, so that another secret helps nothing."""
+
+
+@pytest.mark.parametrize("name", FORGED)
+async def test_only_a_whole_signature_that_does_not_match_is_evidence(
+    name: str, receiver: Served
+) -> None:
+    await receiver.raw(raw_request(BODY, FORGED[name]))
+    assert (receiver.signers.why_kept("main") == "") is (name in EVIDENCE)
+
+
+async def test_requests_of_strangers_without_a_signature_hide_no_evidence(
+    receiver: Served,
+) -> None:
+    await receiver.raw(raw_request(BODY, FORGED["by another secret"]))
+    for name in ("none", "empty", "cut"):
+        await receiver.raw(raw_request(BODY, FORGED[name]))
+    assert receiver.signers.why_kept("main") == ""
+    assert (await receiver.post(BODY)).status == 200
+    assert "since the start" in receiver.signers.why_kept("main")
+
+
 async def test_every_refusal_looks_the_same(receiver: Served) -> None:
     answers = {
         without_date(await receiver.raw(raw_request(BODY, headers)))

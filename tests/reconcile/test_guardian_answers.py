@@ -108,12 +108,15 @@ async def test_a_strange_answer_is_told(
     assert sent(place, "POST") == []
 
 
-async def test_a_doubled_signature_replaces_no_secret(
+async def test_without_evidence_no_secret_is_replaced(
     place: Place, tmp_path: Path, admission: Admission
 ) -> None:
-    """Another secret would mend nothing, however often the platform tries."""
+    """Another secret would mend nothing, however often the platform tries.
+
+    The subscription is enabled all the same: only a delivery can bring evidence.
+    """
     transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
-    doubled = True
+    why = "the signature header came twice"
     guardian = Guardian(
         "main",
         URL,
@@ -123,15 +126,16 @@ async def test_a_doubled_signature_replaces_no_secret(
         place.store.marks,
         admission,
         lambda: True,
-        lambda: not doubled,
+        lambda: why,
     )
     delivered(place, 401, 3)
     for _ in range(3):
-        shows(place, consecutiveFailures=3)
+        shows(place, consecutiveFailures=3, status="DISABLED")
         await guardian.check()
     assert "the signature header came twice" in guardian.state()
     assert sent(place, "POST") == []
-    doubled = False
+    assert sent(place, "PUT") == [{"status": "ACTIVE"}] * 3
+    why = ""
     place.platform.says("/webhooks/wh_1/rotate-secret", document(GIVEN))
     shows(place, consecutiveFailures=4)
     await guardian.check()

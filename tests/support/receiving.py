@@ -44,6 +44,7 @@ class Served:
     url: str
     session: aiohttp.ClientSession
     arrivals: Arrivals
+    signers: Signers
     woken: int = 0
 
     @property
@@ -114,14 +115,14 @@ async def served(
         arrivals = Arrivals(
             request_seconds, slow_per_address, max_waiting_bytes, trusted, now
         )
-        running = Served("", session, arrivals)
+        clock = SystemClock()
+        signers = Signers(SecretsInMemory(), clock)
+        await signers.load(secrets)
+        running = Served("", session, arrivals, signers)
 
         def arrived() -> None:
             running.woken += 1
 
-        clock = SystemClock()
-        signers = Signers(SecretsInMemory(), clock)
-        await signers.load(secrets)
         receiver = Receiver(inbox, clock, signers, arrived)
         app = site.build(receiver.routes(), MAX_BODY_BYTES, arrivals)
         listener = listening.Listener(app, max_connections, arrivals)

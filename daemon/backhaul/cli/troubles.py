@@ -18,6 +18,7 @@ REFUSALS: Mapping[str, str] = {
     "large": "too large (413)",
     "refused": "with a wrong signature (401)",
     "doubled": "with several signatures (401)",
+    "unsigned": "without a signature (401)",
     "slow": "too slow (408)",
     "busy": "while the daemon was busy (503)",
 }

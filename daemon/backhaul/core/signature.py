@@ -14,11 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HEADER = "X-Service-Hmac-Sha256"
+DIGEST_BYTES = 32
 
 
 def sign(body: bytes, secret: bytes) -> bytes:
     """Return the header's value (44 ASCII bytes) for the raw body."""
     return base64.b64encode(hmac.digest(secret, body, "sha256"))
+
+
+def is_whole(presented: str) -> bool:
+    """Return True if the header's value has the form of a signature, with any secret.
+
+    A value that was cut or re-encoded on its way says nothing about the secret.
+    """
+    try:
+        return len(base64.b64decode(presented, validate=True)) == DIGEST_BYTES
+    except ValueError:
+        return False
 
 
 def verify(body: bytes, presented: str, secrets: Sequence[bytes]) -> int | None:

@@ -42,6 +42,11 @@ REFUSALS: Mapping[str, tuple[int, str, str]] = {
         "the signature header came twice, with different values",
         "have the proxy pass X-Service-Hmac-Sha256 on unchanged; no other secret helps",
     ),
+    "unsigned": (
+        401,
+        "the signature header was missing",
+        "have the proxy pass X-Service-Hmac-Sha256 on; no other secret helps",
+    ),
     "encoded": (
         415,
         "the body came compressed",

@@ -89,16 +89,19 @@ class Receiver:
         """Check the signature; count a wrong one.
 
         A proxy may send the header twice, or both values in one: equal ones are one.
-        Different ones say nothing about the secret, which must not be replaced then.
+        Different ones, or none, say nothing about the secret: it is not replaced then.
         """
         presented = _values(headers, signature.HEADER)
-        if len(presented) > 1:
+        if len(presented) == 1:
+            if self._signers.signed(store, body, presented.pop(), now):
+                return True
+            self._answers.add(store, "refused")
+        elif presented:
             self._signers.doubled(store)
             self._answers.add(store, "doubled")
-            return False
-        if self._signers.signed(store, body, "".join(presented), now):
-            return True
-        self._answers.add(store, "refused")
+        else:
+            self._signers.unsigned(store)
+            self._answers.add(store, "unsigned")
         return False
 
     def _busy(self, error: Busy) -> web.Response:

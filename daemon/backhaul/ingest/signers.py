@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets as random_secrets
 from collections import ChainMap, Counter
+from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
 
 SAVE_SECONDS = 30.0
 """After a crash `last used` may be as old as this; no delivery waits for it."""
+
+
+class Refusal(Enum):
+    """What refused deliveries since the last accepted one show; the value explains it.
+
+    Only a signature that does not match is evidence that the secret is wrong.
+    """
+
+    MISMATCHED = ""
+    NONE = (
+        "no delivery with a wrong signature has arrived since the start; if the"
+        " platform's deliveries go on being refused, check whether a proxy before"
+        " Backhaul answers 401"
+    )
+    DOUBLED = (
+        "the signature header came twice, with different values; the proxy before"
+        " Backhaul must pass it on unchanged"
+    )
+    UNSIGNED = (
+        "deliveries came without a whole signature in the header X-Service-Hmac-Sha256;"
+        " the proxy before Backhaul must pass it on unchanged"
+    )
 
 
 class _Ring(Struct, frozen=True):
@@ -52,7 +75,7 @@ class Signers:
         # A store that is not ours takes the same path as a wrong signature.
         self._nobody = _Ring(("",), (random_secrets.token_bytes(32),))
         self._used: dict[tuple[str, str], str] = {}
-        self._doubled: set[str] = set()
+        self._refused: dict[str, Refusal] = {}
 
     async def load(self, configured: Mapping[str, Iterable[bytes]]) -> None:
         """Take the configured secrets, without those that a person dropped."""
@@ -96,24 +119,40 @@ class Signers:
         ring = self._rings.get(store, self._nobody)
         signer = signature.verify(body, presented, ring.values)
         if signer is None or ring is self._nobody:
-            self._doubled.discard(store)
+            self._note_refusal(store, presented)
             return False
+        self._refused.pop(store, None)
         signed_by = store, ring.names[signer]
         self._used[signed_by] = now
         self._verified[signed_by] += 1
         return True
 
     def doubled(self, store: str) -> None:
-        """Note that a delivery came with several signatures that differ."""
+        """Record that a delivery came with several signatures that differ."""
         if store in self._rings:
-            self._doubled.add(store)
+            self._refused[store] = Refusal.DOUBLED
 
-    def may_be_wrong(self, store: str) -> bool:
-        """Tell whether a refused delivery may be due to the secret.
+    def unsigned(self, store: str) -> None:
+        """Record that a delivery came without a signature.
 
-        It is not where the last one that was refused came with several signatures.
+        A stranger can send one too: it never replaces what a signature has shown.
         """
-        return store not in self._doubled
+        if store in self._rings:
+            self._refused.setdefault(store, Refusal.UNSIGNED)
+
+    def _note_refusal(self, store: str, presented: str) -> None:
+        if not signature.is_whole(presented):
+            self.unsigned(store)
+        elif store in self._rings:
+            self._refused[store] = Refusal.MISMATCHED
+
+    def why_kept(self, store: str) -> str:
+        """Return why a refused delivery is no reason to replace the secret.
+
+        "" where a delivery since the last accepted one had a signature that does not
+        match: then the secret may be wrong.
+        """
+        return self._refused.get(store, Refusal.NONE).value
 
     async def save(self) -> None:
         """Write down when each secret was last used. May raise Busy."""

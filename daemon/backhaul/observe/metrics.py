@@ -42,7 +42,7 @@ NAMES: dict[str, Meaning] = {
     "webhooks_total": Meaning(
         "counter",
         "Deliveries by answer: kept, refused (signature), doubled (several signatures),"
-        " encoded (415), large (413), slow (408), busy (503).",
+        " unsigned, encoded (415), large (413), slow (408), busy (503).",
         ("store", "answer"),
     ),
     "bad_requests_total": Meaning(

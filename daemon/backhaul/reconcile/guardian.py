@@ -33,11 +33,6 @@ HOOKS = "/webhooks"
 NO_API = frozenset({404, 405, 501})
 REFUSED_BY_US = 401
 MOST_PAGES = 100
-DOUBLED = (
-    "the signature header came twice, with different values; the proxy before Backhaul"
-    " must pass it on unchanged"
-)
-"""Why deliveries are refused that no other secret would mend."""
 
 
 class Guardian:
@@ -53,7 +48,7 @@ class Guardian:
         marks: Marks,
         admit: Callable[[str, list[bytes]], Awaitable[None]],
         accepts_any: Callable[[], bool],
-        may_be_wrong: Callable[[], bool] = lambda: True,
+        why_kept: Callable[[], str] = lambda: "",
     ) -> None:
         self._store = store
         self.address = f"{public_url}/webhooks/{store}"
@@ -63,7 +58,7 @@ class Guardian:
         self._marks = marks
         self._admit = admit
         self._accepts_any = accepts_any
-        self._may_be_wrong = may_be_wrong
+        self._why_kept = why_kept
         self._said = ""
 
     def state(self) -> str:
@@ -149,14 +144,16 @@ class Guardian:
         status = (hook.status or "").upper()
         if status == "PAUSED":
             return f"the webhook subscription {hook.id} is paused by somebody"
+        kept = ""
         if not self._accepts_any():
             await self._replace_secret(_path(hook))
         elif hook.consecutive_failures:
-            await self._mind_secret(hook)
+            kept = await self._mind_secret(hook)
         wanted = {"status": "ACTIVE"} if status == "DISABLED" else {}
         topics = tuple(hook.topics or ())
         lacking = tuple(topic for topic in TOPICS if topic not in topics)
-        return await self._change(_path(hook), wanted, topics, [lacking])
+        left = await self._change(_path(hook), wanted, topics, [lacking])
+        return "; ".join(filter(None, (kept, left)))
 
     async def _change(
         self,
@@ -186,18 +183,21 @@ class Guardian:
             self._log("subscription.repaired", "the webhook subscription was repaired")
         return failed or self._lacking(topics)
 
-    async def _mind_secret(self, hook: shapes.Hook) -> None:
-        """Replace a secret with which a delivery was refused: once for a delivery.
+    async def _mind_secret(self, hook: shapes.Hook) -> str:
+        """Replace a secret with which a delivery was refused, once for each delivery.
 
-        A shop that is quiet shows the same refusal at every look.
+        A quiet store shows the same refusal at every check. Returns what a person
+        should know where nothing shows that the secret is wrong; the secret stays then.
         """
         path, mark = _path(hook), f"refused:{self._store}:{hook.id}"
         refused_at = await self._refused_last(path)
-        if refused_at > (await self._marks.get(mark) or ""):
-            if not self._may_be_wrong():
-                raise Unusable(DOUBLED)
-            await self._replace_secret(path)
-            await self._marks.put(mark, refused_at)
+        if refused_at <= (await self._marks.get(mark) or ""):
+            return ""
+        if why := self._why_kept():
+            return f"a delivery was refused with 401, and its secret is kept: {why}"
+        await self._replace_secret(path)
+        await self._marks.put(mark, refused_at)
+        return ""
 
     async def _refused_last(self, path: str) -> str:
         """Tell when the last delivery was refused by us, for its signature, if it was.
