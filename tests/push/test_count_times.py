@@ -1,4 +1,4 @@
-"""Counts whose time cannot be: of a day to come, or of a clock that was ahead."""
+"""Counts whose time cannot be: of hours to come, or of a clock that was ahead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.core.clock import SystemClock
+from backhaul.core.clock import SystemClock, to_text
 from support.counting import House, house
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-TO_COME = "2099-01-01T00:00:00Z"
 LONGEST_WAIT = 900.0
 
 
@@ -31,24 +30,29 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
     return by
 
 
-async def test_a_count_of_a_day_to_come_stands_in_no_others_way(
+def to_come(hours: int) -> str:
+    """Return a time that many hours ahead; from 24 on a count is refused at once."""
+    return to_text(SystemClock().now() + timedelta(hours=hours))
+
+
+async def test_a_count_of_hours_to_come_stands_in_no_others_way(
     tmp_path: Path,
 ) -> None:
     async with house(tmp_path) as at:
         lamp = await at.lamp(10)
-        strange = await at.count(lamp, 7, TO_COME)
+        strange = await at.count(lamp, 7, to_come(20))
         await at.reaches(strange, "parked")
         good = await at.count(lamp, 4)
         await at.reaches(good, "applied")
         assert await at.stock(lamp) == 4
 
 
-async def test_the_last_of_several_days_to_come_counts(tmp_path: Path) -> None:
+async def test_the_last_of_several_counts_to_come_counts(tmp_path: Path) -> None:
     async with house(tmp_path) as at:
         lamp = await at.lamp(10)
-        first = await at.count(lamp, 7, TO_COME)
+        first = await at.count(lamp, 7, to_come(20))
         await at.reaches(first, "parked")
-        last = await at.count(lamp, 6, "2098-01-01T00:00:00Z")
+        last = await at.count(lamp, 6, to_come(19))
         await at.reaches(last, "parked")
         await at.decide(first, "resend")
         await at.reaches(first, "superseded")

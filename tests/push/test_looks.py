@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul.core.circuit import FAILURES_TO_OPEN
 from backhaul.core.circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
+from backhaul.core.clock import to_text
 from backhaul.settings import Push
 from backhaul.shop.client import LISTS
 from support import payloads
+from support.clock import START
 from support.databases import rows, take
 from support.push_history import HISTORY, history, move
 from support.push_looks import FAILED, doubt, in_vain, looked, looks, outlast, outwait
@@ -22,6 +25,8 @@ from support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from backhaul.store.outbox import Doubt
 
 MOST_SECONDS = 60
 """By then what is in doubt is looked for again; after many failures it took 300."""
@@ -84,6 +89,33 @@ async def test_no_look_is_taken_early_for_a_clock_set_forward(
             await looked(stage, command, taken + 1)
         await stage.reaches(command, "applied")
     assert len(stage.server.commands) == 2
+
+
+async def test_a_clock_set_forward_while_the_database_is_waited_for_brings_no_look(
+    stage: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due is read by the new clock, which nobody has noticed yet."""
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history())
+    due, jumps = stage.store.doubts.due, [-3_600.0]
+
+    async def slowly(store: str, limit: int) -> list[Doubt]:
+        if len(looks(stage, command)) == 2 and jumps:
+            stage.clock.set_back(jumps.pop())
+        return await due(store, limit)
+
+    monkeypatch.setattr(stage.store.doubts, "due", slowly)
+    async with working(stage):
+        await looked(stage, command, 1)
+        await stage.pass_time(120)
+        await until(lambda: not jumps, "the clock is set forward")
+        await stage.pass_time(479)
+        await stage.quiet()
+        await stage.pass_time(1)
+        await stage.reaches(command, "applied")
+    when = START + timedelta(seconds=3_600 + 120 + 480)
+    times = rows(stage.path, "SELECT at FROM looks ORDER BY id")
+    assert times[2:] == [(to_text(when),)]
 
 
 async def test_what_comes_in_doubt_after_a_clock_was_set_forward_is_not_put_off(

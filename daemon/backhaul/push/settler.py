@@ -121,6 +121,8 @@ class Settler:
         await self._make_up_for_a_jump()
         most = 1 if self._replay.transport.circuit.half_open else AT_ONCE
         due = await self._doubts.due(self._store, most)
+        if self._has_jumped():
+            return 1  # what is due was read with the new time: make up for it first
         async with asyncio.TaskGroup() as group:
             for doubt in due:
                 group.create_task(self._look(doubt))
@@ -135,11 +137,15 @@ class Settler:
         Else the last one is taken at once, and believes an absence that is none.
         """
         offset = self._wall_offset()
-        forward = offset - self._offset
-        if forward > STEP_FORWARD_SECONDS:
+        if self._has_jumped():
             longest = max(self._push.looks[-1], self._push.retry_cap)
+            forward = offset - self._offset
             await self._doubts.postpone(self._store, forward, longest)
         self._offset = offset
+
+    def _has_jumped(self) -> bool:
+        """Return True if the clock went forward since the last check of it."""
+        return self._wall_offset() - self._offset > STEP_FORWARD_SECONDS
 
     async def _look(self, doubt: Doubt) -> None:
         at = to_text(self._clock.now())
