@@ -32,7 +32,7 @@ pytestmark = pytest.mark.programs
 HEADER = "order,tracking_company,tracking_number"
 FAULTS = "/stores/demo/faults"
 PARK = {
-    "BACKHAUL_PUSH__LOOKS": "0s",
+    "BACKHAUL_PUSH__CHECK_AFTER": "0s",
     "BACKHAUL_PUSH__ON_ABSENT": "park",
     "BACKHAUL_STORES__MAIN__IDEMPOTENCY": "false",
 }

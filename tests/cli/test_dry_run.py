@@ -75,7 +75,7 @@ def test_a_command_in_doubt_is_looked_for_and_not_sent_under_its_key(
 ) -> None:
     """This platform takes each key once, so that the daemon would send it again."""
     monkeypatch.setenv("BACKHAUL_PUSH__DRY_RUN", "true")
-    monkeypatch.setenv("BACKHAUL_PUSH__LOOKS", "0s")
+    monkeypatch.setenv("BACKHAUL_PUSH__CHECK_AFTER", "0s")
     with connected_process(platform) as started:
         office = started.office
         order = planned(platform, office)

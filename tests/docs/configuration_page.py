@@ -16,8 +16,8 @@ from backhaul.settings.sources import ANY_NAME, is_list, is_named, is_secret, se
 from backhaul.settings.values import (
     check_base_url,
     duration_text,
+    parse_delays,
     parse_duration,
-    parse_looks,
 )
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def default_text(info: FieldInfo) -> str:
         return ""
     if is_duration(info):
         return f'"{duration_text(default)}"'
-    if _checked_by(info, parse_looks):
+    if _checked_by(info, parse_delays):
         return json.dumps([duration_text(seconds) for seconds in default])
     return json.dumps(str(default) if isinstance(default, Path) else default)
 
@@ -154,7 +154,7 @@ def kind(info: FieldInfo) -> str:
         return "list of secrets" if is_list(info) else "secret"
     if is_duration(info):
         return "duration"
-    if _checked_by(info, parse_looks):
+    if _checked_by(info, parse_delays):
         return "list of durations"
     if _checked_by(info, check_base_url):
         return "http(s) address"

@@ -29,7 +29,7 @@ gave up, and what only a later reconciliation would find was called lost.
 """
 READINGS = ((), ("no-idempotency",))
 """Platforms in turn: one takes keys, on the other what is in doubt is read back."""
-LOOKS = '[push]\nlooks = ["0s", "2s", "6s"]'
+LOOKS = '[push]\ncheck_after = ["0s", "2s", "6s"]'
 """Not ten minutes: on one machine nothing is on its way for longer."""
 CLOCK = SystemClock()
 WEBHOOKS = "SELECT count(*) FROM inbox WHERE kind = 'delivery'"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 2
 OFFICE_PUSH = '[push]\nretry_base = "50ms"'
-PUSH = f'{OFFICE_PUSH}\nread_seconds = {READ_SECONDS}\nlooks = ["0s", "1s", "2s"]'
+PUSH = f'{OFFICE_PUSH}\nread_seconds = {READ_SECONDS}\ncheck_after = ["0s", "1s", "2s"]'
 OPEN = "('planned', 'sending', 'uncertain')"
 PLENTY = 100_000
 NO_SWEEPS = """

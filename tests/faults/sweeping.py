@@ -216,7 +216,7 @@ async def stage(
     settings = Settings.model_validate({"stores": {STORE: store}, "push": push or {}})
     clock = VirtualClock(start)
     await become(shop, parse(quirks))
-    async with laid(clock, settings.push.looks[-1]) as wire:
+    async with laid(clock, settings.push.check_after[-1]) as wire:
         transport, client = build_client(settings, STORE, clock, wire)
         facts = await client.facts()
         await transport.close()
@@ -259,7 +259,7 @@ class Program:
             self.living = asyncio.ensure_future(self._live())
         clock, wire = self.on.clock, self.on.wire
         end = clock.monotonic() + FOREVER_SECONDS
-        step = self.on.settings.push.looks[-1] / STEPS
+        step = self.on.settings.push.check_after[-1] / STEPS
         await self.calm()
         if wind_back_seconds:
             clock.set_back(wind_back_seconds)

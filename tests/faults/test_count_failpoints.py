@@ -29,7 +29,7 @@ SIZES = [
     for size in ("S", "M")
 ]
 QUIRKS = ("no-idempotency", "no-note")
-PUSH = {"looks": ["0s", "20s", "60s"]}
+PUSH = {"check_after": ["0s", "20s", "60s"]}
 STOPPING = "targets.stop:"
 """Only a platform that moves what it was not asked to comes to this step."""
 READS = {"due", "next_due", "readings", "surroundings", "stopped"}

@@ -31,7 +31,7 @@ class Scene(NamedTuple):
     turn: int
 
 
-PUSH = {"looks": ["0s", "20s", "60s"]}
+PUSH = {"check_after": ["0s", "20s", "60s"]}
 POINTS = list(points())
 FEWEST = 25
 TURNS = {Fate.NEVER_ARRIVES: (1, 2, 5)}

@@ -43,7 +43,7 @@ retry_base = "{BASE_SECONDS}s"
 retry_cap = "{CAP_SECONDS}s"
 connect_seconds = 1
 read_seconds = 2
-looks = ["0s", "1s", "2s"]"""
+check_after = ["0s", "1s", "2s"]"""
 NOT_BY_CHANCE_SECONDS = 0.05
 """What finishing an attempt may take; four waits by chance are rarely as close."""
 FAILED = "SELECT DISTINCT outcome FROM attempts WHERE outcome != 'confirmed'"

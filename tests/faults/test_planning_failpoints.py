@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.faults
 
 QUIRKS = ("no-idempotency", "no-note")
-PUSH = {"looks": ["0s", "20s", "60s"]}
+PUSH = {"check_after": ["0s", "20s", "60s"]}
 EVERY_SECONDS = 1.0
 TURNS = {"records.accept": (1, 2)}
 """What comes several times: the how-manieth time is deadly."""

@@ -31,7 +31,7 @@ every = "1s"
 """
 RETRIES = 'retry_base = "50ms"'
 SOON = f"""{RETRIES}
-looks = ["0s", "1s", "3s"]
+check_after = ["0s", "1s", "3s"]
 retry_cap = "3s"
 """
 """After a restore nothing is sent for as long as the last look."""

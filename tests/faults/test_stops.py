@@ -34,7 +34,7 @@ PUSH = """[push]
 retry_base = "50ms"
 concurrency = 10
 read_seconds = {}
-looks = ["0s", "400ms", "800ms"]"""
+check_after = ["0s", "400ms", "800ms"]"""
 
 
 def patient(seconds: int) -> str:

@@ -33,7 +33,7 @@ STILL_SECONDS = 120.0 if LONG else 4.0
 PUSH = """[push]
 retry_base = "50ms"
 read_seconds = 10
-looks = ["0s", "1s", "2s"]"""
+check_after = ["0s", "1s", "2s"]"""
 EVERY_SECONDS = {"prune": 1, "reconcile_incremental": 2}
 JOBS = """
 [jobs.reconcile_full]

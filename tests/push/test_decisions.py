@@ -202,7 +202,7 @@ async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
     tmp_path: Path,
 ) -> None:
     """A person parked and sent again while the settler was still reading."""
-    only = Push.model_validate({"looks": ["0s"], "on_absent": "park"})
+    only = Push.model_validate({"check_after": ["0s"], "on_absent": "park"})
     made = scene(tmp_path / "b.db", only, patience_seconds=HELD_SECONDS)
     async with made as stage, working(stage):
         slow = Slow()

@@ -47,7 +47,7 @@ STORE = "main"
 ERP = "erp"
 Counts: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 """How the counts of each connector are meant."""
-SOON = {"looks": ["0s", "100ms", "200ms"]}
+SOON = {"check_after": ["0s", "100ms", "200ms"]}
 _KEYS = count(1)
 
 

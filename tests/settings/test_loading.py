@@ -274,3 +274,33 @@ def test_the_environment_gives_quiet_hours_and_a_store_its_own(tmp_path: Path) -
     planned = load_settings(written(tmp_path, STORE), environ).planned_jobs()
     assert planned["prune", ""].in_words() == ("every 1h, not 08:00-12:00, 13:00-18:00")
     assert planned["push_adjustments", "main"].in_words() == "every 2m"
+
+
+def test_looks_is_an_alias_of_check_after(tmp_path: Path) -> None:
+    file = written(tmp_path, f'{STORE}[push]\nlooks = ["0s", "5s"]')
+    assert load_settings(file, {}).push.check_after == (0.0, 5.0)
+
+
+@pytest.mark.parametrize("in_file", ["looks", "check_after"])
+@pytest.mark.parametrize("in_environment", ["LOOKS", "CHECK_AFTER"])
+def test_the_environment_is_stronger_under_either_name(
+    in_file: str, in_environment: str, tmp_path: Path
+) -> None:
+    file = written(tmp_path, f'{STORE}[push]\n{in_file} = ["0s", "5s"]')
+    environ = {f"BACKHAUL_PUSH__{in_environment}": "1s, 2s"}
+    assert load_settings(file, environ).push.check_after == (1.0, 2.0)
+
+
+def test_both_names_of_a_setting_in_one_place_are_refused(tmp_path: Path) -> None:
+    text = f'{STORE}[push]\nlooks = ["0s"]\ncheck_after = ["0s"]'
+    assert complaints(tmp_path, text) == [
+        "backhaul.toml:6: push.looks: is the old name of check_after, which is also "
+        "given (keep check_after only)"
+    ]
+
+
+def test_a_mistake_under_the_old_name_is_reported_at_its_line(tmp_path: Path) -> None:
+    text = f'{STORE}[push]\nlooks = ["5s", "0s"]'
+    assert complaints(tmp_path, text) == [
+        "backhaul.toml:6: push.check_after: must be in increasing order"
+    ]

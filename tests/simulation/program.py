@@ -67,7 +67,7 @@ def settings_of(folder: Path, secret: str) -> Settings:
             },
             "push": {
                 "read_seconds": PATIENCE_SECONDS,
-                "looks": ["0s", "15s", f"{LAST_LOOK_SECONDS:.0f}s"],
+                "check_after": ["0s", "15s", f"{LAST_LOOK_SECONDS:.0f}s"],
                 "retry_cap": "10s",
             },
         }

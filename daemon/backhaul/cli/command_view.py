@@ -36,7 +36,10 @@ _HELD = {
     2: "it waits for the dry run to be over",
 }
 _SAYS = {
-    "settle": ("", "read the platform for its effect, now and as [push] looks says"),
+    "settle": (
+        "",
+        "read the platform for its effect, now and as [push] check_after says",
+    ),
     "settle --applied": (' --reason "…"', "you know that it took effect"),
     "park": (' --reason "…"', "stop it; nothing is done until you decide"),
     "resend": (' --reason "…"', "send it again; shows what, and asks first"),

@@ -145,7 +145,7 @@ def settle(
 ) -> None:
     """Read the platform again for a command in doubt, or say that it took effect.
 
-    Reads now and then as `push.looks` says, from the first look on. What the last
+    Reads now and then as `push.check_after` says, from the first look on. What the last
     look does not find is sent again, unless `push.on_absent` is "park".
     """
     if applied and reason is None:

@@ -108,8 +108,8 @@ class Auditor:
         self._clock = clock
         self._chance = chance
         self._settled = settled
-        self._flying_seconds = push.looks[-1]
-        self._longest_seconds = max(push.looks[-1], push.retry_cap)
+        self._flying_seconds = push.check_after[-1]
+        self._longest_seconds = max(push.check_after[-1], push.retry_cap)
         self._wake = asyncio.Event()
         self._stranger = ""
         self._blind = ""

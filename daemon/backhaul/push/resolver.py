@@ -134,7 +134,7 @@ class Settler:
         """
         offset = self._wall_offset()
         if self._has_jumped():
-            longest = max(self._push.looks[-1], self._push.retry_cap)
+            longest = max(self._push.check_after[-1], self._push.retry_cap)
             forward = offset - self._offset
             await self._doubts.postpone(self._store, forward, longest)
         self._offset = offset
@@ -257,8 +257,9 @@ class Settler:
                 effect_id=proof.effect_id,
             )
         looks = doubt.looks + 1
-        if looks < len(self._push.looks) and not (proof.final or self._is_old(doubt)):
-            wait = self._push.looks[looks] - self._push.looks[looks - 1]
+        delays = self._push.check_after
+        if looks < len(delays) and not (proof.final or self._is_old(doubt)):
+            wait = delays[looks] - delays[looks - 1]
             due_at = to_text(self._clock.now() + timedelta(seconds=wait))
             return Settlement((Cause.UNKNOWN,), proof.reason, due_at=due_at)
         evidence = {"read": proof.read} if proof.read else {}
@@ -279,7 +280,8 @@ class Settler:
         So it is with what was planned after a restore, and never sent in this life.
         """
         age = self._clock.now() - from_text(doubt.sent_at)
-        return not doubt.request and age >= timedelta(seconds=self._push.looks[-1])
+        last = timedelta(seconds=self._push.check_after[-1])
+        return not doubt.request and age >= last
 
     async def _again(
         self, doubt: Doubt, at: str, error: str, bug: Exception | None = None

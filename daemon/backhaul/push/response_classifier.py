@@ -239,7 +239,7 @@ def settlement(
         wait = verdict.retry_after_seconds or THROTTLE_SECONDS
         wait = min(wait, push.longest_pause)
     elif verdict.outcome is Outcome.UNCERTAIN:
-        wait = push.looks[0]
+        wait = push.check_after[0]
     return Settlement(
         causes=CAUSES[verdict.outcome],
         reason=verdict.reason,

@@ -24,9 +24,9 @@ from backhaul.settings.values import (
     BaseUrl,
     Count,
     DatabaseUrl,
+    Delays,
     Duration,
     FilePath,
-    Looks,
     Name,
     Networks,
     Port,
@@ -157,7 +157,7 @@ class Push(Section):
     read_seconds: Seconds = Field(
         default=30,
         description="Longest wait for an answer, in seconds. A command without one is "
-        "in doubt: the platform is read back, see `looks`.",
+        "in doubt: the platform is read back, see `check_after`.",
     )
     max_response_bytes: Count = Field(
         default=5_000_000, description="Largest answer that is read, in bytes."
@@ -176,7 +176,7 @@ class Push(Section):
         "`Retry-After`, or `RateLimit`). After it one request tries again. A pause of "
         "more than a minute is shown in `backhaul status` and raises an alert.",
     )
-    looks: Looks = Field(
+    check_after: Delays = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
         description="When the platform is read for the effect of a command in doubt, "
         "counted from the doubt. That it took effect may be found at any look, that it "

@@ -25,7 +25,9 @@ KeyPath: TypeAlias = tuple[str, ...]
 Model: TypeAlias = type[BaseModel]
 
 ANY_NAME = "NAME"
-"""Stands in a path for the name that the operator chooses."""
+"""Placeholder in a key path for a name that the operator chooses."""
+RENAMED: dict[KeyPath, KeyPath] = {("push", "looks"): ("push", "check_after")}
+"""Old keys of renamed settings: each is an alias of the new key."""
 
 
 def section_of(annotation: Any) -> Model | None:
@@ -118,6 +120,13 @@ class Layer(Struct, frozen=True):
         table[path[-1]] = value
         self.sources[path] = source
 
+    def remove(self, path: KeyPath) -> object:
+        """Remove and return the value at `path`, which the layer must hold."""
+        table: Any = self.values
+        for key in path[:-1]:
+            table = table[key]
+        return table.pop(path[-1])
+
     def depth(self, path: KeyPath) -> int:
         """Return how many keys of `path`, from the left, this layer holds."""
         value: object = self.values
@@ -141,8 +150,21 @@ def environment_layer(environ: Mapping[str, str]) -> Layer:
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in {CONFIG_VARIABLE, SECRET_VARIABLE}:
             path = tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
-            layer.put(path, _typed(path, environ[name]), name)
+            layer.put(path, _typed(RENAMED.get(path, path), environ[name]), name)
+    _rename_old_keys(layer)
     return layer
+
+
+def _rename_old_keys(layer: Layer) -> None:
+    for old, new in RENAMED.items():
+        if layer.depth(old) == len(old):
+            value, source = layer.remove(old), layer.source(old)
+            if layer.depth(new) == len(new):
+                problem = f"is the old name of {new[-1]}, which is also given"
+                hint = f"keep {new[-1]} only"
+                layer.findings.append(Finding(source, ".".join(old), problem, hint))
+            else:
+                layer.put(new, value, source)
 
 
 def variable(path: KeyPath) -> str:
@@ -178,7 +200,9 @@ def file_layer(path: File) -> Layer:
         raise ConfigurationError([Finding(name, "", "is not UTF-8 text")]) from None
     except (ValueError, RecursionError) as error:  # also of a number too long
         raise ConfigurationError([_syntax_finding(name, str(error))]) from None
-    return Layer(name, values, _lines(name, text))
+    layer = Layer(name, values, _lines(name, text))
+    _rename_old_keys(layer)
+    return layer
 
 
 def _nearest(path: File) -> str:

@@ -79,14 +79,14 @@ def quiet_text(spans: tuple[Span, ...]) -> str:
     return ", ".join(f"{start:%H:%M}-{end:%H:%M}" for start, end in spans)
 
 
-def parse_looks(value: object) -> tuple[float, ...]:
-    """Return the seconds of moments such as ["0s", "2m"], each later than the last."""
+def parse_delays(value: object) -> tuple[float, ...]:
+    """Return the seconds of increasing delays such as ["0s", "2m", "10m"]."""
     if not isinstance(value, list | tuple) or not value:
         raise ValueError('must be a list of durations such as ["0s", "2m", "10m"]')
-    looks = tuple(0.0 if text == "0s" else parse_duration(text) for text in value)
-    if sorted(set(looks)) != list(looks):
-        raise ValueError("must grow from one to the next")
-    return looks
+    delays = tuple(0.0 if text == "0s" else parse_duration(text) for text in value)
+    if sorted(set(delays)) != list(delays):
+        raise ValueError("must be in increasing order")
+    return delays
 
 
 def refuse_truth(value: object) -> object:
@@ -171,8 +171,8 @@ def check_network(value: str) -> str:
 
 Duration: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, written with their unit: "5s"."""
-Looks: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(parse_looks)]
-"""Seconds after a doubt, each later than the last."""
+Delays: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(parse_delays)]
+"""Seconds after an event, in increasing order."""
 Quiet: TypeAlias = Annotated[tuple[Span, ...], BeforeValidator(parse_quiet)]
 """Spans of the local day."""
 Count: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=1)]
