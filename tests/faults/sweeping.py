@@ -160,6 +160,17 @@ class Stage:
         assert answer.status == 200, answer.body
         return order["id"], {"restock": True, "reason": "STAFF"}
 
+    async def plan_rest(self, store: SqliteStore, number: int) -> Planned:
+        """Two of the five units have shipped; a connector asks for a restock."""
+        order = await self.order(store, 5)
+        line = {"lineItemId": order["items"][0]["id"], "quantity": 2}
+        parcel = {"trackingNumber": f"BD{number}", "items": [line]}
+        answer = await self.shop.v1("POST", f"/orders/{order['id']}/fulfill", parcel)
+        assert answer.status == 200, answer.body
+        news = payloads.envelope("orders/fulfilled", answer.data)
+        assert await take(store, news) == []
+        return order["id"], {"restock": True, "reason": "STAFF"}
+
     async def plan_adjust(self, _: SqliteStore, number: int) -> Planned:
         lamp = await self.shop.product(variants=SIZES)
         variant = lamp["variants"][0]["id"]
@@ -192,11 +203,15 @@ PLANS = {
 """What commands are planned: a whole order or a part of it, one variant or all."""
 NOTELESS = frozenset({"no-note", "strict-body"})
 """Readings of a platform whose books hold no note of ours."""
-TOO_LATE, AGAIN = "too late", "again"
-PREPARED = {TOO_LATE: Stage.plan_too_late, AGAIN: Stage.plan_again}
-"""What was done to the object before, of which the mirror has not heard."""
+TOO_LATE, AGAIN, REST = "too late", "again", "rest"
+PREPARED = {
+    TOO_LATE: Stage.plan_too_late,
+    AGAIN: Stage.plan_again,
+    REST: Stage.plan_rest,
+}
+"""What was done to the object before; only of a part that shipped the mirror knows."""
 ADJUSTMENTS = frozenset({"adjust", "pool"})
-KIND = {"part": "fulfill", TOO_LATE: "fulfill", AGAIN: "cancel"}
+KIND = {"part": "fulfill", TOO_LATE: "fulfill", AGAIN: "cancel", REST: "cancel"}
 
 
 @asynccontextmanager
