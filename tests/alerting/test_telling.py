@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from sqlite_utils import Database
 from standardwebhooks import Webhook
 
-from backhaul.alerting.notifications import LISTED, Watch
+from backhaul.alerting.notifications import LISTED, Notifier
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
 from backhaul.settings.alerts import AlertSettings
@@ -82,7 +82,7 @@ class Scene:
     unreadable: bool = False
     looks: int = 0
 
-    def watch(self, **settings: str | None) -> Watch:
+    def watch(self, **settings: str | None) -> Notifier:
         wanted = AlertSettings.model_validate(
             {
                 "mail_to": ["ops@shop.example", "boss@shop.example"],
@@ -102,7 +102,7 @@ class Scene:
 
         # Receivers refuse a signature that is minutes old.
         clock = SystemClock()
-        return Watch(wanted, self.store.alerts, look, clock, "host-1")
+        return Notifier(wanted, self.store.alerts, look, clock, "host-1")
 
     def ill(self, *alerts: Alert) -> None:
         self.now = {alert.key: alert for alert in alerts}
@@ -123,15 +123,18 @@ async def test_a_cause_is_told_once_and_its_end_once(scene: Scene) -> None:
     watch = scene.watch()
     scene.ill(PARKED)
     for _ in range(3):
-        await watch.tell()
+        await watch.notify()
     scene.ill()
     for _ in range(3):
-        await watch.tell()
+        await watch.notify()
     subjects = [str(mail["Subject"]) for mail in await scene.mails.until(2)]
-    assert subjects == [f"[backhaul] {PARKED.says}", f"[backhaul] over: {PARKED.says}"]
+    assert subjects == [
+        f"[backhaul] {PARKED.says}",
+        f"[backhaul] resolved: {PARKED.says}",
+    ]
     first = scene.mails.messages[0]
     assert first["To"] == "ops@shop.example, boss@shop.example"
-    assert "mend: show a1" in first.get_content()
+    assert "what to do: show a1" in first.get_content()
     assert "host-1" in first.get_content()
     begun = [hook["data"]["begun"] for hook in scene.hooks.got]
     assert [[one["key"] for one in each] for each in begun] == [["parked a1"], []]
@@ -140,25 +143,25 @@ async def test_a_cause_is_told_once_and_its_end_once(scene: Scene) -> None:
 async def test_causes_of_one_look_share_a_message(scene: Scene) -> None:
     watch = scene.watch()
     scene.ill(PARKED)
-    await watch.tell()
+    await watch.notify()
     scene.ill(SILENT)
-    await watch.tell()
+    await watch.notify()
     _, second = await scene.mails.until(2)
     assert second["Subject"] == f"[backhaul] {SILENT.says} (and 1 more)"
-    assert re.search(r"Over:\r\n- adjust of prod_1", second.get_content())
+    assert re.search(r"Resolved:\r\n- adjust of prod_1", second.get_content())
 
 
 async def test_many_causes_of_a_kind_are_counted_in_one_message(scene: Scene) -> None:
     many = [Alert(f"parked a{n}", f"command a{n} is parked", "show") for n in range(8)]
     watch = scene.watch()
     scene.ill(*many, SILENT)
-    await watch.tell()
+    await watch.notify()
     scene.ill(SILENT)
-    await watch.tell()
+    await watch.notify()
     begun, over = [mail.get_content() for mail in await scene.mails.until(2)]
     assert begun.count("is parked") == over.count("is parked") == LISTED
     more = "- and 3 more (parked)"
-    assert f"{more}\r\n  mend: backhaul commands list --state parked" in begun
+    assert f"{more}\r\n  list them: backhaul commands list --state parked" in begun
     assert SILENT.says in begun
     assert more in over
     assert [len(hook["data"]["over"]) for hook in scene.hooks.got] == [0, 8]
@@ -168,7 +171,7 @@ async def test_what_cannot_be_read_is_not_over(
     scene: Scene, logged: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     scene.ill(PARKED)
-    await scene.watch().tell()
+    await scene.watch().notify()
     with pytest.raises(Busy, match="cannot be read"):
         await SqliteNeeds(tmp_path / "absent.db").read([])
     scene.unreadable = True
@@ -176,7 +179,7 @@ async def test_what_cannot_be_read_is_not_over(
     await until(lambda: logged[-1]["action"] == "alert.busy", "it could not look")
     running.cancel()
     scene.unreadable = False
-    await scene.watch().tell()
+    await scene.watch().notify()
     assert len(scene.hooks.got) == 1
 
 
@@ -196,8 +199,8 @@ async def test_what_nobody_foresaw_ends_no_watch(
 
 async def test_a_restart_tells_nothing_again(scene: Scene) -> None:
     scene.ill(PARKED)
-    await scene.watch().tell()
-    await scene.watch().tell()
+    await scene.watch().notify()
+    await scene.watch().notify()
     assert len(scene.hooks.got) == 1
 
 
@@ -208,22 +211,22 @@ async def test_what_did_not_get_through_is_told_again(
     scene.hooks.answers = [500, 302]
     watch = scene.watch()
     for _ in range(4):
-        await watch.tell()
+        await watch.notify()
     assert len(scene.hooks.got) == 3
     told = [(line["action"], line["way"]) for line in logged]
     assert told == [
-        ("alert.told", "mail"),
+        ("alert.sent", "mail"),
         ("alert.failed", "webhook"),
-        ("alert.told", "webhook"),
+        ("alert.sent", "webhook"),
     ]
 
 
 async def test_a_webhook_that_refuses_sends_no_mail_again(scene: Scene) -> None:
     scene.ill(PARKED)
     scene.hooks.answers = [500, 500]
-    await scene.watch().tell()
-    await scene.watch().tell()
-    await scene.watch().tell()
+    await scene.watch().notify()
+    await scene.watch().notify()
+    await scene.watch().notify()
     assert len(scene.mails.messages) == 1
     assert len(scene.hooks.got) == 3
 
@@ -231,10 +234,10 @@ async def test_a_webhook_that_refuses_sends_no_mail_again(scene: Scene) -> None:
 async def test_mail_that_is_refused_keeps_no_webhook_back(scene: Scene) -> None:
     scene.ill(PARKED)
     scene.mails.refusals = [b"550 no", b"550 no"]
-    await scene.watch().tell()
+    await scene.watch().notify()
     assert scene.mails.messages == []
     assert len(scene.hooks.got) == 1
-    await scene.watch().tell()
+    await scene.watch().notify()
     assert len(await scene.mails.until(1)) == 1
     assert len(scene.hooks.got) == 1
 
@@ -244,12 +247,12 @@ async def test_a_person_whom_the_mail_server_refuses_is_named(
 ) -> None:
     scene.ill(PARKED)
     scene.mails.refusals = [b"550 nobody here"]
-    await scene.watch().tell()
+    await scene.watch().notify()
     # The other one has it, and gets it no second time.
-    await scene.watch().tell()
+    await scene.watch().notify()
     assert len(scene.mails.messages) == 1
     (refused,) = [line for line in logged if line["action"] == "alert.refused"]
-    assert "takes no mail for ops@shop.example: nobody here" in refused["message"]
+    assert "refused the alert for ops@shop.example: nobody here" in refused["message"]
 
 
 async def test_a_message_keeps_its_id_until_it_is_delivered(scene: Scene) -> None:
@@ -257,11 +260,11 @@ async def test_a_message_keeps_its_id_until_it_is_delivered(scene: Scene) -> Non
     scene.hooks.answers = [500, 500, 200, 500]
     scene.ill(PARKED)
     for _ in range(3):
-        await scene.watch().tell()
+        await scene.watch().notify()
     for now in ((), (), (PARKED,), ()):
         await scene.clock.advance(60)
         scene.ill(*now)
-        await scene.watch().tell()
+        await scene.watch().notify()
     begun, over = scene.hooks.ids[0], scene.hooks.ids[3]
     again, over_again = scene.hooks.ids[5:]
     assert scene.hooks.ids[:5] == [begun, begun, begun, over, over]
@@ -270,12 +273,12 @@ async def test_a_message_keeps_its_id_until_it_is_delivered(scene: Scene) -> Non
 
 async def test_a_way_that_is_new_is_told_of_what_began_before(scene: Scene) -> None:
     scene.ill(PARKED)
-    await scene.watch(webhook_url=None, webhook_secret=None).tell()
-    await scene.watch().tell()
+    await scene.watch(webhook_url=None, webhook_secret=None).notify()
+    await scene.watch().notify()
     assert len(scene.mails.messages) == len(scene.hooks.got) == 1
     scene.ill()
-    await scene.watch(webhook_url=None, webhook_secret=None).tell()
-    await scene.watch().tell()
+    await scene.watch(webhook_url=None, webhook_secret=None).notify()
+    await scene.watch().notify()
     assert len(scene.hooks.got) == 1
 
 
@@ -289,13 +292,13 @@ async def test_a_host_that_nobody_can_look_up_ends_nothing(
     """Settings refuse such hosts, but what they let pass must end nothing either."""
     scene.ill(PARKED)
     watch = scene.watch()
-    watch._wanted = watch._wanted.model_copy(
+    watch._settings = watch._settings.model_copy(
         update={"smtp_host": host, "webhook_url": f"http://{host}"}
     )
-    await watch.tell()
+    await watch.notify()
     failed = [line["way"] for line in logged if line["action"] == "alert.failed"]
     assert failed == ["mail", "webhook"]
-    await scene.watch().tell()
+    await scene.watch().notify()
     assert len(scene.mails.messages) == len(scene.hooks.got) == 1
 
 
@@ -316,9 +319,9 @@ async def test_a_hook_that_fails_is_named_without_its_path(
     scene.ill(PARKED)
     said: list[str] = []
     sink = logger.add(lambda message: said.append(message.record["message"]))
-    await scene.watch(webhook_url=url).tell()
+    await scene.watch(webhook_url=url).notify()
     logger.remove(sink)
-    (told,) = (each for each in said if each.startswith("nobody could be told"))
+    (told,) = (each for each in said if each.startswith("an alert could not be sent"))
     assert f"webhook at {urlsplit(url).netloc}: " in told
     assert "/alerts" not in told
 
@@ -342,12 +345,12 @@ async def test_what_was_over_before_a_way_told_it_is_forgotten_there(
     watch = scene.watch()
     scene.ill(PARKED)
     scene.hooks.answers = [500]
-    await watch.tell()
+    await watch.notify()
     scene.ill()
-    await watch.tell()
+    await watch.notify()
     assert len(scene.hooks.got) == 1
     assert len(scene.mails.messages) == 2
-    await watch.tell()
+    await watch.notify()
     assert rows(scene.store.path, "SELECT * FROM alerts") == []
 
 

@@ -1,4 +1,4 @@
-"""Conditions that raise an alert."""
+"""The problems that raise an alert, each with its text and its remedy."""
 
 from __future__ import annotations
 
@@ -15,47 +15,48 @@ if TYPE_CHECKING:
     from backhaul.store.alerting import Backup, Needs
 
 BACKUP = "backup"
-"""The job that makes backups; it is not planned while a person pauses it."""
+"""The job that makes backups. It is not scheduled while an operator pauses it."""
 BACKUP_SECONDS = 3_600.0
-"""A backup that has been made for longer hangs."""
-UNTOLD_SECONDS = 3_600.0
-"""News that wait for longer are told of: a back office may be away for a while."""
-STRANGE_SECONDS = 86_400.0
-"""After a day without any, news of another store are no longer told of."""
+"""A backup that runs longer than this hangs."""
+LATE_DELIVERY_SECONDS = 3_600.0
+"""A delivery that waits this long raises an alert: a short outage does not."""
+FOREIGN_SECONDS = 86_400.0
+"""The alert about webhooks of another store ends after this long without one."""
 UNREADABLE_SECONDS = 120.0
-"""An order that could not be fetched for so long needs a person."""
+"""An order that could not be fetched for this long raises an alert."""
 EVERYTHING = "everything"
-"""What a door says that is closed to commands of all kinds."""
+"""The kind in the status of a send switch that blocks commands of all kinds."""
 
 
 def causes(
-    wanted: AlertSettings,
+    settings: AlertSettings,
     status: Mapping[str, Any],
     needs: Needs,
     silence: Mapping[str, float],
     now: float,
     backups_missed: Callable[[datetime], bool],
 ) -> dict[str, Alert]:
-    """Return every cause by its key, whose first word is its kind.
+    """Return an alert for every problem, by its key. A key begins with the kind.
 
-    `silence` are the seconds that each instance may bring nothing, `now` is in seconds
-    since 1970; `backups_missed` tells whether two should have been made since a moment.
+    `silence` has the seconds that each connection may submit no record. `now` is in
+    seconds since 1970. `backups_missed` returns whether the schedule had two backups or
+    more since a moment.
     """
     found = [
         *_parked(needs.parked),
         *_incidents(needs.incidents),
-        *_in_vain(needs.in_vain),
+        *_sent_repeatedly(needs.in_vain),
         *_stopped(status),
         *_paused(status),
-        *_unrepaired(needs.unrepaired, wanted.drift_rows),
+        *_unrepaired(needs.unrepaired, settings.drift_rows),
         *_silent(needs.last_records, silence, now),
         *_down(status),
-        *_news_parked(status, needs.news_parked),
-        *_news_untold(status, needs.news_since, now),
+        *_deliveries_parked(status, needs.news_parked),
+        *_deliveries_late(status, needs.news_since, now),
         *_doubled(needs.doubled),
         *_counts_stopped(status, needs.counts_stopped),
-        *_stranded(status, needs.open_stores),
-        *_strangers(status, needs.strangers, now),
+        *_orphaned(status, needs.open_stores),
+        *_foreign_webhooks(status, needs.strangers, now),
         *_unreadable(status, needs.unreadable, now),
         *_backup(status, needs.backup, now, backups_missed),
     ]
@@ -68,7 +69,8 @@ def _parked(parked: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
             f"parked {command['id']}",
             f"{command['kind']} of {command['target']} ({command['store']}) is parked:"
             f" {command['reason']}",
-            f"backhaul commands show {command['id'][:8]}",
+            f"backhaul commands show {command['id'][:8]} lists what you can do. Until"
+            " you decide, Backhaul does not send it again",
         )
 
 
@@ -77,31 +79,34 @@ def _incidents(incidents: Sequence[Mapping[str, Any]]) -> Iterator[Alert]:
         yield Alert(
             f"incident {incident['id']}",
             f"{incident['says']} ({incident['store']})",
-            "stop the parcel or correct the stock, then: backhaul incidents resolve"
-            f" {incident['id']} --reason …",
+            "stop the parcel or correct the stock, then run: backhaul incidents resolve"
+            f" {incident['id']} --reason …. Backhaul corrects nothing here on its own",
         )
 
 
-def _in_vain(sent: Sequence[Mapping[str, Any]]) -> Iterator[Alert]:
+def _sent_repeatedly(sent: Sequence[Mapping[str, Any]]) -> Iterator[Alert]:
     for command in sent:
         yield Alert(
             f"vain {command['id']}",
-            f"{command['kind']} of {command['target']} ({command['store']}) is sent"
-            " again and again, and never found there",
-            f"backhaul commands show {command['id'][:8]} has each answer; park it if it"
-            " must not be tried any more: what comes behind it waits",
+            f"{command['kind']} of {command['target']} ({command['store']}) was sent"
+            " repeatedly: no response was conclusive, and no check found its effect",
+            f"backhaul commands show {command['id'][:8]} shows each response. If the"
+            f" command must stop, run: backhaul commands park {command['id'][:8]}. If"
+            " you do nothing, Backhaul keeps retrying, and later commands of the same"
+            " order or product wait",
         )
 
 
 def _stopped(status: Mapping[str, Any]) -> Iterator[Alert]:
     for name, store in status["stores"].items():
         for kind, reason in store["stopped"].items():
-            what = "Nothing" if kind == EVERYTHING else f"No {kind}"
+            what = "no commands" if kind == EVERYTHING else f"no {kind}"
             yield Alert(
                 f"stopped {name} {kind}",
-                f"{what} is sent to {name}: {reason}",
-                "do as it says, or mend what it names: then it goes on by itself; see"
-                " backhaul status",
+                f"Backhaul sends {what} to {name}: {reason}",
+                "fix the cause that the message names; sending then resumes"
+                " automatically, unless the message asks for a restart. Until then"
+                " commands wait. Details: backhaul status",
             )
 
 
@@ -110,10 +115,11 @@ def _paused(status: Mapping[str, Any]) -> Iterator[Alert]:
         if pause := store.get("paused"):
             yield Alert(
                 f"paused {name}",
-                f"Nothing is sent to {name} or read from it until {pause['until']}:"
+                f"Backhaul sends no requests to {name} until {pause['until']}:"
                 f" {pause['reason']}",
-                "nothing has to be done: one request tries again then; if the platform"
-                " keeps answering so, ask its support about the rate limit of the key",
+                "wait: Backhaul retries with one request at that time. If the platform"
+                " keeps answering this way, ask its support about the rate limit of"
+                " your API key",
             )
 
 
@@ -122,9 +128,10 @@ def _unrepaired(unrepaired: Mapping[str, int], most: int) -> Iterator[Alert]:
         if rows >= most:
             yield Alert(
                 f"drift {store}",
-                f"{rows} rows of {store} differ from the platform and could not be"
-                " repaired",
-                "backhaul reconcile --dry-run shows them",
+                f"{rows} rows of the mirror of {store} differ from the platform, and"
+                " the last full sync could not repair them",
+                "run: backhaul reconcile --dry-run to list them. The next full sync"
+                " tries again; until then the mirror shows old values",
             )
 
 
@@ -135,9 +142,10 @@ def _silent(
         if instance in last and now - last[instance] >= seconds:
             yield Alert(
                 f"silent {instance}",
-                f"{instance} has brought nothing for longer than"
+                f"The connection {instance} has submitted no record for more than"
                 f" {seconds / 3600:g} hours",
-                "backhaul status; is its system running?",
+                "check that its system is running, and see backhaul status. Backhaul"
+                " keeps waiting for its records",
             )
 
 
@@ -146,12 +154,13 @@ def _down(status: Mapping[str, Any]) -> Iterator[Alert]:
         if not instance["up"]:
             yield Alert(
                 f"down {name}",
-                f"{name} cannot work: {instance['reason']}",
-                "backhaul status says why",
+                f"The connection {name} does not work: {instance['reason']}",
+                "fix the cause; Backhaul keeps retrying. Until then it takes no"
+                " records from it. Details: backhaul status",
             )
 
 
-def _news_parked(
+def _deliveries_parked(
     status: Mapping[str, Any], parked: Sequence[Mapping[str, Any]]
 ) -> Iterator[Alert]:
     for one in parked:
@@ -159,36 +168,44 @@ def _news_parked(
         if name in status["news"]:
             yield Alert(
                 f"news {one['seq']}",
-                f"{name} was not told of {one['topic']} of {one['object_id']}"
-                f" ({one['store']}), which is parked: {one['reason']}",
-                f"backhaul connectors deliveries {name} --state parked",
+                f"The delivery of {one['topic']} of {one['object_id']}"
+                f" ({one['store']}) to {name} is parked: {one['reason']}",
+                f"list it with: backhaul connectors deliveries {name} --state parked,"
+                f" then decide with: backhaul connectors resolve {one['seq']} --as …"
+                " --reason …. Until then later deliveries about the same object wait",
             )
 
 
-def _news_untold(
+def _deliveries_late(
     status: Mapping[str, Any], since: Mapping[str, str], now: float
 ) -> Iterator[Alert]:
-    """Not whether it is up: one that is refused each time lets others pass."""
+    """Yield deliveries that wait too long, also where the connection is up.
+
+    A system that refuses one delivery each time may accept all others.
+    """
     for name, each in status["news"].items():
         if {"*", name} & {*status["dry_run"]} or name not in since:
             continue
-        if now - from_text(since[name]).timestamp() >= UNTOLD_SECONDS:
+        if now - from_text(since[name]).timestamp() >= LATE_DELIVERY_SECONDS:
             why = f": {each['reason']}" if each["reason"] else ""
             yield Alert(
                 f"untold {name}",
-                f"{name} was not told of all that is news since {since[name]}{why}",
-                f"backhaul connectors deliveries {name} --state planned",
+                f"Deliveries to {name} have been waiting since {since[name]}{why}",
+                "check that its system is running, and list the deliveries with:"
+                f" backhaul connectors deliveries {name} --state planned. Backhaul"
+                " keeps retrying",
             )
 
 
 def _doubled(doubled: Sequence[Mapping[str, str]]) -> Iterator[Alert]:
-    """These are never over: what is known of a command stays."""
+    """Yield commands that took effect more than once. These alerts never end."""
     for command in doubled:
         yield Alert(
             f"doubled {command['id']}",
-            f"{command['kind']} of {command['target']} ({command['store']}) has an"
-            f" effect too many: {command['others']}",
-            f"backhaul commands show {command['id'][:8]}; compensate by hand",
+            f"{command['kind']} of {command['target']} ({command['store']}) took"
+            f" effect more than once; surplus effects: {command['others']}",
+            f"backhaul commands show {command['id'][:8]} has the details. Compensate"
+            " the surplus manually: Backhaul does not undo it",
         )
 
 
@@ -199,54 +216,58 @@ def _counts_stopped(
         if store in status["stores"]:
             yield Alert(
                 f"counts {store}",
-                f"No count is set on {store} any more: {reason}",
-                f"once that is mended: backhaul targets resume {store}",
+                f"Backhaul no longer applies stock counts to {store}: {reason}",
+                f"fix the cause, then run: backhaul stock resume {store}. Until then"
+                " new counts are stored and wait",
             )
 
 
-def _stranded(status: Mapping[str, Any], stores: Collection[str]) -> Iterator[Alert]:
+def _orphaned(status: Mapping[str, Any], stores: Collection[str]) -> Iterator[Alert]:
     for store in sorted(stores):
         if store not in status["stores"]:
             yield Alert(
                 f"stranded {store}",
-                f"Commands of the store {store} are open, and the configuration names"
-                " no such store: nobody works on them",
-                "backhaul doctor says how many there are, and what to do",
+                f"Commands of the store {store} are open, but the configuration has no"
+                " store of this name",
+                "backhaul doctor shows how many there are and what to do. Until then"
+                " Backhaul does not send them",
             )
 
 
-def _strangers(
-    status: Mapping[str, Any], strangers: Mapping[str, str], now: float
+def _foreign_webhooks(
+    status: Mapping[str, Any], foreign: Mapping[str, str], now: float
 ) -> Iterator[Alert]:
-    for store, last in strangers.items():
+    for store, last in foreign.items():
         at, _, other = last.partition(" ")
-        # Where the clock was ahead then, it would be recent until that time comes.
-        recent = abs(now - from_text(at).timestamp()) < STRANGE_SECONDS
+        # A time that was recorded while the clock was ahead must not count as recent.
+        recent = abs(now - from_text(at).timestamp()) < FOREIGN_SECONDS
         if recent and store in status["stores"]:
             yield Alert(
                 f"stranger {store}",
-                f"Webhooks of another store, {other}, come to the address of {store}:"
-                " they are kept, and nothing else is done with them",
-                "backhaul events list --state unhandled shows them; give that store an"
-                " address of its own, or take its webhooks away",
+                f"The webhook address of {store} receives webhooks of another store,"
+                f" {other}. Backhaul keeps them, but does not apply them",
+                "list them with: backhaul events list --state unhandled. Give that"
+                " store its own address, or delete its webhook subscription to this"
+                " one. If you do nothing, the mirror stays correct",
             )
 
 
 def _unreadable(
     status: Mapping[str, Any], orders: Sequence[Mapping[str, Any]], now: float
 ) -> Iterator[Alert]:
-    """Not at once: a refetch nearly always settles it within seconds."""
+    """Yield orders that stay unreadable. A refetch resolves most before the delay."""
     for order in orders:
         waits = now - from_text(order["since"]).timestamp()
         if waits >= UNREADABLE_SECONDS and order["store"] in status["stores"]:
             yield Alert(
                 f"unreadable {order['store']} {order['order_id']}",
-                f"Nothing is sent for order {order['name']} ({order['store']}) since"
-                f" {order['since']}: event {order['event']} could not be read, and no"
-                f" later read has shown the order. {order['reason']}",
-                f"see: backhaul quarantine show {order['row']}; look at the order in"
-                " the platform's dashboard. Its commands leave once it can be read, or"
-                f" after: backhaul quarantine drop {order['row']}",
+                f"Commands of order {order['name']} ({order['store']}) have been on"
+                f" hold since {order['since']}: event {order['event']} could not be"
+                f" read, and no later read has shown the order. {order['reason']}",
+                f"run: backhaul quarantine show {order['row']}, and compare the order"
+                " in the platform's dashboard. Its commands leave once Backhaul can"
+                " read the order, or after you run: backhaul quarantine drop"
+                f" {order['row']}",
             )
 
 
@@ -262,13 +283,15 @@ def _backup(
         yield Alert(
             "backup failed",
             f"The last backup failed: {backup.failed}",
-            "then: backhaul jobs run backup",
+            "fix the cause, then run: backhaul jobs run backup. The previous backup is"
+            " kept, and the job tries again at its next time",
         )
     if not _is_made(backup, now) and missed(from_text(backup.last)):
         yield Alert(
             "backup late",
             f"No backup was made since {backup.last}",
-            "backhaul jobs list; journalctl -u backhaul | grep backup",
+            "find the cause with: backhaul jobs list, and: journalctl -u backhaul |"
+            " grep backup. Until then a restore loses all that is newer",
         )
 
 

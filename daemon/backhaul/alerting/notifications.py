@@ -1,4 +1,4 @@
-"""Sends alerts by e-mail and webhook: once at begin, once at end."""
+"""Sends alerts by e-mail and webhook, when a problem begins and when it ends."""
 
 from __future__ import annotations
 
@@ -24,20 +24,34 @@ if TYPE_CHECKING:
     from backhaul.settings.alerts import AlertSettings
     from backhaul.store.alerting import Alert, Alerts, News
 
-    Way: TypeAlias = "Callable[[AlertSettings, Message], Awaitable[None]]"
+    Channel: TypeAlias = "Callable[[AlertSettings, Message], Awaitable[None]]"
 
 
 LISTED = 5
-"""Causes of one kind that are named one by one; of more, their number is told."""
+"""The problems of one kind that a message names; it only counts the others."""
 _WHERE = {
     "parked": "backhaul commands list --state parked",
     "news": "backhaul connectors deliveries --state parked",
 }
-"""What lists the causes of a kind."""
+"""The command that lists all problems of a kind."""
+_LABELS = {
+    "counts": "stock counts stopped",
+    "doubled": "took effect twice",
+    "down": "connection down",
+    "news": "parked deliveries",
+    "silent": "no records",
+    "stopped": "sending stopped",
+    "stranded": "store not configured",
+    "stranger": "webhooks of another store",
+    "unreadable": "unreadable orders",
+    "untold": "late deliveries",
+    "vain": "sent repeatedly",
+}
+"""What a message calls a kind of problem, if not by the first word of its key."""
 
 
 class Message(Struct, frozen=True):
-    """A subject of one line, and the text; `at` is in UTC."""
+    """One message: a subject of one line and the text. `at` is in UTC."""
 
     id: str
     at: str
@@ -47,91 +61,96 @@ class Message(Struct, frozen=True):
 
 
 def compose(news: News, host: str, at: str) -> Message:
-    """Write the message; what began comes first."""
-    lines = [line for says, mend in _listed(news.begun) for line in (says, mend)]
+    """Return the message: new problems first, then those that have ended."""
+    lines = [line for says, todo in _listed(news.begun) for line in (says, todo)]
     if news.over:
-        lines += ["", "Over:"] if lines else []
+        lines += ["", "Resolved:"] if lines else []
         lines += [says for says, _ in _listed(news.over)]
     text = "\n".join([*lines, "", f"Backhaul on {host}, {at}", ""])
     return Message(news.id, at, f"[backhaul] {_subject(news)}", text, news)
 
 
 def _listed(alerts: Sequence[Alert]) -> Iterator[tuple[str, str]]:
-    """Yield what is said of each, and how to mend it, kind by kind."""
+    """Yield the text of each alert and what to do about it, grouped by kind."""
     kinds: dict[str, list[Alert]] = {}
     for one in alerts:
         kinds.setdefault(one.key.partition(" ")[0], []).append(one)
     for kind, those in kinds.items():
         for one in those[:LISTED]:
-            yield f"- {one.says}", f"  mend: {one.mend}"
+            yield f"- {one.says}", f"  what to do: {one.mend}"
         if (more := len(those) - LISTED) > 0:
             where = _WHERE.get(kind, "backhaul status")
-            yield f"- and {more} more ({kind})", f"  mend: {where}"
+            named = _LABELS.get(kind, kind)
+            yield f"- and {more} more ({named})", f"  list them: {where}"
 
 
 def _subject(news: News) -> str:
-    first, what = (news.begun, "") if news.begun else (news.over, "over: ")
+    first, what = (news.begun, "") if news.begun else (news.over, "resolved: ")
     more = len(news.begun) + len(news.over) - 1
-    told = " ".join(f"{what}{first[0].says}".split())[:120]
-    return f"{told} (and {more} more)" if more else told
+    line = " ".join(f"{what}{first[0].says}".split())[:120]
+    return f"{line} (and {more} more)" if more else line
 
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 PREFIX = "whsec_"
 UNREACHABLE = (OSError, ValueError)
-"""A server that does not answer (TimeoutError too), or a host that is none."""
+"""Raised if a server does not answer (TimeoutError too) or its name is invalid."""
 
 
-class NotTold(BackhaulError):
-    """A message did not get through; it is sent again."""
+class NotSent(BackhaulError):
+    """A message was not delivered. It is sent again."""
 
 
-async def mail(wanted: AlertSettings, message: Message) -> None:
-    """Hand the message to the mail server. Raises NotTold."""
-    # Who wants no mail starts sooner without.
+async def mail(settings: AlertSettings, message: Message) -> None:
+    """Give the message to the mail server. Raises NotSent."""
+    # Imported late: a daemon that sends no mail starts faster.
     import aiosmtplib
 
     letter = EmailMessage()
-    letter["From"], letter["To"] = wanted.mail_from, ", ".join(wanted.mail_to)
+    letter["From"], letter["To"] = settings.mail_from, ", ".join(settings.mail_to)
     letter["Subject"] = message.subject
     letter["Message-ID"] = f"<{message.id}@backhaul>"
     letter["Date"] = from_text(message.at)
     letter["Auto-Submitted"] = "auto-generated"
     letter.set_content(message.text)
-    password = wanted.smtp_password
+    password = settings.smtp_password
     try:
         refused, _ = await aiosmtplib.send(
             letter,
-            hostname=wanted.smtp_host,
-            port=wanted.smtp_port,
-            use_tls=wanted.smtp_security == "tls",
-            start_tls=wanted.smtp_security == "starttls",
-            username=wanted.smtp_user,
+            hostname=settings.smtp_host,
+            port=settings.smtp_port,
+            use_tls=settings.smtp_security == "tls",
+            start_tls=settings.smtp_security == "starttls",
+            username=settings.smtp_user,
             password=password.get_secret_value() if password else None,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
     except aiosmtplib.SMTPAuthenticationError as error:
-        # A server may repeat a login that it refuses.
-        why = f"it refuses the login, {error.code}: check smtp_user and smtp_password"
+        # Not the server's own text: some repeat the password in it.
+        why = (
+            f"the server refused the login ({error.code}): check smtp_user and"
+            " smtp_password in [alerts]"
+        )
     except (aiosmtplib.SMTPException, *UNREACHABLE) as error:
         why = str(error)
     else:
-        # Sent again, it would come twice to those who have it.
-        for person, answer in refused.items():
+        # No retry: the other recipients have the message and would get it twice.
+        for recipient, answer in refused.items():
             logger.bind(action="alert.refused", way="mail").error(
-                "{}:{} takes no mail for {}: {}; the others were told",
-                wanted.smtp_host,
-                wanted.smtp_port,
-                person,
+                "mail server {}:{} refused the alert for {}: {}; all other recipients"
+                " got it. Check the address in mail_to",
+                settings.smtp_host,
+                settings.smtp_port,
+                recipient,
                 answer.message,
             )
         return
-    server = f"{wanted.smtp_host}:{wanted.smtp_port}"
-    raise NotTold(f"mail by {server}: {why}")
+    server = f"{settings.smtp_host}:{settings.smtp_port}"
+    raise NotSent(f"mail through {server}: {why}")
 
 
-async def post(wanted: AlertSettings, message: Message) -> None:
-    """Send the message as a signed webhook (Standard Webhooks). Raises NotTold."""
+async def post(settings: AlertSettings, message: Message) -> None:
+    """Send the message as a signed webhook (Standard Webhooks). Raises NotSent."""
     body = msgspec.json.encode(
         {
             "type": "backhaul.alert",
@@ -144,35 +163,35 @@ async def post(wanted: AlertSettings, message: Message) -> None:
             },
         }
     )
-    timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(
-                wanted.webhook_url or "",
+                settings.webhook_url or "",
                 data=body,
-                headers=_signed(wanted, message, body),
+                headers=_signed(settings, message, body),
                 allow_redirects=False,
             ) as answer,
         ):
             if not 200 <= answer.status < 300:
-                raise NotTold(f"{_named(wanted)}: {answer.status}")
+                raise NotSent(f"{_named(settings)}: {answer.status}")
     except (aiohttp.ClientError, *UNREACHABLE) as error:
-        told = f"{type(error).__name__} {error}".rstrip()
-        told = told.replace(wanted.webhook_url or "", "")
-        raise NotTold(f"{_named(wanted)}: {told}".rstrip()) from None
+        why = f"{type(error).__name__} {error}".rstrip()
+        why = why.replace(settings.webhook_url or "", "")
+        raise NotSent(f"{_named(settings)}: {why}".rstrip()) from None
 
 
-def _named(wanted: AlertSettings) -> str:
-    """Name the server: the path of a chat's hook is what lets one write to it."""
-    return f"webhook at {urlsplit(wanted.webhook_url or '').netloc}"
+def _named(settings: AlertSettings) -> str:
+    """Return the server's name, not the path: the path of a chat hook is a secret."""
+    return f"webhook at {urlsplit(settings.webhook_url or '').netloc}"
 
 
-def _signed(wanted: AlertSettings, message: Message, body: bytes) -> dict[str, str]:
-    """Sign as Standard Webhooks has it: base64(HMAC-SHA256(id.timestamp.body))."""
+def _signed(settings: AlertSettings, message: Message, body: bytes) -> dict[str, str]:
+    """Sign as Standard Webhooks defines: base64(HMAC-SHA256(id.timestamp.body))."""
     at = str(int(from_text(message.at).timestamp()))
     to_sign = f"{message.id}.{at}.".encode() + body
-    secret = wanted.webhook_secret
+    secret = settings.webhook_secret
     key = _key(secret.get_secret_value() if secret else "")
     signature = base64.b64encode(hmac.digest(key, to_sign, "sha256")).decode()
     return {
@@ -184,7 +203,7 @@ def _signed(wanted: AlertSettings, message: Message, body: bytes) -> dict[str, s
 
 
 def _key(secret: str) -> bytes:
-    """Return the bytes of a `whsec_` secret in base64; of any other, itself."""
+    """Return the secret's bytes: base64-decoded after `whsec_`, else unchanged."""
     if not secret.startswith(PREFIX):
         return secret.encode()
     try:
@@ -193,91 +212,95 @@ def _key(secret: str) -> bytes:
         return secret.encode()
 
 
-def of(wanted: AlertSettings) -> Mapping[str, Way]:
-    """Return the ways that are set, by the names under which it is kept what they told.
+def channels(settings: AlertSettings) -> Mapping[str, Channel]:
+    """Return the configured channels, by the names that the database knows them by.
 
-    Each raises NotTold.
+    Each raises NotSent.
     """
-    found: dict[str, Way] = {}
-    if wanted.mail_to:
+    found: dict[str, Channel] = {}
+    if settings.mail_to:
         found["mail"] = mail
-    if wanted.webhook_url:
+    if settings.webhook_url:
         found["webhook"] = post
     return found
 
 
-class Watch:
-    """Tells of each cause once when it begins, and once when it is over.
+class Notifier:
+    """Sends an alert once when its problem begins, and once when the problem ends.
 
-    Each way tells by itself: what does not get through is sent again by that way alone,
-    at the next look, with the id it had.
+    The channels are independent. A message that one channel cannot deliver is sent
+    again through that channel only, after the next check, with the same id.
     """
 
     def __init__(
         self,
-        wanted: AlertSettings,
+        settings: AlertSettings,
         alerts: Alerts,
-        look: Callable[[], Awaitable[Mapping[str, Alert]]],
+        find_problems: Callable[[], Awaitable[Mapping[str, Alert]]],
         clock: Clock,
         host: str,
     ) -> None:
-        self._wanted = wanted
+        self._settings = settings
         self._alerts = alerts
-        self._look = look
+        self._find_problems = find_problems
         self._clock = clock
-        self._ways = of(wanted)
+        self._channels = channels(settings)
         self._host = host
-        self._mute: set[str] = set()
+        self._failing: set[str] = set()
         self._broken = False
 
     async def run(self) -> None:
-        """Look for ever. Cancel to stop."""
-        while self._wanted.wanted:
-            await self._clock.sleep(self._wanted.every)
+        """Check for problems periodically until cancelled."""
+        while self._settings.wanted:
+            await self._clock.sleep(self._settings.every)
             try:
-                await self.tell()
+                await self.notify()
             except Busy as error:
                 logger.bind(action="alert.busy").warning("{}", error)
-            except Exception as error:  # noqa: BLE001 - it must not end what others do
-                self._looked_in_vain(error)
+            except Exception as error:  # noqa: BLE001 - a bug here must not stop the rest
+                self._check_failed(error)
             else:
                 self._broken = False
 
-    async def tell(self) -> None:
-        """Look once, and tell what is news. May raise Busy."""
-        found = await self._alerts.compare(await self._look(), self._ways)
+    async def notify(self) -> None:
+        """Check once, and send what began or ended. May raise Busy."""
+        problems = await self._find_problems()
+        found = await self._alerts.compare(problems, self._channels)
         for way, news in found.items():
             if news:
-                await self._tell(way, news)
+                await self._send(way, news)
 
-    async def _tell(self, way: str, news: News) -> None:
+    async def _send(self, way: str, news: News) -> None:
         message = compose(news, self._host, to_text(self._clock.now()))
         try:
-            await self._ways[way](self._wanted, message)
-        except NotTold as error:
-            self._told_in_vain(way, error)
+            await self._channels[way](self._settings, message)
+        except NotSent as error:
+            self._send_failed(way, error)
             return
         await self._alerts.told(way, news)
-        self._mute.discard(way)
+        self._failing.discard(way)
         _log(way, news)
 
-    def _looked_in_vain(self, error: Exception) -> None:
+    def _check_failed(self, error: Exception) -> None:
         if not self._broken:
             logger.bind(action="alert.broken").opt(exception=error).error(
-                "a look for what needs a person met what nobody foresaw: {}", error
+                "unexpected error while checking for problems: {}; no alert can be"
+                " sent, and the check is repeated",
+                error,
             )
         self._broken = True
 
-    def _told_in_vain(self, way: str, error: NotTold) -> None:
-        if way not in self._mute:
+    def _send_failed(self, way: str, error: NotSent) -> None:
+        if way not in self._failing:
             logger.bind(action="alert.failed", way=way).error(
-                "nobody could be told of what needs a person: {}", error
+                "an alert could not be sent: {}; it is sent again after the next check",
+                error,
             )
-        self._mute.add(way)
+        self._failing.add(way)
 
 
 def _log(way: str, news: News) -> None:
     for one in news.begun:
-        logger.bind(action="alert.told", alert=one.key, way=way).info("{}", one.says)
+        logger.bind(action="alert.sent", alert=one.key, way=way).info("{}", one.says)
     for one in news.over:
         logger.bind(action="alert.over", alert=one.key, way=way).info("{}", one.says)

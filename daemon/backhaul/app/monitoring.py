@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.admin import routes
 from backhaul.admin.context import Given
 from backhaul.alerting.conditions import BACKUP, causes
-from backhaul.alerting.notifications import Watch
+from backhaul.alerting.notifications import Notifier
 from backhaul.maintenance.self_monitoring import Pulse, Sampler, readings
 from backhaul.observe.metrics import Reading
 
@@ -73,13 +73,13 @@ class Operations:
             clock,
         )
         self._pulse = Pulse(store.marks, caught_up, metrics, clock)
-        self._watch = Watch(
+        self._notifier = Notifier(
             wanted, store.alerts, self.causes, clock, socket.gethostname()
         )
 
     def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return what runs as long as the daemon does."""
-        loops = [self._pulse.beat, self._pulse.watch_loop, self._watch.run]
+        loops = [self._pulse.beat, self._pulse.watch_loop, self._notifier.run]
         return [*loops, self._sampler.run]
 
     def serve_people(
