@@ -14,10 +14,10 @@ import pytest
 
 from backhaul.admin import routes
 from backhaul.app import sockets
-from backhaul.app.control_socket import SOCKET_NAME, Control, NoDaemon, WentAway
+from backhaul.app.control_socket import SOCKET_NAME, ConnectionLost, Control, NoDaemon
 from backhaul.errors import BackhaulError, Busy, Unusable
-from backhaul.sync.on_demand import Desk
-from backhaul.sync.resource_types import PATH, Wanted
+from backhaul.sync.on_demand import SyncEndpoint
+from backhaul.sync.resource_types import PATH, SyncRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -54,7 +54,7 @@ async def control(folder: Path) -> AsyncIterator[Control]:
     """Ask the application that a daemon has on its socket."""
     changes = {"test/refuse": refuse, "test/give": give_back}
     app = routes.build(lambda: False, status, changes, numbers)
-    app.router.add_routes(Desk({}).routes())
+    app.router.add_routes(SyncEndpoint({}).routes())
     listener = sockets.Listener(app)
     await listener.start(sockets.bind_unix(folder / SOCKET_NAME))
     yield Control(folder)
@@ -70,7 +70,7 @@ async def test_what_is_asked_is_answered(control: Control) -> None:
     assert await told(partial(control.get, "/api/status")) == {"started_at": "noon"}
     post = partial(control.post, "/api/changes/test/give", {"sku": "A"})
     assert await told(post) == {"asked": {"sku": "A"}}
-    walk = control.follow(PATH, Wanted("full"))
+    walk = control.follow(PATH, SyncRequest("full"))
     assert await told(lambda: list(walk)) == []
 
 
@@ -80,7 +80,7 @@ async def test_a_refusal_is_told_in_the_daemons_words(control: Control) -> None:
         await told(partial(control.post, path, {"reason": "busy"}))
     with pytest.raises(BackhaulError, match="nobody is called x"):
         await told(partial(control.post, path, {"reason": "unusable"}))
-    walk = control.follow(PATH, Wanted("full", (), ("parcels",)))
+    walk = control.follow(PATH, SyncRequest("full", (), ("parcels",)))
     with pytest.raises(BackhaulError, match="'parcels' is none of"):
         await told(lambda: list(walk))
 
@@ -124,7 +124,7 @@ async def test_a_daemon_that_goes_away_meanwhile_is_told(
     said: bytes, folder: Path
 ) -> None:
     async with breaking_off(folder, said) as control:
-        with pytest.raises(WentAway, match="the daemon went away"):
+        with pytest.raises(ConnectionLost, match="the daemon went away"):
             await told(partial(control.get, "/api/status"))
-        with pytest.raises(WentAway, match="the daemon went away"):
-            await told(lambda: list(control.follow(PATH, Wanted("full"))))
+        with pytest.raises(ConnectionLost, match="the daemon went away"):
+            await told(lambda: list(control.follow(PATH, SyncRequest("full"))))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.app.systemd import Supervisor
+from backhaul.app.systemd import ServiceManager
 from backhaul.errors import Busy, ConfigurationError
 from backhaul.store.sqlite.inbox import append_batch
 from backhaul.store.sqlite.writer import Writer
@@ -38,7 +38,7 @@ def ears(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 
 def test_every_word_arrives_as_the_manager_reads_it(ears: Path | str) -> None:
     with manager(ears) as heard:
-        told = Supervisor(heard.environ, OURS)
+        told = ServiceManager(heard.environ, OURS)
         told.busy("upgrades", 90)
         told.ready("receives at x")
         told.reloading()
@@ -52,16 +52,16 @@ def test_every_word_arrives_as_the_manager_reads_it(ears: Path | str) -> None:
 
 def test_a_reload_carries_the_moment_it_began(tmp_path: Path) -> None:
     with manager(tmp_path / "notify") as heard:
-        Supervisor(heard.environ, OURS).reloading()
+        ServiceManager(heard.environ, OURS).reloading()
         assert not heard.hears("nothing")
         assert heard.heard[0][1].startswith("MONOTONIC_USEC=")
         assert heard.heard[0][1][15:].isdigit()
 
 
 def test_without_a_manager_nothing_is_told_and_nothing_fails(tmp_path: Path) -> None:
-    Supervisor({}, OURS).ready("")
-    Supervisor({"NOTIFY_SOCKET": str(tmp_path / "nobody")}, OURS).ready("")
-    assert Supervisor({}, OURS).sockets(("public",)) == {}
+    ServiceManager({}, OURS).ready("")
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "nobody")}, OURS).ready("")
+    assert ServiceManager({}, OURS).sockets(("public",)) == {}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_without_a_manager_nothing_is_told_and_nothing_fails(tmp_path: Path) -> 
 def test_the_watchdog_is_for_one_process(
     environ: dict[str, str], seconds: float
 ) -> None:
-    assert Supervisor(environ, OURS).watchdog_seconds == seconds
+    assert ServiceManager(environ, OURS).watchdog_seconds == seconds
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ class Feeding:
 async def feeding(tmp_path: Path, writer: Writer) -> AsyncIterator[Feeding]:
     clock = VirtualClock()
     with manager(tmp_path / "notify") as heard:
-        told = Supervisor(heard.environ | WATCHDOG, OURS)
+        told = ServiceManager(heard.environ | WATCHDOG, OURS)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(told.feed(writer, clock))
             await clock.asleep()
@@ -183,4 +183,4 @@ def test_what_is_handed_must_listen() -> None:
 
 def test_what_is_meant_for_another_process_is_left() -> None:
     environ = {"LISTEN_PID": "1", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "public"}
-    assert Supervisor(environ, OURS).sockets(("public",)) == {}
+    assert ServiceManager(environ, OURS).sockets(("public",)) == {}

@@ -14,13 +14,13 @@ import uvloop
 
 from backhaul.core.clock import SystemClock
 from backhaul.core.rate_limit import Priority
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.platform.client import ShopClient, StoreFacts
 from backhaul.platform.transport import Limits, Transport
 from backhaul.store.opening import open_store
-from backhaul.sync.deletion_check import Absence
-from backhaul.sync.diff_repair import Repair
-from backhaul.sync.full_sync import SweepWork
+from backhaul.sync.deletion_check import DeletionCheck
+from backhaul.sync.diff_repair import MirrorRepair
+from backhaul.sync.full_sync import FullSync
 from backhaul.sync.resource_types import BACKFILL, ORDERS
 from bench import machine
 
@@ -55,11 +55,11 @@ async def backfill(client: ShopClient, path: Path) -> tuple[float, float, int, i
     store = open_store(path, CLOCK)
     store.start()
     facts = {STORE: StoreFacts(currency="INR")}
-    drain = Drain(store.inbox, CLOCK, facts, lambda: None)
-    repair = Repair(
+    drain = FoldWorker(store.inbox, CLOCK, facts, lambda: None)
+    repair = MirrorRepair(
         STORE, store.look, store.inbox, lambda: "INR", drain.wake, drain.caught_up
     )
-    absence = Absence(
+    absence = DeletionCheck(
         client,
         repair,
         store.sweeps,
@@ -68,7 +68,7 @@ async def backfill(client: ShopClient, path: Path) -> tuple[float, float, int, i
         CLOCK,
         Priority.SWEEP,
     )
-    work = SweepWork(
+    work = FullSync(
         BACKFILL,
         ORDERS,
         client,

@@ -7,7 +7,7 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.contract import Arrival
 from bench.orders import STORE
 
@@ -68,7 +68,7 @@ async def fold_all(store: SqliteStore) -> tuple[float, float]:
     watched = _Watched(store.inbox)
     timer = Timer()
     async with asyncio.TaskGroup() as tasks:
-        drain = Drain(watched, SystemClock(), {}, lambda: None)
+        drain = FoldWorker(watched, SystemClock(), {}, lambda: None)
         running = tasks.create_task(drain.run())
         await watched.emptied.wait()
         running.cancel()

@@ -112,7 +112,7 @@ def main(directory: str, count: int) -> None:
     # As the daemon has it: nobody reads a line for each record, and garbage is looked
     # for less often.
     logger.remove()
-    gc_tuning.look_less_often()
+    gc_tuning.collect_less_often()
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         database = Path(folder, "scans.db")
         ours = uvloop.run(_ours(database, count))

@@ -14,13 +14,13 @@ import uvloop
 from aiohttp import web
 
 from backhaul.app import gc_tuning, public_http
-from backhaul.app.public_http import Arrivals
+from backhaul.app.public_http import RequestLimits
 from backhaul.app.sockets import Listener, bind_tcp
 from backhaul.core import webhook
 from backhaul.core.clock import SystemClock
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.ingest.receiver import Receiver
-from backhaul.ingest.webhook_secrets import Signers
+from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.store.opening import open_store
 from bench.orders import PATH, SECRET, STORE
 
@@ -63,8 +63,8 @@ async def _routes(kind: Kind, database: Path) -> AsyncIterator[list[web.RouteDef
     clock = SystemClock()
     store = open_store(database, clock)
     store.start()
-    drain = Drain(store.inbox, clock, {}, lambda: None)
-    signers = Signers(store.webhook_secrets, clock)
+    drain = FoldWorker(store.inbox, clock, {}, lambda: None)
+    signers = SecretRegistry(store.webhook_secrets, clock)
     await signers.load({STORE: [SECRET]})
     receiver = Receiver(store.inbox, clock, signers, drain.wake)
     try:
@@ -83,7 +83,7 @@ def _listener(kind: Kind, routes: list[web.RouteDef]) -> Listener:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_routes(routes)
         return Listener(app)
-    arrivals = Arrivals(REQUEST_SECONDS, SLOW_PER_ADDRESS, MAX_WAITING_BYTES)
+    arrivals = RequestLimits(REQUEST_SECONDS, SLOW_PER_ADDRESS, MAX_WAITING_BYTES)
     return Listener(public_http.build(routes, MAX_BODY_BYTES, arrivals), door=arrivals)
 
 
@@ -91,7 +91,7 @@ async def _serve(kind: Kind, database: Path) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     if kind is not Kind.BARE:
-        gc_tuning.look_less_often()
+        gc_tuning.collect_less_often()
     async with _routes(kind, database) as routes:
         listener = _listener(kind, routes)
         sock = bind_tcp("127.0.0.1", 0, "bench")

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from backhaul.app import public_http, sockets
-from backhaul.app.public_http import Arrivals
+from backhaul.app.public_http import RequestLimits
 from backhaul.connect import http_routes
 from backhaul.errors import Busy
 from backhaul_sdk import HttpRequest, HttpResponse, Route
@@ -31,7 +31,7 @@ class Intake:
         self, path: str, body: bytes = b"{}", **headers: str
     ) -> tuple[int, dict[str, object], dict[str, str]]:
         sock = sockets.bind_tcp("127.0.0.1", 0, "public")
-        arrivals = Arrivals(10, 32, 1 << 20)
+        arrivals = RequestLimits(10, 32, 1 << 20)
         app = public_http.build(
             http_routes.routes("desk", self.wanted), 1_000, arrivals
         )

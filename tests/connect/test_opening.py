@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.app import public_http
-from backhaul.app.public_http import Arrivals
+from backhaul.app.public_http import RequestLimits
 from backhaul.connect import lifecycle
 from backhaul_sdk import HttpRequest, HttpResponse, Route
 from scenes.back_office import Desk, host_of
@@ -178,7 +178,7 @@ async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
     told = str(hosts[0].state()["reason"])
     assert f"the route {wanted[0].method} {wanted[0].path} cannot be served" in told
     assert reason in told
-    public_http.build(routes, 1_000, Arrivals(10, 32, 1 << 20))
+    public_http.build(routes, 1_000, RequestLimits(10, 32, 1 << 20))
 
 
 async def test_a_pattern_of_paths_can_be_served(store: SqliteStore) -> None:

@@ -9,7 +9,7 @@ import httpx
 from backhaul.app.wiring import build_client, build_repair, build_targeter
 from backhaul.connect.matching import Matcher, encode
 from backhaul.core.identity import step_id
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.contract import NewRecord
 from faults.sweeping import STORE, program
 from scenes.databases import rows
@@ -58,7 +58,7 @@ async def live(
     async with program(on, mortality) as alive:
         way = Stuttering(MortalWire(on.wire, mortality))
         transport, client = build_client(on.settings, STORE, on.clock, way)
-        drain = Drain(alive.store.inbox, on.clock, {STORE: on.facts}, lambda: None)
+        drain = FoldWorker(alive.store.inbox, on.clock, {STORE: on.facts}, lambda: None)
 
         async def no_orders() -> None:
             return None

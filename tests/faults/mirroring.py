@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backhaul.app.wiring import build_client, build_reconciler, build_rereader
+from backhaul.app.wiring import build_client, build_reconciler, build_refetcher
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.sync.resource_types import FULL, KINDS
-from backhaul.sync.store_identity import acquaint
+from backhaul.sync.store_identity import learn_facts
 from scenes.clock import RunningClock
 from scenes.databases import started_store
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Arrival
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul.sync.reconciler import Reconciler
-    from backhaul.sync.refetcher import Rereader
+    from backhaul.sync.refetcher import Refetcher
 
 STORE = "main"
 PART = 100
@@ -37,8 +37,8 @@ class Mirror:
 
     store: SqliteStore
     clock: RunningClock
-    drain: Drain
-    rereader: Rereader
+    drain: FoldWorker
+    rereader: Refetcher
     reconciler: Reconciler
 
     async def take(self, arrivals: Sequence[Arrival]) -> None:
@@ -79,14 +79,14 @@ async def mirroring(settings: Settings, path: Path) -> AsyncIterator[Mirror]:
         at_end.push_async_callback(transport.close)
         store = await at_end.enter_async_context(started_store(path, clock))
         base_url = settings.stores[STORE].base_url
-        known[STORE] = await acquaint(STORE, base_url, client, store.marks, path)
-        rereader: Rereader
+        known[STORE] = await learn_facts(STORE, base_url, client, store.marks, path)
+        rereader: Refetcher
 
         def doubted() -> None:
             rereader.wake()
 
-        drain = Drain(store.inbox, clock, known, lambda: None, doubted)
-        rereader = build_rereader(STORE, store, client, drain, clock, _middling)
+        drain = FoldWorker(store.inbox, clock, known, lambda: None, doubted)
+        rereader = build_refetcher(STORE, store, client, drain, clock, _middling)
         reconciler = build_reconciler(
             settings, STORE, store, client, drain, clock, _middling, known, doubted
         )

@@ -61,7 +61,7 @@ HISTORY = {
 
 def feed_webhook(topic: str, data: bytes) -> None:
     """Open a delivery, read what is inside, and what it says to the search."""
-    search_indexer.told(topic, data)
+    search_indexer.summary(topic, data)
     with suppress(Unusable):
         opened = open_envelope(data, topic)
         READ.get(opened.topic, decoding.order)(opened.data)

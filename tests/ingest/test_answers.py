@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from backhaul.ingest.receiver import Answers
+from backhaul.ingest.receiver import ResponseCounter
 from scenes.clock import VirtualClock
 
 STORES = {"main", "other"}
@@ -16,7 +16,7 @@ def known(name: str) -> str:
 
 async def test_what_was_refused_is_told_for_an_hour() -> None:
     clock, counted = VirtualClock(), Counter[tuple[str, ...]]()
-    answers = Answers(counted, clock, known)
+    answers = ResponseCounter(counted, clock, known)
     answers.add("main", "kept")
     assert answers.refused() == {}
     for answer in ("refused", "refused", "encoded"):
@@ -32,7 +32,7 @@ async def test_what_was_refused_is_told_for_an_hour() -> None:
 
 
 async def test_paths_are_counted_by_the_store_that_they_name() -> None:
-    answers = Answers(Counter(), VirtualClock(), known)
+    answers = ResponseCounter(Counter(), VirtualClock(), known)
     for path in ("/webhooks/main", "/webhooks/other/orders/create", "/webhooks/x"):
         answers.add_at(path, "slow")
     for path in ("/", "/connectors/desk", "/webhook"):
@@ -47,7 +47,7 @@ async def test_paths_are_counted_by_the_store_that_they_name() -> None:
 
 async def test_a_flood_holds_a_bounded_memory() -> None:
     clock = VirtualClock()
-    answers = Answers(Counter(), clock, known)
+    answers = ResponseCounter(Counter(), clock, known)
     for minute in range(500):
         answers.add(f"store-{minute}", "refused")
         await clock.advance(60)

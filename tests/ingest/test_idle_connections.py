@@ -8,7 +8,7 @@ import aiohttp
 from aiohttp import web
 
 from backhaul.app import public_http, sockets
-from backhaul.app.public_http import SMALL_BYTES, Arrivals
+from backhaul.app.public_http import SMALL_BYTES, RequestLimits
 from scenes.waiting import until
 
 LARGE = SMALL_BYTES + 1
@@ -22,7 +22,7 @@ async def test_a_large_body_goes_with_its_answer() -> None:
         served.append(weakref.ref(request))
         return web.Response(text=str(len(await request.read())))
 
-    arrivals = Arrivals(5, 5, 10 * LARGE)
+    arrivals = RequestLimits(5, 5, 10 * LARGE)
     app = public_http.build([web.post("/{name}", handle)], 2 * LARGE, arrivals)
     listener = sockets.Listener(app, 5, arrivals)
     sock = sockets.bind_tcp("127.0.0.1", 0, "public")

@@ -11,7 +11,7 @@ import uvloop
 from aiohttp import web
 
 from backhaul.app import public_http, sockets
-from backhaul.app.public_http import Arrivals
+from backhaul.app.public_http import RequestLimits
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ async def answer(_: web.Request) -> web.Response:
 
 
 async def listener_on(sock: socket.socket) -> sockets.Listener:
-    arrivals = Arrivals(5, 5, 1_000)
+    arrivals = RequestLimits(5, 5, 1_000)
     app = public_http.build([web.get("/{name}", answer)], 1_000, arrivals)
     listener = sockets.Listener(app, 5, arrivals)
     await listener.start(sock)
@@ -61,7 +61,7 @@ def test_who_comes_as_it_ends_is_answered_by_it_or_by_the_next(
 
 
 async def test_who_has_just_come_is_answered_and_who_says_nothing_is_left() -> None:
-    arrivals = Arrivals(5, 5, 1_000)
+    arrivals = RequestLimits(5, 5, 1_000)
     app = public_http.build([web.get("/{name}", answer)], 1_000, arrivals)
     listener = sockets.Listener(app, 5, arrivals)
     sock = sockets.bind_tcp("127.0.0.1", 0, "public")

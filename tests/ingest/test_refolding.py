@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.ingest.fold_worker import Refolder
+from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.topics import fold_one
 from backhaul.platform.client import StoreFacts
 from backhaul.store.refolds import Selection
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 ALL = Selection()
 
 
-def refolder(store: SqliteStore, told: list[str] | None = None) -> Refolder:
+def refolder(store: SqliteStore, told: list[str] | None = None) -> Reprocessor:
     calls: list[str] = [] if told is None else told
     facts = {"main": StoreFacts(STORE_ID, "INR")}
-    return Refolder(
+    return Reprocessor(
         store.refolds,
         facts,
         lambda: calls.append("folded"),
@@ -62,7 +62,7 @@ async def test_folding_everything_again_changes_nothing(
         pass
     before, told = list(dump(store.path)), outcomes(store.path)
     changes = count(store.path, "changes")
-    again = Refolder(
+    again = Reprocessor(
         store.refolds, {"main": StoreFacts("", "INR")}, lambda: None, lambda: None
     )
     for _ in range(2):

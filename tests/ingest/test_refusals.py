@@ -8,7 +8,7 @@ import pytest
 from loguru import logger
 
 from backhaul.errors import Busy
-from backhaul.ingest.receiver import CALM_SECONDS, Refusals
+from backhaul.ingest.receiver import CALM_SECONDS, BackpressureLog
 from scenes.clock import VirtualClock
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.payloads import envelope, order
@@ -33,7 +33,7 @@ def told() -> Iterator[list[dict[str, Any]]]:
 
 async def test_each_turn_is_told_once(told: list[dict[str, Any]]) -> None:
     clock = VirtualClock()
-    refusals = Refusals(clock)
+    refusals = BackpressureLog(clock)
     refusals.kept()
     for _ in range(3):  # a nearly full disk has room for a small one now and then
         refusals.refused(BUSY)

@@ -9,7 +9,11 @@ import pytest
 
 from backhaul.core import webhook
 from backhaul.errors import Busy
-from backhaul.ingest.webhook_secrets import SAVE_SECONDS, Signers, secret_fingerprint
+from backhaul.ingest.webhook_secrets import (
+    SAVE_SECONDS,
+    SecretRegistry,
+    secret_fingerprint,
+)
 from backhaul.store.deeds import Deed
 from scenes.clock import VirtualClock
 from scenes.databases import locked, rows
@@ -29,13 +33,13 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-async def signers(store: SqliteStore, clock: VirtualClock) -> Signers:
-    found = Signers(store.webhook_secrets, clock)
+async def signers(store: SqliteStore, clock: VirtualClock) -> SecretRegistry:
+    found = SecretRegistry(store.webhook_secrets, clock)
     await found.load({"main": [OLD, NEW]})
     return found
 
 
-def accepts(signers: Signers, secret: bytes, now: str = EARLY) -> bool:
+def accepts(signers: SecretRegistry, secret: bytes, now: str = EARLY) -> bool:
     return signers.signed("main", BODY, webhook.sign(BODY, secret).decode(), now)
 
 
@@ -45,7 +49,7 @@ def uses(store: SqliteStore) -> dict[str, str | None]:
 
 
 async def test_each_says_when_it_last_signed(
-    signers: Signers, store: SqliteStore
+    signers: SecretRegistry, store: SqliteStore
 ) -> None:
     assert accepts(signers, OLD)
     await signers.save()
@@ -54,7 +58,7 @@ async def test_each_says_when_it_last_signed(
 
 
 async def test_uses_are_saved_from_time_to_time(
-    signers: Signers, store: SqliteStore, clock: VirtualClock
+    signers: SecretRegistry, store: SqliteStore, clock: VirtualClock
 ) -> None:
     async with asyncio.TaskGroup() as group:
         saving = group.create_task(signers.run())
@@ -67,7 +71,7 @@ async def test_uses_are_saved_from_time_to_time(
 
 
 async def test_a_use_that_could_not_be_saved_is_saved_later(
-    signers: Signers, store: SqliteStore
+    signers: SecretRegistry, store: SqliteStore
 ) -> None:
     assert accepts(signers, OLD)
     assert accepts(signers, NEW)
@@ -85,25 +89,27 @@ async def test_a_use_that_could_not_be_saved_is_saved_later(
 
 
 async def test_a_wrong_signature_is_no_use(
-    signers: Signers, store: SqliteStore
+    signers: SecretRegistry, store: SqliteStore
 ) -> None:
     assert not accepts(signers, b"another")
     await signers.save()
     assert set(uses(store).values()) == {None}
 
 
-async def test_a_secret_from_elsewhere_is_accepted_at_once(signers: Signers) -> None:
+async def test_a_secret_from_elsewhere_is_accepted_at_once(
+    signers: SecretRegistry,
+) -> None:
     assert not accepts(signers, GIVEN)
     await signers.admit("main", [GIVEN], "guardian")
     assert all(accepts(signers, secret) for secret in (OLD, NEW, GIVEN))
 
 
 async def test_what_was_dropped_stays_so_after_a_restart(
-    signers: Signers, store: SqliteStore, clock: VirtualClock
+    signers: SecretRegistry, store: SqliteStore, clock: VirtualClock
 ) -> None:
     await signers.drop("main", secret_fingerprint(OLD), DEED)
     assert not accepts(signers, OLD)
-    again = Signers(store.webhook_secrets, clock)
+    again = SecretRegistry(store.webhook_secrets, clock)
     await again.load({"main": [OLD, NEW]})
     assert not accepts(again, OLD)
     assert accepts(again, NEW)
@@ -112,14 +118,16 @@ async def test_what_was_dropped_stays_so_after_a_restart(
 
 
 async def test_a_secret_that_left_the_settings_is_forgotten(
-    signers: Signers, store: SqliteStore, clock: VirtualClock
+    signers: SecretRegistry, store: SqliteStore, clock: VirtualClock
 ) -> None:
-    again = Signers(store.webhook_secrets, clock)
+    again = SecretRegistry(store.webhook_secrets, clock)
     await again.load({"main": [NEW]})
     assert set(uses(store)) == {secret_fingerprint(NEW)}
 
 
-async def test_no_secret_is_in_the_file(signers: Signers, store: SqliteStore) -> None:
+async def test_no_secret_is_in_the_file(
+    signers: SecretRegistry, store: SqliteStore
+) -> None:
     accepts(signers, OLD)
     await signers.save()
     files = store.path.parent.glob("backhaul.db*")
@@ -133,7 +141,9 @@ def test_a_fingerprint_is_how_the_sha256_begins() -> None:
     assert secret_fingerprint(OLD) == "3d269a69854f"
 
 
-async def test_several_signatures_do_not_blame_the_secret(signers: Signers) -> None:
+async def test_several_signatures_do_not_blame_the_secret(
+    signers: SecretRegistry,
+) -> None:
     assert not accepts(signers, b"whsec_other")
     assert signers.why_kept("main") == ""
     signers.doubled("main")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from backhaul.app.public_http import GRACE_SECONDS, Arrivals
+from backhaul.app.public_http import GRACE_SECONDS, RequestLimits
 from backhaul.store.contract import FoldReport
 from scenes.databases import count
 from scenes.payloads import envelope, order, signed
@@ -214,7 +214,7 @@ async def test_a_trusted_proxy_speaks_for_many(store: SqliteStore, time: Time) -
     ],
 )
 def test_an_address_is_known_in_either_form(address: str, trusted: bool) -> None:
-    arrivals = Arrivals(1.0, 1, 1, ("10.0.0.0/8", "fd00::/16"))
+    arrivals = RequestLimits(1.0, 1, 1, ("10.0.0.0/8", "fd00::/16"))
     assert arrivals._trusts(address) is trusted
 
 

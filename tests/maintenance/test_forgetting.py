@@ -12,7 +12,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
 from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.sqlite.explaining import Explainer
@@ -250,7 +250,7 @@ async def test_an_open_reader_is_told_of(tmp_path: Path) -> None:
         with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM orders").fetchone()
-            forgetter = Forgetter(store.forgetting, Impatient())
+            forgetter = CustomerErasure(store.forgetting, Impatient())
             done = await forgetter.forget("main", "cus_1", "eve")
             assert done["left_behind"] == "log"
             reader.execute("ROLLBACK")

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import personal_data
 from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.sqlite.forgetting import SqliteForgetting, holds, needles_of
@@ -261,7 +261,7 @@ async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
     await take(store, delivery("orders/create", order(1)))
     async with writing(store.path) as writer:
         forgetting = Slow(store.path, writer, SystemClock())
-        await Forgetter(forgetting, SystemClock()).forget("main", "cus_1", "eve")
+        await CustomerErasure(forgetting, SystemClock()).forget("main", "cus_1", "eve")
     assert rows(store.path, _NAMES) == [(None,)] * 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
-from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.maintenance.search_indexer import describe
 from backhaul.store.contract import Unmatched
 from scenes import payloads
@@ -65,7 +65,9 @@ async def index(store: SqliteStore) -> None:
 
 
 async def forget(store: SqliteStore, name: str = "cus_1") -> dict[str, Any]:
-    return await Forgetter(store.forgetting, SystemClock()).forget("main", name, "eve")
+    return await CustomerErasure(store.forgetting, SystemClock()).forget(
+        "main", name, "eve"
+    )
 
 
 def bytes_of(store: SqliteStore) -> bytes:

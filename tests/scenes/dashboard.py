@@ -13,11 +13,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from backhaul.admin import routes
 from backhaul.admin.accounts import Passwords
 from backhaul.admin.context import Given
-from backhaul.app.actions import Parts, changes
+from backhaul.app.actions import ActionContext, actions
 from backhaul.app.jobs import Jobs
 from backhaul.core.clock import to_text
-from backhaul.ingest.fold_worker import Refolder
-from backhaul.ingest.webhook_secrets import Signers
+from backhaul.ingest.fold_worker import Reprocessor
+from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import describe
 from backhaul.maintenance.self_monitoring import Sampler
 from backhaul.observe.metrics import Metrics
@@ -107,7 +107,7 @@ class Office:
     app: web.Application
     server: TestServer
     passwords: Passwords
-    signers: Signers
+    signers: SecretRegistry
     jobs: Jobs
     asked: list[str]
     deliveries: Deliveries
@@ -177,10 +177,10 @@ async def open_office(
     )
     clock = VirtualClock()
     async with started_store(folder / "backhaul.db", clock) as store:
-        signers = Signers(store.webhook_secrets, clock)
+        signers = SecretRegistry(store.webhook_secrets, clock)
         jobs = Jobs(settings, store.job_runs, clock)
         facts = {"main": StoreFacts(STORE_ID, "INR")}
-        refolder = Refolder(store.refolds, facts, _nothing, _nothing)
+        refolder = Reprocessor(store.refolds, facts, _nothing, _nothing)
         asked: list[str] = []
         deliveries: Deliveries = {}
 
@@ -189,7 +189,7 @@ async def open_office(
             return {"accepted": 2}
 
         dialects = {"main": Dialect()}
-        parts = Parts(
+        parts = ActionContext(
             store, clock, signers, refolder, _nothing, dialects, _nothing, jobs, ask
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
@@ -208,7 +208,7 @@ async def open_office(
             settings,
             clock,
             tell,
-            changes(parts),
+            actions(parts),
             store.users,
             store.numbers,
             sampler,

@@ -11,10 +11,10 @@ import aiohttp
 from yarl import URL
 
 from backhaul.app import public_http, sockets
-from backhaul.app.public_http import Arrivals
+from backhaul.app.public_http import RequestLimits
 from backhaul.core.clock import SystemClock
 from backhaul.ingest.receiver import Receiver
-from backhaul.ingest.webhook_secrets import Signers
+from backhaul.ingest.webhook_secrets import SecretRegistry
 from scenes.payloads import OLD_SECRET, SECRET, signed
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Served:
 
     url: str
     session: aiohttp.ClientSession
-    arrivals: Arrivals
-    signers: Signers
+    arrivals: RequestLimits
+    signers: SecretRegistry
     woken: int = 0
 
     @property
@@ -111,11 +111,11 @@ async def served(
     async with aiohttp.ClientSession(
         connector=connector, auto_decompress=False
     ) as session:
-        arrivals = Arrivals(
+        arrivals = RequestLimits(
             request_seconds, slow_per_address, max_waiting_bytes, trusted, now
         )
         clock = SystemClock()
-        signers = Signers(SecretsInMemory(), clock)
+        signers = SecretRegistry(SecretsInMemory(), clock)
         await signers.load(secrets)
         running = Served("", session, arrivals, signers)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backhaul.app import sockets
-from backhaul.app.systemd import Supervisor
+from backhaul.app.systemd import ServiceManager
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +62,8 @@ def kept_socket() -> Iterator[socket.socket]:
 
 def handing(
     kept: socket.socket, name: str = "public", heard: Manager | None = None
-) -> Supervisor:
+) -> ServiceManager:
     """Hand a copy of the socket over, as at a start."""
     environ = {"LISTEN_PID": str(OURS), "LISTEN_FDS": "1", "LISTEN_FDNAMES": name}
     environ |= heard.environ if heard else {}
-    return Supervisor(environ, OURS, first=os.dup(kept.fileno()))
+    return ServiceManager(environ, OURS, first=os.dup(kept.fileno()))

@@ -18,7 +18,7 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul.app.systemd import Supervisor
+    from backhaul.app.systemd import ServiceManager
 
 STORE_ID = "sto_1"
 
@@ -51,7 +51,7 @@ async def met_before() -> AsyncIterator[Office]:
 
 
 @asynccontextmanager
-async def supervised(office: Office, by: Supervisor) -> AsyncIterator[Daemon]:
+async def supervised(office: Office, by: ServiceManager) -> AsyncIterator[Daemon]:
     """Run the daemon under a service manager."""
     daemon = Daemon(
         context.settings(office.config),

@@ -19,7 +19,7 @@ from backhaul.app.wiring import (
 )
 from backhaul.connect.matching import Matcher, encode
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.settings import Settings
 from backhaul.store.contract import Arrival, NewRecord
 from backhaul.store.deciding import Decision
@@ -62,7 +62,7 @@ class House:
     path: Path
     shop: Shop
     store: SqliteStore
-    drain: Drain
+    drain: FoldWorker
     sender: Sender
     targeter: Targeter
     matcher: Matcher
@@ -270,7 +270,7 @@ async def _program(
     clock = SystemClock()
     transport, client = build_client(settings, STORE, clock)
     facts = {STORE: await client.facts()}
-    drain = Drain(store.inbox, clock, facts, lambda: None)
+    drain = FoldWorker(store.inbox, clock, facts, lambda: None)
 
     def chance() -> float:
         return 0.5

@@ -13,7 +13,7 @@ from sqlite_utils import Database
 from backhaul.cli import exit_codes
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, CorruptData
-from backhaul.maintenance.backup import Backer, Plan
+from backhaul.maintenance.backup import BackupPlan, BackupWorker
 from backhaul.store.opening import open_store, pending
 from backhaul.store.restoring import drill, restore
 from backhaul.store.sqlite import connections, copies, manifests
@@ -279,7 +279,7 @@ def with_manifests(*names: str) -> list[str]:
 
 async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
     clock, folder = VirtualClock(), tmp_path / "backups"
-    backer = Backer(Plan(database, folder, 2), clock)
+    backer = BackupWorker(BackupPlan(database, folder, 2), clock)
     told: list[str] = []
 
     async def tell(_: str, said: str, *, failed: bool = False) -> None:
@@ -306,7 +306,7 @@ async def test_backups_dated_by_a_clock_that_was_ahead_are_the_oldest(
 ) -> None:
     """Or each new one would be removed as soon as it is made, and called done."""
     clock, folder = VirtualClock(), tmp_path / "backups"
-    backer = Backer(Plan(database, folder, 2), clock)
+    backer = BackupWorker(BackupPlan(database, folder, 2), clock)
     for jump in (-86_400, -3_600, 90_000, 0):
         clock.set_back(jump)
         said, failed = await backer._back_up()
@@ -328,7 +328,7 @@ async def test_what_a_person_put_beside_the_backups_stays(
     theirs = ["backhaul-20250101T000000Z-good.db", "backhaul-before-the-move.db"]
     for name in theirs:
         copies.copy(database, folder / name)
-    backer = Backer(Plan(database, folder, 1), clock)
+    backer = BackupWorker(BackupPlan(database, folder, 1), clock)
     for _ in range(2):
         await backer._back_up()
         await clock.advance(60)
@@ -349,7 +349,9 @@ async def test_what_a_kill_left_of_a_backup_goes_with_the_next(
     sides = [f"{left}{side}" for side in copies.SIDES]
     for name in (left, *sides, manifest, *theirs):
         (folder / name).write_bytes(b"a" * 1_000)
-    _, failed = await Backer(Plan(database, folder, 1), VirtualClock())._back_up()
+    _, failed = await BackupWorker(
+        BackupPlan(database, folder, 1), VirtualClock()
+    )._back_up()
     assert not failed
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == [*theirs, *with_manifests("backhaul-20260301T120000Z.db")]
@@ -373,7 +375,7 @@ async def test_a_backup_that_fails_ends_nothing_and_is_tried_again(
         blocked.mkdir(parents=True)
     else:
         folder.touch()
-    backer = Backer(Plan(database, folder, 1), clock)
+    backer = BackupWorker(BackupPlan(database, folder, 1), clock)
     told: list[tuple[str, bool]] = []
 
     async def tell(_: str, text: str, *, failed: bool = False) -> None:

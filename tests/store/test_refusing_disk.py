@@ -11,7 +11,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.sqlite.inbox import SqliteInbox, append_batch
 from backhaul.store.sqlite.writer import Writer
 from scenes.database_lock import LockOfAnotherProcess
@@ -108,7 +108,7 @@ async def test_a_short_lock_is_waited_for(path: Path) -> None:
 async def test_folding_goes_on_after_a_lock(path: Path) -> None:
     async with started_store(path) as store:
         await store.inbox.append(arrival(BODY))
-        drain = Drain(store.inbox, SystemClock(), {}, lambda: None)
+        drain = FoldWorker(store.inbox, SystemClock(), {}, lambda: None)
         with locked(path):
             running = asyncio.create_task(drain.run())
             with pytest.raises(Busy):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.ingest.fold_worker import Drain
+from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.platform.client import ShopClient, StoreFacts
 from backhaul.platform.transport import Limits, Transport
 from backhaul.settings import Reconcile
-from backhaul.sync.diff_repair import Repair
+from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.reconciler import Reconciler
 from scenes import payloads
 from scenes.clock import RunningClock
@@ -67,8 +67,8 @@ FACTS = StoreFacts(payloads.STORE_ID, "INR", ("updatedSince",))
 @asynccontextmanager
 async def reconciling(place: Place) -> AsyncIterator[Reconciler]:
     """Run the folding beside a reconciler."""
-    drain = Drain(place.store.inbox, place.clock, {"main": FACTS}, lambda: None)
-    repair = Repair(
+    drain = FoldWorker(place.store.inbox, place.clock, {"main": FACTS}, lambda: None)
+    repair = MirrorRepair(
         "main",
         place.store.look,
         place.store.inbox,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from backhaul.platform.client import ReadRefused
 from backhaul.sync.diff_repair import Comparison
-from backhaul.sync.on_demand import Rehearsal
+from backhaul.sync.on_demand import SyncDryRun
 from scenes import payloads
 from scenes.databases import fold_all, rows
 from scenes.scripted_platform import Connection, Request, document, message, problem
@@ -50,7 +50,7 @@ async def rehearse(place: Place, kind: str = "orders") -> list[tuple[str, str]]:
         """Nothing is folded."""
 
     mirror = Comparison("main", place.store.look, lambda: "INR", nothing)
-    rehearsal = Rehearsal(place.client, mirror, place.clock, 0.0)
+    rehearsal = SyncDryRun(place.client, mirror, place.clock, 0.0)
     return [(found.id, found.drift) async for found in rehearsal.run(kind)]
 
 

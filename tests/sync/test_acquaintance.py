@@ -18,7 +18,7 @@ from backhaul.errors import (
 )
 from backhaul.platform.client import LISTS, ShopClient, StoreFacts
 from backhaul.platform.transport import Limits, NotSent, Transport
-from backhaul.sync.store_identity import Identity, acquaint
+from backhaul.sync.store_identity import StoreIdentity, learn_facts
 from scenes.databases import locked, write
 from scenes.scripted_platform import document, message, problem, unused_url
 
@@ -32,7 +32,7 @@ HTML = message(200, b"<html>", "text/html")
 
 
 async def meet(place: Place) -> StoreFacts:
-    return await acquaint(
+    return await learn_facts(
         "main", place.server.url, place.client, place.store.marks, DATABASE
     )
 
@@ -113,7 +113,9 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
     limits = Limits(1.0, 1.0, 1_000)
     transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
     with pytest.raises(PlatformUnavailable) as failure:
-        await acquaint("main", url, ShopClient(transport), place.store.marks, DATABASE)
+        await learn_facts(
+            "main", url, ShopClient(transport), place.store.marks, DATABASE
+        )
     await transport.close()
     said = str(failure.value)
     assert said.startswith(f"stores.main.base_url: {url}: ConnectError")
@@ -176,11 +178,11 @@ async def test_nothing_is_written_to_the_platform(place: Place) -> None:
 OTHER = document({"data": {"id": "sto_2", "currency": "JPY"}})
 
 
-def guarded(place: Place) -> tuple[Transport, Identity, list[str]]:
+def guarded(place: Place) -> tuple[Transport, StoreIdentity, list[str]]:
     limits = Limits(5.0, 5.0, 10_000)
     transport = Transport(place.server.url, "svc_live_a", limits, place.clock)
     told: list[str] = []
-    identity = Identity(
+    identity = StoreIdentity(
         "main",
         place.server.url,
         ShopClient(transport.unguarded()),

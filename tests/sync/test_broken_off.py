@@ -13,7 +13,7 @@ import pytest
 
 from backhaul.errors import Unusable
 from backhaul.sync import full_sync
-from backhaul.sync.list_pass import Shown
+from backhaul.sync.list_pass import ListPage
 from scenes import payloads
 from scenes.databases import rows
 from scenes.pushing import killed
@@ -148,9 +148,9 @@ class Breaking:
     def __init__(self) -> None:
         self.now = asyncio.Event()
 
-    async def pages(self) -> AsyncIterator[Shown]:
+    async def pages(self) -> AsyncIterator[ListPage]:
         await self.now.wait()
-        for page in list[Shown]():
+        for page in list[ListPage]():
             yield page
         raise Unusable("the answer holds no list")
 
@@ -159,7 +159,7 @@ async def test_a_stop_at_the_moment_of_a_failure_is_heard(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk = Breaking()
-    monkeypatch.setattr(full_sync, "Walk", lambda *_: walk)
+    monkeypatch.setattr(full_sync, "ListPass", lambda *_: walk)
     async with reconciling(place) as reconciler:
         walking = asyncio.ensure_future(reconciler.walk("full", ["products"]))
         for _ in range(100):

@@ -13,9 +13,9 @@ import pytest
 from backhaul.core.rate_limit import Priority
 from backhaul.platform.client import PAGE_ROWS, ShopClient
 from backhaul.platform.transport import Limits, Transport
-from backhaul.sync.deletion_check import Absence
-from backhaul.sync.diff_repair import Repair
-from backhaul.sync.full_sync import SweepWork
+from backhaul.sync.deletion_check import DeletionCheck
+from backhaul.sync.diff_repair import MirrorRepair
+from backhaul.sync.full_sync import FullSync
 from backhaul.sync.resource_types import BACKFILL, ORDERS
 from scenes.clock import LeapingClock
 from scenes.databases import count, started_store
@@ -84,10 +84,10 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
     async def nothing() -> None:
         """Nothing is folded here."""
 
-    repair = Repair(
+    repair = MirrorRepair(
         "main", store.look, store.inbox, lambda: "INR", lambda: None, nothing
     )
-    absence = Absence(
+    absence = DeletionCheck(
         client,
         repair,
         store.sweeps,
@@ -96,7 +96,7 @@ async def walk(platform: Platform, store: SqliteStore) -> Any:
         clock,
         Priority.SWEEP,
     )
-    work = SweepWork(
+    work = FullSync(
         BACKFILL,
         ORDERS,
         client,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.sync.diff_repair import Comparison
-from backhaul.sync.on_demand import Rehearsal
+from backhaul.sync.on_demand import SyncDryRun
 from scenes.customers import GUEST, customer, forget, order, told_in
 from scenes.databases import rows
 from scenes.scripted_platform import document
@@ -63,7 +63,7 @@ async def test_a_customer_who_was_forgotten_is_as_the_platform_has_it(
         before = kept(place)
         await place.clock.sleep(300)
         assert await drift(reconciler, "customers") == [(0, 0), (0, 0)]
-        rehearsal = Rehearsal(
+        rehearsal = SyncDryRun(
             place.client,
             Comparison("main", place.store.look, lambda: "INR", nothing),
             place.clock,

@@ -11,7 +11,7 @@ from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
 from backhaul.platform.secret_files import Keyring
 from backhaul.platform.transport import Transport
-from backhaul.sync.webhook_subscriptions import Guardian
+from backhaul.sync.webhook_subscriptions import SubscriptionManager
 from scenes import payloads
 from scenes.scripted_platform import document, message
 from sync.conftest import API_KEY, LIMITS
@@ -55,11 +55,11 @@ def admission() -> Admission:
 @pytest.fixture
 async def guardian(
     place: Place, tmp_path: Path, admission: Admission
-) -> AsyncIterator[Guardian]:
+) -> AsyncIterator[SubscriptionManager]:
     transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
     keyring = Keyring(tmp_path, "main", lambda _: None)
     place.platform.says("/webhooks", document({"data": []}))
-    yield Guardian(
+    yield SubscriptionManager(
         "main",
         URL,
         place.client,
@@ -98,7 +98,7 @@ STRANGE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", STRANGE)
 async def test_a_strange_answer_is_told(
-    name: str, place: Place, guardian: Guardian
+    name: str, place: Place, guardian: SubscriptionManager
 ) -> None:
     strange = {"data": [{"attempts": [{"at": "yesterday"}]}]}
     place.platform.says("/webhooks/wh_1/deliveries", document(strange))
@@ -117,7 +117,7 @@ async def test_without_evidence_no_secret_is_replaced(
     """
     transport = Transport(place.server.url, API_KEY, LIMITS, place.clock)
     why = "the signature header came twice"
-    guardian = Guardian(
+    guardian = SubscriptionManager(
         "main",
         URL,
         place.client,
@@ -143,14 +143,16 @@ async def test_without_evidence_no_secret_is_replaced(
     await transport.close()
 
 
-async def test_a_list_of_strange_rows_is_told(place: Place, guardian: Guardian) -> None:
+async def test_a_list_of_strange_rows_is_told(
+    place: Place, guardian: SubscriptionManager
+) -> None:
     place.platform.says("/webhooks", document({"data": [7]}))
     await guardian.check()
     assert "cannot be kept in order" in guardian.state()
 
 
 async def test_somebody_else_s_row_may_be_strange(
-    place: Place, guardian: Guardian
+    place: Place, guardian: SubscriptionManager
 ) -> None:
     rows = document({"data": [{"address": 7}, HOOK]})
     place.platform.says("/webhooks", rows, document({"data": []}))
@@ -159,7 +161,7 @@ async def test_somebody_else_s_row_may_be_strange(
 
 
 async def test_a_list_without_pages_ends_though_its_rows_move(
-    place: Place, guardian: Guardian
+    place: Place, guardian: SubscriptionManager
 ) -> None:
     """It shows its only page for each number, and counts what it delivered."""
     asked: list[str] = []
@@ -177,7 +179,7 @@ async def test_a_list_without_pages_ends_though_its_rows_move(
 
 
 async def test_a_list_without_an_end_is_told_and_nothing_made(
-    place: Place, guardian: Guardian
+    place: Place, guardian: SubscriptionManager
 ) -> None:
     asked: list[str] = []
 
@@ -193,7 +195,9 @@ async def test_a_list_without_an_end_is_told_and_nothing_made(
     assert sent(place, "POST") == []
 
 
-async def test_without_topics_it_gets_them(place: Place, guardian: Guardian) -> None:
+async def test_without_topics_it_gets_them(
+    place: Place, guardian: SubscriptionManager
+) -> None:
     shows(place, topics=None)
     place.platform.says("/webhooks/wh_1", document({"data": HOOK}))
     await guardian.check()
@@ -201,7 +205,7 @@ async def test_without_topics_it_gets_them(place: Place, guardian: Guardian) -> 
 
 
 async def test_a_full_database_is_told(
-    place: Place, guardian: Guardian, admission: Admission
+    place: Place, guardian: SubscriptionManager, admission: Admission
 ) -> None:
     place.platform.says("/webhooks", document({"data": []}), document(GIVEN))
     admission.busy = True
@@ -210,7 +214,7 @@ async def test_a_full_database_is_told(
 
 
 async def test_a_full_disk_is_told(
-    place: Place, guardian: Guardian, tmp_path: Path
+    place: Place, guardian: SubscriptionManager, tmp_path: Path
 ) -> None:
     (tmp_path / "secrets" / "main.new").mkdir(parents=True)
     place.platform.says("/webhooks", document({"data": []}), document(GIVEN))
@@ -219,7 +223,7 @@ async def test_a_full_disk_is_told(
 
 
 async def test_a_quiet_shop_s_secret_is_replaced_once(
-    place: Place, guardian: Guardian, admission: Admission
+    place: Place, guardian: SubscriptionManager, admission: Admission
 ) -> None:
     place.platform.says("/webhooks/wh_1/rotate-secret", document(GIVEN))
     delivered(place, 401, at=10)
@@ -241,7 +245,7 @@ NO_CUSTOMERS = {"code": "INSUFFICIENT_SCOPE", "requiredScopes": ["customers:read
 
 
 async def test_a_topic_that_is_forbidden_costs_no_other(
-    place: Place, guardian: Guardian
+    place: Place, guardian: SubscriptionManager
 ) -> None:
     shows(place, topics=["orders/create"])
     place.platform.says(
@@ -292,7 +296,10 @@ def speaks_plainly(place: Place, *forbidden: str) -> list[str]:
     ids="-".join,
 )
 async def test_a_scope_that_no_answer_names_costs_no_other_topic(
-    place: Place, guardian: Guardian, admission: Admission, forbidden: tuple[str, ...]
+    place: Place,
+    guardian: SubscriptionManager,
+    admission: Admission,
+    forbidden: tuple[str, ...],
 ) -> None:
     topics = speaks_plainly(place, *forbidden)
     for _ in range(2):
@@ -305,7 +312,7 @@ async def test_a_scope_that_no_answer_names_costs_no_other_topic(
 
 
 async def test_a_key_that_may_have_no_topic_is_told(
-    place: Place, guardian: Guardian
+    place: Place, guardian: SubscriptionManager
 ) -> None:
     assert speaks_plainly(place, *RESOURCES) == []
     await guardian.check()
@@ -316,7 +323,7 @@ async def test_a_key_that_may_have_no_topic_is_told(
 
 @pytest.mark.parametrize("forbidden", [("customers",), ("customers", "products")])
 async def test_topics_that_are_missing_come_though_one_is_forbidden(
-    place: Place, guardian: Guardian, forbidden: tuple[str, ...]
+    place: Place, guardian: SubscriptionManager, forbidden: tuple[str, ...]
 ) -> None:
     topics = speaks_plainly(place, *forbidden)
     topics.append("orders/create")
@@ -327,7 +334,7 @@ async def test_topics_that_are_missing_come_though_one_is_forbidden(
 
 
 async def test_a_part_that_is_not_answered_well_is_told(
-    place: Place, guardian: Guardian
+    place: Place, guardian: SubscriptionManager
 ) -> None:
     shows(place, topics=["orders/create"])
     refused = document({"error": "not allowed"}, 403)
@@ -336,7 +343,9 @@ async def test_a_part_that_is_not_answered_well_is_told(
     assert "could not be repaired: 500" in guardian.state()
 
 
-async def test_each_answer_is_looked_at(place: Place, guardian: Guardian) -> None:
+async def test_each_answer_is_looked_at(
+    place: Place, guardian: SubscriptionManager
+) -> None:
     shows(place, topics=["orders/create"], status="DISABLED")
     refused = document({"code": "INSUFFICIENT_SCOPE"}, 403)
     place.platform.says("/webhooks/wh_1", refused, message(500))

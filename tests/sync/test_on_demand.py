@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from backhaul.app.control_socket import SOCKET_NAME
-from backhaul.sync.on_demand import PATIENCE_SECONDS, Desk
-from backhaul.sync.resource_types import Wanted
+from backhaul.sync.on_demand import PATIENCE_SECONDS, SyncEndpoint
+from backhaul.sync.resource_types import SyncRequest
 from scenes import payloads
 from scenes.daemon import backhaul
 from scenes.scripted_platform import document, message
@@ -35,9 +35,9 @@ async def ask(place: Place, *kinds: str) -> tuple[list[dict[str, Any]], float]:
     told: list[dict[str, Any]] = []
     began = place.clock.monotonic()
     async with reconciling(place) as reconciler:
-        desk = Desk({"main": reconciler})
+        desk = SyncEndpoint({"main": reconciler})
         async with asyncio.timeout(60):
-            await desk.work(Wanted("full", ("main",), kinds), told.append)
+            await desk.work(SyncRequest("full", ("main",), kinds), told.append)
     ends = [line for line in told if "job" in line or "trouble" in line]
     return ends, place.clock.monotonic() - began
 
@@ -77,7 +77,7 @@ async def test_what_was_given_up_proves_nothing_until_it_has_ended(
 
 
 @asynccontextmanager
-async def listening(desk: Desk) -> AsyncIterator[Path]:
+async def listening(desk: SyncEndpoint) -> AsyncIterator[Path]:
     """Serve a desk as the daemon does; yield a configuration that leads to it."""
     with tempfile.TemporaryDirectory(prefix="desk") as name:
         folder = Path(name)
@@ -103,7 +103,7 @@ async def test_the_command_says_so_and_ends_with_69(place: Place) -> None:
     place.platform.says("/orders", AWAY)
     async with (
         reconciling(place) as reconciler,
-        listening(Desk({"main": reconciler})) as config,
+        listening(SyncEndpoint({"main": reconciler})) as config,
     ):
         said = await asyncio.to_thread(backhaul, "reconcile", "--json", config=config)
     assert said.code == 69, said.err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from backhaul.app.offline import desk, rehearsal
+from backhaul.app.offline import open_dry_run, open_sync
 from backhaul.errors import OtherStore
 from backhaul.settings import load_settings
 from scenes.daemon import Office, running
@@ -90,5 +90,7 @@ async def test_a_command_is_refused(
     switch(office, other)
     settings = load_settings(office.config)
     with pytest.raises(OtherStore, match="nothing is read, sent or removed"):
-        async with rehearsal(settings, "main") if dry else desk(settings, ["main"]):
+        async with (
+            open_dry_run(settings, "main") if dry else open_sync(settings, ["main"])
+        ):
             pass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import Busy
-from backhaul.sync.refetcher import Rereader
+from backhaul.sync.refetcher import Refetcher
 from scenes import payloads
 from scenes.databases import fold_all, rows
 from scenes.pushing import Answer, killed
@@ -26,9 +26,9 @@ def rereader(
     place: Place,
     arrived: list[None] | None = None,
     inbox: Inbox | None = None,
-) -> Rereader:
+) -> Refetcher:
     told: list[None] = [] if arrived is None else arrived
-    return Rereader(
+    return Refetcher(
         "main",
         place.client,
         inbox or place.store.inbox,

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
-from backhaul.sync.list_pass import MOST_STALE_PAGES, Shown, Walk
-from backhaul.sync.resource_types import Row
+from backhaul.sync.list_pass import MOST_STALE_PAGES, ListPage, ListPass
+from backhaul.sync.resource_types import ListRow
 from scenes import payloads
 from scenes.databases import rows
 from scenes.scripted_platform import Connection, Request, document
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class OnlyTotals(List):
     """Tells how many rows there are, and not whether more pages come."""
 
-    async def fetch(self, number: int) -> Shown:
+    async def fetch(self, number: int) -> ListPage:
         return replace(await List.fetch(self, number), has_more=None)
 
 
@@ -77,15 +77,15 @@ async def test_totals_that_count_the_page_are_borne(has_more: bool) -> None:
     """100, 100, 37: each seems to tell that rows were deleted."""
     asked = []
 
-    async def fetch(number: int) -> Shown:
+    async def fetch(number: int) -> ListPage:
         asked.append(number)
         assert len(asked) < 100, asked[:12]
         shown = range(237)[(number - 1) * 100 : number * 100]
-        found = tuple(Row(str(id_), "", b"") for id_ in shown)
+        found = tuple(ListRow(str(id_), "", b"") for id_ in shown)
         more = number < 3 if has_more else None
-        return Shown(number, found, len(found), "", len(found), more)
+        return ListPage(number, found, len(found), "", len(found), more)
 
-    assert set(await ids(Walk(fetch, True, lambda: None))) == set(range(237))
+    assert set(await ids(ListPass(fetch, True, lambda: None))) == set(range(237))
 
 
 @pytest.mark.parametrize("deletable", [True, False])
@@ -96,13 +96,13 @@ async def test_a_page_that_comes_again_for_ever_ends(
     """It ignores the page, and always says that there is more."""
     asked = []
 
-    async def fetch(number: int) -> Shown:
+    async def fetch(number: int) -> ListPage:
         asked.append(number)
         assert len(asked) < 3 * MOST_STALE_PAGES
-        found = tuple(Row(str(id_), "", b"") for id_ in range(100))
-        return Shown(number, found, 100, "", total, True)
+        found = tuple(ListRow(str(id_), "", b"") for id_ in range(100))
+        return ListPage(number, found, 100, "", total, True)
 
     told: list[None] = []
-    found = await ids(Walk(fetch, deletable, lambda: told.append(None)))
+    found = await ids(ListPass(fetch, deletable, lambda: told.append(None)))
     assert set(found) == set(range(100))
     assert told

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from backhaul.sync.list_pass import Known, Shown, Walk
-from backhaul.sync.resource_types import Row
+from backhaul.sync.list_pass import ListPage, ListPass, SeenIds
+from backhaul.sync.resource_types import ListRow
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class List:
     asked: list[int] = field(default_factory=list)
     chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - repeats
 
-    async def fetch(self, number: int) -> Shown:
+    async def fetch(self, number: int) -> ListPage:
         for _ in range(self.chance.randrange(3)):
             await asyncio.sleep(0)
         self.asked.append(number)
@@ -37,8 +37,8 @@ class List:
         total = len(self.rows) if self.told else None
         more = end < len(self.rows) if self.told or self.ends else None
         self.move()
-        rows = tuple(Row(str(id_), "", b"") for id_ in shown)
-        return Shown(number, rows, len(rows), "", total, more)
+        rows = tuple(ListRow(str(id_), "", b"") for id_ in shown)
+        return ListPage(number, rows, len(rows), "", total, more)
 
     def move(self) -> None:
         if self.moves:
@@ -49,11 +49,11 @@ class List:
                 self.rows.pop(where % len(self.rows))
 
 
-def walk_over(moving: List, deletable: bool = True) -> Walk:
-    return Walk(moving.fetch, deletable, lambda: None)
+def walk_over(moving: List, deletable: bool = True) -> ListPass:
+    return ListPass(moving.fetch, deletable, lambda: None)
 
 
-async def ids(walk: Walk) -> list[int]:
+async def ids(walk: ListPass) -> list[int]:
     return [int(row.id) async for page in walk.pages() for row in page.rows]
 
 
@@ -101,7 +101,7 @@ async def test_news_hide_no_row_from_who_asks_ahead(seed: int, told: bool) -> No
 async def test_a_platform_that_ignores_the_page_is_left_and_told_of() -> None:
     told: list[None] = []
     moving = List(list(range(30, 0, -1)), told=False, ignores_page=True)
-    walk = Walk(moving.fetch, False, lambda: told.append(None))
+    walk = ListPass(moving.fetch, False, lambda: told.append(None))
     assert await ids(walk) == moving.rows
     assert (moving.asked, len(told)) == ([1, 2], 1)
 
@@ -110,18 +110,18 @@ async def test_more_news_than_a_page_do_not_end_the_walk() -> None:
     moving = List(list(range(500, 0, -1)))
     before = set(moving.rows)
 
-    async def fetch(number: int) -> Shown:
+    async def fetch(number: int) -> ListPage:
         shown = await moving.fetch(number)
         if number == 2 and len(moving.rows) == 500:
             moving.rows[:0] = range(700, 500, -1)
         return shown
 
-    assert before <= set(await ids(Walk(fetch, False, lambda: None)))
+    assert before <= set(await ids(ListPass(fetch, False, lambda: None)))
 
 
 async def test_a_walk_goes_on_where_it_was_stopped() -> None:
     moving = List(list(range(1000, 0, -1)))
-    walk = Walk(moving.fetch, False, lambda: None, done=6, total=1000)
+    walk = ListPass(moving.fetch, False, lambda: None, done=6, total=1000)
     assert await ids(walk) == list(range(500, 0, -1))
 
 
@@ -137,11 +137,11 @@ async def test_what_was_deleted_meanwhile_is_made_up_for(
     moving = List(list(range(1000, 0, -1)), size=size)
     del moving.rows[:deleted]
 
-    async def fetch(number: int) -> Shown:
+    async def fetch(number: int) -> ListPage:
         shown = await moving.fetch(number)
         return shown if told else replace(shown, has_more=None)
 
-    walk = Walk(fetch, True, lambda: None, done=done, total=1000)
+    walk = ListPass(fetch, True, lambda: None, done=done, total=1000)
     found = await ids(walk)
     assert set(range(1000 - done * size, 0, -1)) <= set(found)
 
@@ -150,7 +150,7 @@ IDS = [f"prod_{number}" for number in range(50_000)]
 
 
 def test_ids_that_are_known_are_told_from_new_ones() -> None:
-    known = Known()
+    known = SeenIds()
     for start in range(0, len(IDS), 100):
         page = IDS[start : start + 100]
         assert known.add(page) == set(page)
@@ -162,7 +162,7 @@ def test_ids_that_are_known_are_told_from_new_ones() -> None:
 
 def test_ids_need_a_few_bytes_each() -> None:
     """A list without totals is walked again until nothing new comes: all are kept."""
-    known = Known()
+    known = SeenIds()
     tracemalloc.start()
     try:
         for id_ in IDS:

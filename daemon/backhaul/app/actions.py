@@ -15,7 +15,7 @@ from backhaul.connect.quarantine_retry import mended
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
-from backhaul.maintenance.customer_erasure import Forgetter
+from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import requests
 from backhaul.store.deciding import LONGEST_REASON, Decision, require
 from backhaul.store.deeds import Deed
@@ -24,20 +24,20 @@ from backhaul.store.refolds import Selection
 if TYPE_CHECKING:
     from backhaul.app.jobs import Jobs
     from backhaul.core.clock import Clock
-    from backhaul.ingest.fold_worker import Refolder
-    from backhaul.ingest.webhook_secrets import Signers
+    from backhaul.ingest.fold_worker import Reprocessor
+    from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.requests import Dialect
     from backhaul.store.contract import Command
     from backhaul.store.sqlite.database import SqliteStore
 
 Answer: TypeAlias = dict[str, Any]
-Change: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
+Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
 
 IN_USE = timedelta(days=1)
 """A secret that signed within this time is still in use."""
 
 
-class Parts(msgspec.Struct, frozen=True):
+class ActionContext(msgspec.Struct, frozen=True):
     """What changes work on; `changed` tells that the mirror did, `decided` a command.
 
     `dialects` say how each store's platform is spoken to.
@@ -45,8 +45,8 @@ class Parts(msgspec.Struct, frozen=True):
 
     store: SqliteStore
     clock: Clock
-    signers: Signers
-    refolder: Refolder
+    signers: SecretRegistry
+    refolder: Reprocessor
     changed: Callable[[], None]
     dialects: Mapping[str, Dialect]
     decided: Callable[[], None]
@@ -54,15 +54,15 @@ class Parts(msgspec.Struct, frozen=True):
     ask_connector: Callable[[str], Awaitable[dict[str, int]]]
 
 
-def changes(parts: Parts) -> Mapping[str, Change]:
+def actions(parts: ActionContext) -> Mapping[str, Action]:
     """Return every change by its name, such as `secrets/drop`."""
     return {
         "commands/decide": partial(_decide, parts),
         "commands/preview": partial(_preview, parts),
         "connectors/run": partial(_run_connector, parts),
-        "connectors/settle": partial(_settle_delivery, parts),
-        "customers/forget": partial(_forget, parts),
-        "events/refold": partial(_refold, parts),
+        "connectors/settle": partial(_resolve_delivery, parts),
+        "customers/forget": partial(_erase_customer, parts),
+        "events/refold": partial(_reprocess, parts),
         "incidents/resolve": partial(_resolve_incident, parts),
         "jobs/pause": partial(_change_jobs, parts.jobs.pause),
         "jobs/resume": partial(_change_jobs, parts.jobs.resume),
@@ -78,7 +78,7 @@ def changes(parts: Parts) -> Mapping[str, Change]:
     }
 
 
-async def _preview(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _preview(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Tell what sending `command` again would send, byte by byte; changes nothing."""
     command = await parts.store.decisions.find(asked["command"])
     require(command, "resend")
@@ -91,7 +91,7 @@ async def _preview(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     }
 
 
-async def _decide(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _decide(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Do `verb` to `command`, as `who` says for `reason`; returns its new state.
 
     `shown` and `body` are what the person saw, of a command that is to be sent again:
@@ -113,7 +113,7 @@ async def _decide(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {"command": moved.id, "state": moved.state}
 
 
-async def _resolve_incident(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _resolve_incident(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Close the incident `id`, as `who` says for `reason`."""
     reason = asked["reason"].strip()
     if not 0 < len(reason) <= LONGEST_REASON:
@@ -122,7 +122,7 @@ async def _resolve_incident(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {"id": done.id, "says": done.says}
 
 
-async def _require_body(parts: Parts, asked: Mapping[str, Any]) -> None:
+async def _require_body(parts: ActionContext, asked: Mapping[str, Any]) -> None:
     command = await parts.store.decisions.find(asked["command"])
     if _body(parts, command) != asked["body"]:
         raise BackhaulError(
@@ -130,7 +130,7 @@ async def _require_body(parts: Parts, asked: Mapping[str, Any]) -> None:
         )
 
 
-def _body(parts: Parts, command: Command) -> str:
+def _body(parts: ActionContext, command: Command) -> str:
     dialect = parts.dialects.get(command.store)
     if dialect is None:
         raise BackhaulError(f"store {command.store} is in the settings no more")
@@ -139,15 +139,15 @@ def _body(parts: Parts, command: Command) -> str:
     return requests.body(command, dialect).decode()
 
 
-async def _forget(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _erase_customer(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Forget `customer` of `store`, asked by `who`; `rewrite` even a large file."""
-    forgetter = Forgetter(parts.store.forgetting, parts.clock)
+    forgetter = CustomerErasure(parts.store.forgetting, parts.clock)
     return await forgetter.forget(
         asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
     )
 
 
-async def _refold(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Fold the events of a Selection again; returns how many ended in each state."""
     selection = msgspec.convert(asked, Selection)
     await parts.store.users.does(
@@ -156,14 +156,14 @@ async def _refold(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {**await parts.refolder.refold(selection)}
 
 
-async def _run_connector(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Ask the connector `name` for its records now."""
     name = asked["name"]
     await parts.store.users.does(Deed(asked["who"], "connectors run", name))
     return {"records": await parts.ask_connector(name)}
 
 
-async def _settle_delivery(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _resolve_delivery(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Do `verb` to `delivery`, as `who` says for `reason`; returns its new state."""
     done = await parts.store.deliveries.decide(
         asked["delivery"], asked["verb"], asked["who"], asked["reason"]
@@ -172,19 +172,19 @@ async def _settle_delivery(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return done
 
 
-async def _edit_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _edit_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Give the quarantined `row` these `fields`, of a `kind`, and match it again."""
     found = await parts.store.quarantine.find(asked["row"])
     payload = mended(found, asked["kind"], asked["fields"])
     return await _try_again(parts, asked, payload)
 
 
-async def _retry_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _retry_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     return await _try_again(parts, asked, None)
 
 
 async def _try_again(
-    parts: Parts, asked: Mapping[str, Any], payload: bytes | None
+    parts: ActionContext, asked: Mapping[str, Any], payload: bytes | None
 ) -> Answer:
     row, who, reason = asked["row"], asked["who"], asked["reason"]
     state = await parts.store.quarantine.retry(row, payload, who, reason)
@@ -196,7 +196,7 @@ async def _try_again(
     }
 
 
-async def _correct_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _correct_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Send the number of the quarantined `row` for an order that was shipped whole."""
     row = asked["row"]
     quarantine = parts.store.quarantine
@@ -206,14 +206,14 @@ async def _correct_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {"row": row, "state": state, "command": command}
 
 
-async def _drop_row(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _drop_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     row = asked["row"]
     await parts.store.quarantine.drop(row, asked["who"], asked["reason"])
     parts.decided()
     return {"row": row, "state": "dropped"}
 
 
-async def _rebuild_search(parts: Parts, _: Mapping[str, Any]) -> Answer:
+async def _rebuild_search(parts: ActionContext, _: Mapping[str, Any]) -> Answer:
     await parts.store.search.rebuild()
     parts.changed()
     return {}
@@ -227,7 +227,7 @@ async def _change_jobs(
     return {"jobs": await do(asked["name"], asked["store"], asked["who"])}
 
 
-async def _resume_targets(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _resume_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Let the counts of `store` be made true again; tells why they were not."""
     store = asked["store"]
     reason = await parts.store.targets.stopped(store)
@@ -238,7 +238,7 @@ async def _resume_targets(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {"was": reason}
 
 
-async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:
+async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Drop the secret of `store` with `fingerprint`; `force` even if it is in use."""
     store, name = asked["store"], asked["fingerprint"]
     live = parts.signers.live().get(store)
@@ -268,7 +268,7 @@ async def _drop_secret(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     return {"store": store, "accepted": parts.signers.live()[store]}
 
 
-def _require_idle(parts: Parts, name: str, last: str) -> None:
+def _require_idle(parts: ActionContext, name: str, last: str) -> None:
     if parts.clock.now() - from_text(last) < IN_USE:
         raise BackhaulError(
             f"the platform signed with {name} at {last}, within the last day: give it"

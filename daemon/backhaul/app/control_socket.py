@@ -25,7 +25,7 @@ class NoDaemon(BackhaulError):
     """Nobody listens: no daemon works in this state directory."""
 
 
-class WentAway(Busy):
+class ConnectionLost(Busy):
     """The daemon fell silent before its answer was whole."""
 
 
@@ -81,7 +81,7 @@ class Control:
         except httpx.ConnectError:
             raise self._nobody() from None
         except (httpx.HTTPError, msgspec.DecodeError) as error:
-            raise WentAway(f"the daemon went away: {error}") from None
+            raise ConnectionLost(f"the daemon went away: {error}") from None
 
     def _nobody(self) -> NoDaemon:
         return NoDaemon(

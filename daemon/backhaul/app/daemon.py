@@ -13,26 +13,31 @@ from loguru import logger
 from backhaul.admin import routes as admin_site
 from backhaul.app import public_http as public_site
 from backhaul.app import sockets
-from backhaul.app.actions import Parts, changes
+from backhaul.app.actions import ActionContext, actions
 from backhaul.app.control_socket import SOCKET_NAME
-from backhaul.app.first_contact import Meeting
+from backhaul.app.first_contact import FirstContact
 from backhaul.app.jobs import Jobs
-from backhaul.app.monitoring import Operations
-from backhaul.app.public_http import Arrivals
-from backhaul.app.reload import Reloading
+from backhaul.app.monitoring import Monitoring
+from backhaul.app.public_http import RequestLimits
+from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
-from backhaul.app.systemd import Supervisor
-from backhaul.app.wiring import build_keyrings, build_rereader, build_shop, load_secrets
+from backhaul.app.systemd import ServiceManager
+from backhaul.app.wiring import (
+    build_keyrings,
+    build_refetcher,
+    build_shop,
+    load_secrets,
+)
 from backhaul.connect import lifecycle, registry
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.connect.quarantine_retry import WaitingRoom
 from backhaul.core.clock import SystemClock, is_told_to_end, to_text
 from backhaul.errors import Busy, first_of
-from backhaul.ingest.fold_worker import Drain, Refolder
-from backhaul.ingest.receiver import Answers, Receiver
-from backhaul.ingest.webhook_secrets import Signers
-from backhaul.maintenance.backup import Backer, Plan
+from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
+from backhaul.ingest.receiver import Receiver, ResponseCounter
+from backhaul.ingest.webhook_secrets import SecretRegistry
+from backhaul.maintenance.backup import BackupPlan, BackupWorker
 from backhaul.maintenance.retention import Pruner
 from backhaul.maintenance.search_indexer import Indexer
 from backhaul.observe.metrics import Metrics
@@ -40,8 +45,8 @@ from backhaul.push.dispatcher import end_sending
 from backhaul.push.response_classifier import interrupted
 from backhaul.store.opening import open_store, sole_writer
 from backhaul.store.sqlite.writer import Writer
-from backhaul.sync.on_demand import Desk
-from backhaul.sync.webhook_subscriptions import unsigned
+from backhaul.sync.on_demand import SyncEndpoint
+from backhaul.sync.webhook_subscriptions import no_secret_text
 
 if TYPE_CHECKING:
     import socket
@@ -62,7 +67,7 @@ if TYPE_CHECKING:
     from backhaul.settings import Settings
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul.store.sqlite.writer import MakeWriter
-    from backhaul.sync.refetcher import Rereader
+    from backhaul.sync.refetcher import Refetcher
 
 RESTART_SECONDS = 1.0
 LISTENERS = ("public", "admin")
@@ -86,11 +91,11 @@ class Daemon:
         writer: MakeWriter = Writer,
         hide: Callable[[Iterable[str]], None] = lambda _: None,
         read: Callable[[], Settings] | None = None,
-        supervisor: Supervisor | None = None,
+        supervisor: ServiceManager | None = None,
     ) -> None:
         self._settings = settings
         self._read = read or (lambda: settings)
-        self._supervisor = supervisor or Supervisor({}, 0)
+        self._supervisor = supervisor or ServiceManager({}, 0)
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom().random
         self._http = transport
@@ -103,7 +108,7 @@ class Daemon:
         self._shops: dict[str, Shop] = {}
         self._hosts: list[Host] = []
         self._sinks: list[Sink] = []
-        self._rereaders: list[Rereader] = []
+        self._rereaders: list[Refetcher] = []
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule(self._clock, self._chance)
         self._started_at = to_text(self._clock.now())
@@ -168,7 +173,9 @@ class Daemon:
         """Start from the inside out, wait for the end, stop from the outside in."""
         drain = self._build_shops(store)
         await self._doubt_interrupted(store)
-        self._meeting = Meeting(self._settings, self._shops, store.marks, self._facts)
+        self._meeting = FirstContact(
+            self._settings, self._shops, store.marks, self._facts
+        )
         if not await self._meeting.first(self._stopping):
             return
         await load_secrets(self._settings, self._signers, self._keyrings)
@@ -182,7 +189,7 @@ class Daemon:
         routes += await lifecycle.listen_all(self._hosts, lifecycle.START_SECONDS)
         self._jobs = self._known_jobs(store)
         await self._jobs.load()
-        reloading = Reloading(
+        reloading = Reloader(
             self._settings,
             self._read,
             self._shops,
@@ -204,8 +211,8 @@ class Daemon:
             self._supervisor.stopping()
             logger.bind(action="daemon.stopping").info("stopping")
 
-    def _build_shops(self, store: SqliteStore) -> Drain:
-        drain = Drain(
+    def _build_shops(self, store: SqliteStore) -> FoldWorker:
+        drain = FoldWorker(
             store.inbox,
             self._clock,
             self._facts,
@@ -213,7 +220,7 @@ class Daemon:
             self._doubted,
             self.metrics,
         )
-        self._operations = Operations(
+        self._operations = Monitoring(
             self._settings,
             store,
             drain.caught_up,
@@ -224,9 +231,9 @@ class Daemon:
             self._schedule,
         )
         verified = self.metrics.counts("webhook_verify_total")
-        self._signers = Signers(store.webhook_secrets, self._clock, verified)
+        self._signers = SecretRegistry(store.webhook_secrets, self._clock, verified)
         answers = self.metrics.counts("webhooks_total")
-        self._answers = Answers(answers, self._clock, self._signers.known)
+        self._answers = ResponseCounter(answers, self._clock, self._signers.known)
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store, drain)
         return drain
@@ -244,13 +251,13 @@ class Daemon:
                 "command {} was being sent when the program died: in doubt", command
             )
 
-    def _build_upkeep(self, store: SqliteStore, drain: Drain) -> None:
+    def _build_upkeep(self, store: SqliteStore, drain: FoldWorker) -> None:
         """Build what reads again, keeps house, and speaks with connectors."""
         self._rereaders = [self._rereader(name, store, drain) for name in self._shops]
         days = self._settings.database.retention_days
         self._pruner = Pruner(store.retention, days, self._clock)
         keep, folder = self._settings.jobs.backup.keep, self._settings.backup_folder
-        self._backer = Backer(Plan(store.path, folder, keep), self._clock)
+        self._backer = BackupWorker(BackupPlan(store.path, folder, keep), self._clock)
         self._indexer = Indexer(store.search, self._clock)
         self._waiting = WaitingRoom(store.records, self._matcher, self._planned)
         self._hosts = [self._host(name, store) for name in self._enabled_connectors()]
@@ -258,7 +265,7 @@ class Daemon:
             self._settings, self._hosts, store.deliveries, self._clock, self._chance
         )
 
-    def _shop(self, name: str, store: SqliteStore, drain: Drain) -> Shop:
+    def _shop(self, name: str, store: SqliteStore, drain: FoldWorker) -> Shop:
         shop = build_shop(
             self._settings,
             name,
@@ -297,7 +304,7 @@ class Daemon:
     async def _ask_connector(self, name: str) -> dict[str, int]:
         return await lifecycle.ask(self._hosts, name)
 
-    def _receiver(self, store: SqliteStore, drain: Drain) -> Receiver:
+    def _receiver(self, store: SqliteStore, drain: FoldWorker) -> Receiver:
         signers, answers = self._signers, self._answers
         return Receiver(store.inbox, self._clock, signers, drain.wake, answers)
 
@@ -307,7 +314,7 @@ class Daemon:
         live = self._signers.live()
         return {
             name: "no [public] url is set, so nothing is subscribed; "
-            + unsigned(name, f"{address}, with the path /webhooks/{name},")
+            + no_secret_text(name, f"{address}, with the path /webhooks/{name},")
             for name, shop in self._shops.items()
             if shop.guardian is None and not live.get(name)
         }
@@ -330,7 +337,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _tasks(
-        self, store: SqliteStore, drain: Drain, reloading: Reloading
+        self, store: SqliteStore, drain: FoldWorker, reloading: Reloader
     ) -> AsyncIterator[None]:
         """Run every loop; at the end let the dispatchers finish and cancel the rest."""
         loops = [drain.run, self._waiting.run, self._indexer.run]
@@ -383,16 +390,18 @@ class Daemon:
                 raise asyncio.CancelledError
             await self._clock.sleep(RESTART_SECONDS)
 
-    async def _catch_up(self, name: str, rereader: Rereader, drain: Drain) -> None:
+    async def _catch_up(
+        self, name: str, rereader: Refetcher, drain: FoldWorker
+    ) -> None:
         """Bring the mirror up to date, and only then let records run out of time."""
         await self._shops[name].reconciler.filled.wait()
         await drain.caught_up()
         self._matcher.release(name)
         rereader.release()
 
-    def _rereader(self, name: str, store: SqliteStore, drain: Drain) -> Rereader:
+    def _rereader(self, name: str, store: SqliteStore, drain: FoldWorker) -> Refetcher:
         client = self._shops[name].client
-        return build_rereader(name, store, client, drain, self._clock, self._chance)
+        return build_refetcher(name, store, client, drain, self._clock, self._chance)
 
     @contextlib.asynccontextmanager
     async def _listeners(
@@ -404,7 +413,7 @@ class Daemon:
     ) -> AsyncIterator[None]:
         limits = self._settings.public
         path = self._settings.state_dir / SOCKET_NAME
-        arrivals = Arrivals(
+        arrivals = RequestLimits(
             limits.request_seconds,
             limits.slow_per_address,
             limits.max_waiting_bytes,
@@ -414,22 +423,22 @@ class Daemon:
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         told = self._operations.told
         admin_app = admin_site.build(self.ready.is_set, self._status, {}, told)
-        parts = Parts(
+        parts = ActionContext(
             store,
             self._clock,
             self._signers,
-            Refolder(store.refolds, self._facts, self._folded, self._doubted),
+            Reprocessor(store.refolds, self._facts, self._folded, self._doubted),
             self._indexer.wake,
             {name: shop.sender.dialect for name, shop in self._shops.items()},
             self._decided,
             self._jobs,
             self._ask_connector,
         )
-        changing = changes(parts)
+        changing = actions(parts)
         self._operations.serve_people(admin_app, changing, self._shops)
         own_app = admin_site.build(self.ready.is_set, self._status, changing, told)
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
-        own_app.router.add_routes(Desk(reconcilers).routes())
+        own_app.router.add_routes(SyncEndpoint(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
         bad = self.metrics.counts("bad_requests_total")
         listen = partial(sockets.Listener, bad_requests=bad)

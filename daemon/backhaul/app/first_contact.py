@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from backhaul.errors import OtherStore
-from backhaul.sync.store_identity import acquaint, known_facts
+from backhaul.sync.store_identity import known_facts, learn_facts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Marks
 
 
-class Meeting:
+class FirstContact:
     """Fills in `facts`, by the store's name."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Meeting:
         base_url = self._settings.stores[name].base_url
         mirror = self._settings.database_file
         client = self._shops[name].free
-        facts = await acquaint(name, base_url, client, self._marks, mirror)
+        facts = await learn_facts(name, base_url, client, self._marks, mirror)
         await self._shops[name].sender.keying.heed(facts)
         self._facts[name] = facts
 

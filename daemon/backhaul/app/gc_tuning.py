@@ -19,17 +19,17 @@ daemon drops is freed by counting; only cycles wait for a look.
 
 
 @contextmanager
-def unsought() -> Iterator[None]:
+def paused() -> Iterator[None]:
     """Look for none while modules are loaded: hardly anything that they make is."""
     gc.disable()
     try:
         yield
     finally:
-        look_less_often()
+        collect_less_often()
         gc.enable()
 
 
-def look_less_often() -> None:
+def collect_less_often() -> None:
     """Leave out what start-up made, and look at the rest less often.
 
     Hardly any of it is garbage: to look for that first takes longer than it is worth.

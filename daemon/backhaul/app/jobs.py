@@ -34,7 +34,7 @@ AT_ONCE = "at once"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Work(Struct, frozen=True):
+class JobWork(Struct, frozen=True):
     """What a job does: `start` begins it, for a moment, and returns at once.
 
     A job that sends a `kind` of command opens a gate; its `pause` closes that. Where a
@@ -64,21 +64,21 @@ class Jobs:
         self._runs = runs
         self._clock = clock
         self._schedule = schedule
-        self._works: dict[JobKey, Work] = {}
+        self._works: dict[JobKey, JobWork] = {}
         self._dispatchers: dict[str, Dispatcher] = {}
         self._resting: set[JobKey] = set()
         self._begun: set[JobKey] = set()
 
     def does(self, name: str, store: str, start: Callable[[], None]) -> Told:
         """Say what a job starts; return how to tell that it is over."""
-        self._works[name, store] = Work(lambda _: start())
+        self._works[name, store] = JobWork(lambda _: start())
         return partial(self._ended, (name, store))
 
     def polls(self, connector: str, polls: Polls) -> Told:
         """Let a job poll a connector; return how to tell that a poll is over."""
         key = (polling_job(connector), "")
         job = self._jobs[key]
-        self._works[key] = Work(
+        self._works[key] = JobWork(
             lambda _: polls.fall_due(),
             pause=polls.pause,
             start_now=lambda _: polls.wake(),
@@ -91,7 +91,7 @@ class Jobs:
         """Let the jobs of a store open the gates of its dispatcher."""
         self._dispatchers[store] = dispatcher
         for name, kind in JOBS.items():
-            self._works[name, store] = Work(
+            self._works[name, store] = JobWork(
                 partial(dispatcher.open, kind), kind, partial(dispatcher.pause, kind)
             )
             if self._schedule is not None:
@@ -150,7 +150,7 @@ class Jobs:
         for key, work in self._works.items():
             self._take_up(key, work, states[key])
 
-    def _take_up(self, key: JobKey, work: Work, state: JobState) -> None:
+    def _take_up(self, key: JobKey, work: JobWork, state: JobState) -> None:
         if work.kind and state.started_at:
             opened = state.ended_at or state.started_at
             work.start(min(opened, to_text(self._clock.now())))
@@ -284,7 +284,7 @@ class Jobs:
     ) -> list[dict[str, Any]]:
         """Let a job rest until it is resumed. Raises BackhaulError."""
         keys = self._called(name, store)
-        since = await self._runs.pause(keys, _deed(who, "jobs pause", keys))
+        since = await self._runs.pause(keys, _audit_entry(who, "jobs pause", keys))
         self._resting |= {*keys}
         for key in keys:
             logger.bind(action="job.paused", job=label(key)).info(
@@ -301,7 +301,7 @@ class Jobs:
     ) -> list[dict[str, Any]]:
         """Let a job run again, at its next time. Raises BackhaulError."""
         keys = self._called(name, store)
-        await self._runs.resume(keys, _deed(who, "jobs resume", keys))
+        await self._runs.resume(keys, _audit_entry(who, "jobs resume", keys))
         self._resting -= {*keys}
         for key in keys:
             logger.bind(action="job.resumed", job=label(key)).info(
@@ -376,7 +376,7 @@ def _in_words(jobs: Mapping[JobKey, Scheduled]) -> dict[JobKey, str]:
     return {key: job.in_words() for key, job in jobs.items()}
 
 
-def _deed(who: str, action: str, keys: Collection[JobKey]) -> Deed:
+def _audit_entry(who: str, action: str, keys: Collection[JobKey]) -> Deed:
     return Deed(who, action, ", ".join(map(label, keys)))
 
 

@@ -10,7 +10,7 @@ from backhaul.admin import routes
 from backhaul.admin.context import Given
 from backhaul.alerting.conditions import BACKUP, causes
 from backhaul.alerting.notifications import Notifier
-from backhaul.maintenance.self_monitoring import Pulse, Sampler, readings
+from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, readings
 from backhaul.observe.metrics import Reading
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from backhaul.app.actions import Change
+    from backhaul.app.actions import Action
     from backhaul.app.schedule import Schedule
     from backhaul.app.wiring import Shop
     from backhaul.core.clock import Clock
@@ -37,7 +37,7 @@ OF_READING = frozenset(
 """What is known of a store by reading it, and raises an alarm where that ends."""
 
 
-class Operations:
+class Monitoring:
     """Puts together what is counted, what the database says and what the parts say."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Operations:
             metrics,
             clock,
         )
-        self._pulse = Pulse(store.marks, caught_up, metrics, clock)
+        self._pulse = Heartbeat(store.marks, caught_up, metrics, clock)
         self._notifier = Notifier(
             wanted, store.alerts, self.causes, clock, socket.gethostname()
         )
@@ -85,7 +85,7 @@ class Operations:
     def serve_people(
         self,
         app: web.Application,
-        changes: Mapping[str, Change],
+        changes: Mapping[str, Action],
         shops: Mapping[str, Shop],
     ) -> None:
         """Put the dashboard on the admin application."""

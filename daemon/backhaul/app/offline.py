@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from backhaul.app.actions import Parts, changes
+from backhaul.app.actions import ActionContext, actions
 from backhaul.app.jobs import Jobs
 from backhaul.app.wiring import (
     build_client,
     build_dialect,
     build_keyrings,
     build_reconciler,
-    build_rereader,
+    build_refetcher,
     guard_identity,
     load_secrets,
 )
@@ -23,32 +23,34 @@ from backhaul.connect import registry
 from backhaul.connect.host import Host
 from backhaul.connect.matching import Matcher
 from backhaul.core.clock import SystemClock
-from backhaul.ingest.fold_worker import Drain, Refolder
-from backhaul.ingest.webhook_secrets import Signers
+from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
+from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.maintenance.search_indexer import SLICE_SECONDS, describe
 from backhaul.platform.client import StoreFacts
 from backhaul.store.opening import open_store, sole_writer
 from backhaul.store.sqlite.looking import SqliteLook
 from backhaul.sync.diff_repair import Comparison
-from backhaul.sync.on_demand import Desk, Rehearsal
-from backhaul.sync.store_identity import acquaint, known_facts, require_same
+from backhaul.sync.on_demand import SyncDryRun, SyncEndpoint
+from backhaul.sync.store_identity import known_facts, learn_facts, require_same
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
-    from backhaul.app.actions import Change
+    from backhaul.app.actions import Action
     from backhaul.platform.client import ShopClient
     from backhaul.settings import Settings
     from backhaul.store.sqlite.database import SqliteStore
     from backhaul.sync.reconciler import Reconciler
-    from backhaul.sync.refetcher import Rereader
+    from backhaul.sync.refetcher import Refetcher
 
 CLOCK = SystemClock()
 CHANCE = random.SystemRandom().random
 
 
 @asynccontextmanager
-async def desk(settings: Settings, stores: Collection[str]) -> AsyncIterator[Desk]:
+async def open_sync(
+    settings: Settings, stores: Collection[str]
+) -> AsyncIterator[SyncEndpoint]:
     """Open the database as its only writer. Raises AlreadyRunning, Fatal.
 
     Only the stores that are named are asked for anything.
@@ -64,7 +66,7 @@ async def desk(settings: Settings, stores: Collection[str]) -> AsyncIterator[Des
                 transport, clients[name] = build_client(settings, name, CLOCK)
                 transports.append(transport)
                 free = guard_identity(settings, name, transport, store.marks)
-                facts[name] = await acquaint(
+                facts[name] = await learn_facts(
                     name,
                     settings.stores[name].base_url,
                     free,
@@ -72,7 +74,7 @@ async def desk(settings: Settings, stores: Collection[str]) -> AsyncIterator[Des
                     settings.database_file,
                 )
             async with _working(settings, store, clients, facts) as reconcilers:
-                yield Desk(reconcilers)
+                yield SyncEndpoint(reconcilers)
         finally:
             for transport in transports:
                 await transport.close()
@@ -80,23 +82,23 @@ async def desk(settings: Settings, stores: Collection[str]) -> AsyncIterator[Des
 
 
 @asynccontextmanager
-async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
+async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
     """Offer the changes that a person may ask for. Raises AlreadyRunning, Fatal."""
     with sole_writer(settings.state_dir):
         store = open_store(settings.database_file, CLOCK)
         store.start()
         try:
-            signers = Signers(store.webhook_secrets, CLOCK)
+            signers = SecretRegistry(store.webhook_secrets, CLOCK)
             keyrings = build_keyrings(settings, lambda _: None)
             await load_secrets(settings, signers, keyrings)
             facts = {
                 name: await known_facts(name, store.marks) or StoreFacts()
                 for name in settings.stores
             }
-            refolder = Refolder(store.refolds, facts, lambda: None, lambda: None)
+            refolder = Reprocessor(store.refolds, facts, lambda: None, lambda: None)
             dialects = {name: build_dialect(settings, name) for name in settings.stores}
             jobs = Jobs(settings, store.job_runs, CLOCK)
-            parts = Parts(
+            parts = ActionContext(
                 store,
                 CLOCK,
                 signers,
@@ -107,7 +109,7 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Change]]:
                 jobs,
                 partial(_ask_connector, settings, store),
             )
-            yield changes(parts)
+            yield actions(parts)
             while (await store.search.follow(describe, SLICE_SECONDS)).more:
                 pass
         finally:
@@ -149,17 +151,17 @@ async def _working(
     facts: Mapping[str, StoreFacts],
 ) -> AsyncIterator[dict[str, Reconciler]]:
     """Fold, and read again what is in doubt, as long as it is asked for."""
-    rereaders: list[Rereader] = []
+    rereaders: list[Refetcher] = []
 
     def asked() -> None:
         for rereader in rereaders:
             rereader.wake()
 
-    drain = Drain(store.inbox, CLOCK, facts, lambda: None, asked)
+    drain = FoldWorker(store.inbox, CLOCK, facts, lambda: None, asked)
     reconcilers = {}
     for name, client in clients.items():
         rereaders.append(
-            build_rereader(name, store, client, drain, CLOCK, CHANCE),
+            build_refetcher(name, store, client, drain, CLOCK, CHANCE),
         )
         reconcilers[name] = build_reconciler(
             settings, name, store, client, drain, CLOCK, CHANCE, facts, asked
@@ -176,7 +178,7 @@ async def _working(
 
 
 @asynccontextmanager
-async def rehearsal(settings: Settings, name: str) -> AsyncIterator[Rehearsal]:
+async def open_dry_run(settings: Settings, name: str) -> AsyncIterator[SyncDryRun]:
     """Open what a dry run needs: the platform, and the database to be read."""
     transport, client = build_client(settings, name, CLOCK)
     look = SqliteLook(settings.database_file)
@@ -189,7 +191,7 @@ async def rehearsal(settings: Settings, name: str) -> AsyncIterator[Rehearsal]:
         base_url, file = settings.stores[name].base_url, settings.database_file
         require_same(name, base_url, await known_facts(name, look), facts, file)
         mirror = Comparison(name, look, lambda: facts.currency, nothing)
-        yield Rehearsal(client, mirror, CLOCK, settings.reconcile.grace)
+        yield SyncDryRun(client, mirror, CLOCK, settings.reconcile.grace)
     finally:
         look.close()
         await transport.close()

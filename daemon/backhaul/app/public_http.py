@@ -24,7 +24,7 @@ FINISH_SECONDS = 2.0
 """How long a request may still arrive once the program is told to stop."""
 SMALL_BYTES = 16 << 10
 """A request that may stay with an idle connection; to copy it would cost more."""
-LOOKS = 20
+CHECKS = 20
 """Looks at the slow ones in the time that a request may take."""
 _TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -42,7 +42,7 @@ class _TooLarge(Exception):
 class _Connection(asyncio.Protocol):
     """Notes when a request begins, and passes everything on to aiohttp."""
 
-    def __init__(self, inner: web.RequestHandler, arrivals: Arrivals) -> None:
+    def __init__(self, inner: web.RequestHandler, arrivals: RequestLimits) -> None:
         self._inner = inner
         self._arrivals = arrivals
         self.address = ""
@@ -115,7 +115,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-class Arrivals:
+class RequestLimits:
     """Gives every request `request_seconds` to arrive, headers and body together.
 
     An address may have `per_address` requests under way that are older than a second;
@@ -171,7 +171,7 @@ class Arrivals:
     def start(self) -> None:
         """Begin to look at the slow ones. Call from the running loop."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._seconds / LOOKS, self._look)
+        self._timer = loop.call_later(self._seconds / CHECKS, self._look)
 
     def stop(self) -> None:
         """Look no more. Safe to call twice."""
@@ -210,7 +210,7 @@ class Arrivals:
     def look(self) -> None:
         """Close what is too slow by now, and what is too many."""
         # The one before the last look: the next would be after the time is up.
-        for connection in self._slow(self._seconds * (1 - 1 / LOOKS)):
+        for connection in self._slow(self._seconds * (1 - 1 / CHECKS)):
             if not connection.serving:
                 self._refused("", "slow")
                 connection.close(_TOO_SLOW)
@@ -304,7 +304,7 @@ def _closing(
 
 
 def build(
-    routes: Iterable[web.RouteDef], max_body_bytes: int, arrivals: Arrivals
+    routes: Iterable[web.RouteDef], max_body_bytes: int, arrivals: RequestLimits
 ) -> web.Application:
     """Return the application; a larger body is answered 413, a slow one 408."""
     app = web.Application(client_max_size=max_body_bytes)
@@ -314,7 +314,7 @@ def build(
     return app
 
 
-def _guarded(route: web.RouteDef, arrivals: Arrivals) -> web.RouteDef:
+def _guarded(route: web.RouteDef, arrivals: RequestLimits) -> web.RouteDef:
     handler = arrivals.guard(route.handler)
     return web.RouteDef(route.method, route.path, handler, route.kwargs)
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from backhaul.app.jobs import Jobs
-    from backhaul.app.systemd import Supervisor
+    from backhaul.app.systemd import ServiceManager
     from backhaul.app.wiring import Shop
-    from backhaul.ingest.webhook_secrets import Signers
-    from backhaul.maintenance.backup import Backer
+    from backhaul.ingest.webhook_secrets import SecretRegistry
+    from backhaul.maintenance.backup import BackupWorker
     from backhaul.settings import Settings
 
 LIVE_TABLES = ("log", "jobs")
@@ -28,7 +28,7 @@ LIVE_STORE_KEYS = ("api_key", "webhook_secrets", "jobs")
 """What of a store is taken over at once."""
 
 
-class Reloading:
+class Reloader:
     """Holds what is in force; `read` loads and checks what stands there now."""
 
     def __init__(
@@ -36,10 +36,10 @@ class Reloading:
         settings: Settings,
         read: Callable[[], Settings],
         shops: Mapping[str, Shop],
-        signers: Signers,
+        signers: SecretRegistry,
         jobs: Jobs,
-        backer: Backer,
-        supervisor: Supervisor,
+        backer: BackupWorker,
+        supervisor: ServiceManager,
     ) -> None:
         self._running = settings
         self._read = read
@@ -82,7 +82,7 @@ class Reloading:
         left = [key for key, *_ in differences(wanted, found)]
         await self._take_over(wanted)
         self._running = wanted
-        _tell(changed, left)
+        _log_result(changed, left)
 
     async def _take_over(self, wanted: Settings) -> None:
         await self._signers.load(webhook_secrets(wanted))
@@ -140,7 +140,7 @@ def _schedule_differs(before: object, after: object) -> bool:
     return False
 
 
-def _tell(changed: list[str], left: list[str]) -> None:
+def _log_result(changed: list[str], left: list[str]) -> None:
     """Name the settings, never their values: some are secrets."""
     said = f"in force now: {', '.join(changed)}" if changed else "nothing to take over"
     if left:

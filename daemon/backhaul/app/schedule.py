@@ -160,7 +160,7 @@ class Schedule:
         if first is not None and first <= now < (over := timetable.quiet.over(now)):
             first = over
         self._scheduler.add_job(
-            _Calls(timetable, call, self._notice).fall_due,
+            _SerialCalls(timetable, call, self._notice).fall_due,
             timetable,
             id=name,
             name=name,
@@ -257,7 +257,7 @@ class Schedule:
         return [job for job in jobs if isinstance(job.trigger, Timetable)]
 
 
-class _Calls:
+class _SerialCalls:
     """Calls one after the other; what falls due meanwhile is called once after it."""
 
     def __init__(

@@ -136,7 +136,7 @@ class _Refusal(asyncio.Protocol):
         told.close()
 
 
-class Door(Protocol):
+class ConnectionGuard(Protocol):
     """Watches connections as they come."""
 
     def watch(self, handler: web.RequestHandler) -> asyncio.Protocol:
@@ -163,7 +163,7 @@ class Listener:
         self,
         app: web.Application,
         max_connections: int = 512,
-        door: Door | None = None,
+        door: ConnectionGuard | None = None,
         bad_requests: Counter[tuple[str, ...]] | None = None,
     ) -> None:
         counted = Counter() if bad_requests is None else bad_requests

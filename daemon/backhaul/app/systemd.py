@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 FIRST_HANDED = 3
 """The file descriptor of the first socket that is handed over."""
-TELL_SECONDS = 1.0
+SEND_SECONDS = 1.0
 UPGRADE_SECONDS = 3_600.0
 """What a large database may take until its next step to a new version."""
 _MICRO = 1_000_000
 _HINT = "each needs FileDescriptorName= with one of them, as in backhaul.socket"
 
 
-class Beating(Protocol):
+class HasHeartbeat(Protocol):
     """What has a thread of its own that must live."""
 
     @property
@@ -37,7 +37,7 @@ class Beating(Protocol):
         ...
 
 
-class Supervisor:
+class ServiceManager:
     """Speaks with the manager that the environment names, if it names one."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Supervisor:
 
     async def feed(
         self,
-        writer: Beating,
+        writer: HasHeartbeat,
         clock: Clock,
     ) -> None:
         """Feed the watchdog for as long as loop and writer live; never ends.
@@ -104,7 +104,7 @@ class Supervisor:
                 self._tell("WATCHDOG=1")
             if beat is None or beat.done():
                 beat = writer.pulse()
-                beat.add_done_callback(_look_at)
+                beat.add_done_callback(_ignore_failure)
             await clock.sleep(self.watchdog_seconds / 4)
 
     def _tell(self, *lines: str) -> None:
@@ -115,12 +115,12 @@ class Supervisor:
         if address.startswith("@"):  # a name that is no file
             address = "\0" + address[1:]
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as way:
-            way.settimeout(TELL_SECONDS)
+            way.settimeout(SEND_SECONDS)
             way.connect(address)
             way.send("\n".join(lines).encode())
 
 
-def _look_at(beat: asyncio.Future[None]) -> None:
+def _ignore_failure(beat: asyncio.Future[None]) -> None:
     """Take the failure off: a disk that refuses is told of by whoever needs it."""
     if not beat.cancelled():
         beat.exception()

@@ -18,13 +18,13 @@ from backhaul.push.history_audit import Auditor
 from backhaul.push.idempotency import Keying
 from backhaul.push.resolver import Replay, Settler
 from backhaul.push.stock_targets import Targeter
-from backhaul.sync.diff_repair import Repair
+from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.reconciler import Reconciler
-from backhaul.sync.refetcher import Rereader
+from backhaul.sync.refetcher import Refetcher
 from backhaul.sync.resource_types import ORDERS
 from backhaul.sync.stock_reader import StockReader
-from backhaul.sync.store_identity import Identity
-from backhaul.sync.webhook_subscriptions import Guardian
+from backhaul.sync.store_identity import StoreIdentity
+from backhaul.sync.webhook_subscriptions import SubscriptionManager
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import httpx
 
     from backhaul.core.clock import Clock
-    from backhaul.ingest.fold_worker import Drain
-    from backhaul.ingest.webhook_secrets import Signers
+    from backhaul.ingest.fold_worker import FoldWorker
+    from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.platform.decoding import Tracking
     from backhaul.settings import Settings
     from backhaul.store.contract import Marks
@@ -153,7 +153,7 @@ def guard_identity(
     `refused` is told, once, that it leads to another one.
     """
     free = ShopClient(transport.unguarded(), _tracking(settings, name))
-    identity = Identity(
+    identity = StoreIdentity(
         name,
         settings.stores[name].base_url,
         free,
@@ -166,10 +166,10 @@ def guard_identity(
 
 
 def build_repair(
-    name: str, store: SqliteStore, drain: Drain, facts: Callable[[], StoreFacts]
-) -> Repair:
+    name: str, store: SqliteStore, drain: FoldWorker, facts: Callable[[], StoreFacts]
+) -> MirrorRepair:
     """Build the way of what is read of a store into its mirror."""
-    return Repair(
+    return MirrorRepair(
         name,
         store.look,
         store.inbox,
@@ -184,7 +184,7 @@ def build_targeter(
     name: str,
     store: SqliteStore,
     client: ShopClient,
-    repair: Repair,
+    repair: MirrorRepair,
     clock: Clock,
     chance: Callable[[], float],
     facts: Callable[[], StoreFacts],
@@ -213,7 +213,7 @@ def build_reconciler(
     name: str,
     store: SqliteStore,
     client: ShopClient,
-    drain: Drain,
+    drain: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
     known: Mapping[str, StoreFacts],
@@ -239,17 +239,17 @@ def build_reconciler(
     )
 
 
-def build_rereader(
+def build_refetcher(
     name: str,
     store: SqliteStore,
     client: ShopClient,
-    drain: Drain,
+    drain: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
-) -> Rereader:
+) -> Refetcher:
     """Build what reads one store's objects in doubt again."""
     inbox, rereads = store.inbox, store.rereads
-    return Rereader(name, client, inbox, rereads, clock, chance, drain.wake)
+    return Refetcher(name, client, inbox, rereads, clock, chance, drain.wake)
 
 
 class Shop(Struct, frozen=True):
@@ -261,19 +261,19 @@ class Shop(Struct, frozen=True):
     sender: Sender
     reconciler: Reconciler
     targeter: Targeter
-    guardian: Guardian | None
+    guardian: SubscriptionManager | None
 
 
 def build_shop(
     settings: Settings,
     name: str,
     store: SqliteStore,
-    drain: Drain,
+    drain: FoldWorker,
     clock: Clock,
     chance: Callable[[], float],
     known: Mapping[str, StoreFacts],
     asked: Callable[[], None],
-    signers: Signers,
+    signers: SecretRegistry,
     keyrings: Mapping[str, Keyring],
     hide: Callable[[Iterable[str]], None],
     http: httpx.AsyncBaseTransport | None,
@@ -299,21 +299,23 @@ def build_shop(
         partial(reconciler.look, [ORDERS.name]),
         sender.dispatcher,
     )
-    guardian = _guardian(settings, name, store, client, transport, signers, keyrings)
+    guardian = _subscription_manager(
+        settings, name, store, client, transport, signers, keyrings
+    )
     if guardian is not None:
         reconciler.guard = guardian.check
     return Shop(transport, client, free, sender, reconciler, targeter, guardian)
 
 
-def _guardian(
+def _subscription_manager(
     settings: Settings,
     name: str,
     store: SqliteStore,
     client: ShopClient,
     transport: Transport,
-    signers: Signers,
+    signers: SecretRegistry,
     keyrings: Mapping[str, Keyring],
-) -> Guardian | None:
+) -> SubscriptionManager | None:
     url = settings.public.url
     if url is None:
         return None
@@ -321,7 +323,7 @@ def _guardian(
     async def admit(name: str, given: list[bytes]) -> None:
         await signers.admit(name, given, GIVEN)
 
-    return Guardian(
+    return SubscriptionManager(
         name,
         url,
         client,
@@ -347,7 +349,7 @@ def build_keyrings(
 
 
 async def load_secrets(
-    settings: Settings, signers: Signers, keyrings: Mapping[str, Keyring]
+    settings: Settings, signers: SecretRegistry, keyrings: Mapping[str, Keyring]
 ) -> None:
     """Accept the configured secrets, and those that the guardians were given."""
     await signers.load(webhook_secrets(settings))

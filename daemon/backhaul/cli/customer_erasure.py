@@ -15,7 +15,7 @@ from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.cli.daemon_client import change, who
 from backhaul.core.text import printable
 from backhaul.errors import BackhaulError, why
-from backhaul.maintenance.customer_erasure import Whom, whom
+from backhaul.maintenance.customer_erasure import ErasurePreview, preview
 from backhaul.settings import Settings
 from backhaul.store.sqlite.forgetting import find_person, holds, needles_of
 from backhaul.store.sqlite.nearest import nearest
@@ -77,12 +77,12 @@ def forget_customer(
     output.record(_report(done, places))
 
 
-def _whom(database: Path, store: str, typed: str) -> Whom:
+def _whom(database: Path, store: str, typed: str) -> ErasurePreview:
     """Look up who is meant. Raises BackhaulError, with who may have been."""
     if not database.exists():
         raise BackhaulError(f"{database}: no database yet; start the daemon once")
     try:
-        return asyncio.run(whom(partial(find_person, database), store, typed))
+        return asyncio.run(preview(partial(find_person, database), store, typed))
     except BackhaulError as error:
         near = nearest(database, store, typed)
         if not near:
@@ -93,7 +93,7 @@ def _whom(database: Path, store: str, typed: str) -> Whom:
         raise BackhaulError(f"{error}; nearest: {printable(named)}") from None
 
 
-def _ask(found: Whom, as_json: bool) -> None:
+def _ask(found: ErasurePreview, as_json: bool) -> None:
     """Show who was found and go on after a yes."""
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter("nobody is there to be asked; say --yes or --dry-run")
@@ -101,7 +101,7 @@ def _ask(found: Whom, as_json: bool) -> None:
     typer.confirm("Erase this person? It cannot be undone.", abort=True)
 
 
-def _tell(found: Whom, as_json: bool) -> None:
+def _tell(found: ErasurePreview, as_json: bool) -> None:
     if as_json:
         output.json(asdict(found))
         return

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from backhaul.app import jobs
-from backhaul.app.control_socket import Control, NoDaemon, WentAway
+from backhaul.app.control_socket import ConnectionLost, Control, NoDaemon
 from backhaul.cli import context
 from backhaul.errors import BackhaulError
 
@@ -87,7 +87,7 @@ def change(config: Path | None, name: str, asked: dict[str, Any]) -> dict[str, A
         )
     except NoDaemon:
         return asyncio.run(_by_itself(settings, name, asked))
-    except WentAway as error:
+    except ConnectionLost as error:
         raise BackhaulError(
             f"{error}; look whether it was done, and say it again: it is not done twice"
         ) from None

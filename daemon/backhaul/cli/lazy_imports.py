@@ -36,7 +36,7 @@ def program_for(arguments: list[str]) -> typer.Typer:
     sys.modules["httpx._main"] = cast("Any", None)
     # pydantic would look for plugins through all that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    with gc_tuning.unsought():
+    with gc_tuning.paused():
         if [word for word in arguments if word != "--debug"][:1] != ["run"]:
             from backhaul.cli.root import app
 

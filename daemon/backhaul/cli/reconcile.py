@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from backhaul.app.control_socket import Control, NoDaemon, WentAway
+from backhaul.app.control_socket import ConnectionLost, Control, NoDaemon
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.errors import BackhaulError, Busy, PlatformUnavailable
 from backhaul.settings import Settings
-from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, Wanted
+from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, SyncRequest
 
 StoreOption = Annotated[str | None, typer.Option("--store", help="Only this store.")]
 KindOption = Annotated[
@@ -75,7 +75,7 @@ async def _rehearse(
 
     found = []
     for name in [store] if store else settings.stores:
-        async with offline.rehearsal(settings, name) as rehearsal:
+        async with offline.open_dry_run(settings, name) as rehearsal:
             for each in [kind] if kind else KINDS:
                 found += [msgspec.to_builtins(d) async for d in rehearsal.run(each)]
     return found
@@ -85,7 +85,7 @@ def _walk(
     job: str, settings: Settings, store: str | None, kind: str | None, as_json: bool
 ) -> None:
     _check(settings, store, kind)
-    wanted = Wanted(job, (store,) if store else (), (kind,) if kind else ())
+    wanted = SyncRequest(job, (store,) if store else (), (kind,) if kind else ())
     ended, troubles = _follow(settings, wanted, quiet=as_json)
     if as_json:
         output.json(ended)
@@ -96,7 +96,9 @@ def _walk(
         raise PlatformUnavailable(f"{told}; what was read is kept, try again later")
 
 
-def _follow(settings: Settings, wanted: Wanted, *, quiet: bool) -> tuple[Lines, Lines]:
+def _follow(
+    settings: Settings, wanted: SyncRequest, *, quiet: bool
+) -> tuple[Lines, Lines]:
     """Show the steps; return the walks that ended, and which were given up."""
     ended: Lines = []
     troubles: Lines = []
@@ -115,19 +117,19 @@ def _follow(settings: Settings, wanted: Wanted, *, quiet: bool) -> tuple[Lines, 
                 tell(line)
         except NoDaemon:
             asyncio.run(_by_itself(settings, wanted, tell))
-        except WentAway as error:
+        except ConnectionLost as error:
             raise Busy(f"{error}; what was read is kept") from None
     return ended, troubles
 
 
 async def _by_itself(
-    settings: Settings, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
+    settings: Settings, wanted: SyncRequest, tell: Callable[[dict[str, Any]], None]
 ) -> None:
     # All that the daemon is made of: only who works without one waits for it to load.
     from backhaul.app import offline
 
     stores = wanted.stores or tuple(settings.stores)
-    async with offline.desk(settings, stores) as desk:
+    async with offline.open_sync(settings, stores) as desk:
         await desk.work(wanted, tell)
 
 

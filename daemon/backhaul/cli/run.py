@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from backhaul.app import gc_tuning
-from backhaul.app.systemd import Supervisor
+from backhaul.app.systemd import ServiceManager
 from backhaul.cli import context
 from backhaul.cli.context import ConfigOption
 from backhaul.core.clock import SystemClock
@@ -46,7 +46,7 @@ def _set_up_log(settings: Settings, redactor: Redactor) -> None:
 
 
 async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> None:
-    with gc_tuning.unsought():
+    with gc_tuning.paused():
         from backhaul.app.daemon import Daemon  # as above
 
     def read() -> Settings:
@@ -55,7 +55,7 @@ async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> N
         logs.count_lines(daemon.metrics.counts("log_lines_total"))
         return found
 
-    supervisor = Supervisor(os.environ, os.getpid())
+    supervisor = ServiceManager(os.environ, os.getpid())
     daemon = Daemon(settings, hide=redactor.add, read=read, supervisor=supervisor)
     logs.count_lines(daemon.metrics.counts("log_lines_total"))
     loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from backhaul.cli.context import ConfigOption, JsonOption, LimitOption, explaine
 from backhaul.cli.daemon_client import change
 from backhaul.cli.events import print_list
 from backhaul.errors import BackhaulError
-from backhaul.maintenance.search_indexer import told
+from backhaul.maintenance.search_indexer import summary
 
 
 class Kind(StrEnum):
@@ -96,7 +96,7 @@ def _life(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         body = row.pop("body")
         row.pop("turn")
         if body:
-            said = (told(row["name"], body), row["detail"])
+            said = (summary(row["name"], body), row["detail"])
             row["detail"] = "; ".join(part for part in said if part)
     return rows
 

@@ -13,7 +13,7 @@ from backhaul.platform import decoding
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import InDoubt, NotSent
 from backhaul.store.sqlite import examining
-from backhaul.sync.webhook_subscriptions import HOOKS, NO_API, unsigned
+from backhaul.sync.webhook_subscriptions import HOOKS, NO_API, no_secret_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -198,7 +198,7 @@ class RoundTrip:
 
     def _unsubscribed(self) -> Result:
         said = f"no subscription of the platform leads to {self._address}"
-        by_hand = unsigned(self._name, self._address)
+        by_hand = no_secret_text(self._name, self._address)
         fix = f"set [public] url and it is made; else {by_hand}"
         return fail("webhooks", said, fix, self._name)
 

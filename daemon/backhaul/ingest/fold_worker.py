@@ -35,7 +35,7 @@ PAUSE_SECONDS = 0.5
 """Rest after the database refused to write."""
 
 
-class Drain:
+class FoldWorker:
     """Folds until nothing is left, then waits to be woken."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Drain:
             logger.bind(action="fold.busy").warning("{}", error)
             await self._clock.sleep(PAUSE_SECONDS)
             return True
-        tell(one for one in report.problems if self._is_news(one[1]))
+        log_problems(one for one in report.problems if self._is_news(one[1]))
         self._tell_notes(report)
         self._count(report)
         if report.folded:
@@ -135,7 +135,7 @@ class Drain:
             self._metrics.counts("fold_problems_total")[folded.state,] += 1
 
 
-def tell(problems: Iterable[tuple[int, Folded]]) -> None:
+def log_problems(problems: Iterable[tuple[int, Folded]]) -> None:
     """Log what could not be folded."""
     for event, folded in problems:
         logger.bind(action=f"fold.{folded.state}", event=event).warning(
@@ -143,7 +143,7 @@ def tell(problems: Iterable[tuple[int, Folded]]) -> None:
         )
 
 
-class Refolder:
+class Reprocessor:
     """Folds stored events again, in short slices between what else is written."""
 
     def __init__(
@@ -177,7 +177,7 @@ class Refolder:
         return dict(states)
 
     def _tell(self, report: RefoldReport) -> None:
-        tell(report.problems)
+        log_problems(report.problems)
         self._folded()
         if report.doubts:
             self._doubted()

@@ -204,13 +204,13 @@ def order(fold: Fold) -> Folded:
     )
     held = mirror.held("order", store, found.id)
     put = partial(mirror.put_order, store, found)
-    _listen(fold, found)
+    _record_effects(fold, found)
     judgement = decide(fold, ("order", found.id), held, version, put)
     fold.settles(found.id)
     return fold.conclude("order", found.id, judgement)
 
 
-def _listen(fold: Fold, order: Order) -> None:
+def _record_effects(fold: Fold, order: Order) -> None:
     """Note which effects of commands an order shows first, and whether more changed."""
     store, mirror = fold.event.store, fold.mirror
     parcels = {parcel.id for parcel in order.shipments}

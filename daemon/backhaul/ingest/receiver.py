@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
     from backhaul.core.clock import Clock
-    from backhaul.ingest.webhook_secrets import Signers
+    from backhaul.ingest.webhook_secrets import SecretRegistry
     from backhaul.store.contract import Inbox
 
 
@@ -36,7 +36,7 @@ _FIRST = "webhooks"
 """The first part of the path that deliveries are sent to."""
 
 
-class Answers:
+class ResponseCounter:
     """Counts answers by store and kind.
 
     `counted` holds all of them; `known` returns a store's name, or `unknown` for a name
@@ -107,7 +107,7 @@ CALM_SECONDS = 10.0
 """Nothing was refused for so long: it is over. A nearly full disk takes every other."""
 
 
-class Refusals:
+class BackpressureLog:
     """Counts them, as a line for each would fill the log, and the disk with it."""
 
     def __init__(self, clock: Clock) -> None:
@@ -142,16 +142,16 @@ class Receiver:
         self,
         inbox: Inbox,
         clock: Clock,
-        signers: Signers,
+        signers: SecretRegistry,
         arrived: Callable[[], None],
-        answers: Answers | None = None,
+        answers: ResponseCounter | None = None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
         self._signers = signers
         self._arrived = arrived
-        self._refusals = Refusals(clock)
-        self._answers = answers or Answers(Counter(), clock, signers.known)
+        self._refusals = BackpressureLog(clock)
+        self._answers = answers or ResponseCounter(Counter(), clock, signers.known)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the public routes; the topic may also come from the path."""

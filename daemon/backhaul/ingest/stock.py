@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Folded
 
 
-NOT_TOLD = "1970-01-01T00:00:00.000Z"
+UNKNOWN_TIME = "1970-01-01T00:00:00.000Z"
 """The time of stock that was only seen beside a product."""
 
 
@@ -43,7 +43,7 @@ def _compare_level(fold: Fold, level: Level, updated_at: str) -> None:
     held = fold.mirror.held_level(fold.event.store, level.variant_id)
     if held is None:
         # As of when is not told, so whatever tells it replaces this.
-        _level(fold, level, NOT_TOLD)
+        _level(fold, level, UNKNOWN_TIME)
         return
     version = _version(fold, level, updated_at)
     if version.digest != held.digest and version.seen_at > held.seen_at:

@@ -46,7 +46,7 @@ class Refusal(Enum):
     )
 
 
-class _Ring(Struct, frozen=True):
+class _LiveSecrets(Struct, frozen=True):
     """A store's live secrets, beside the names they go by."""
 
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ def secret_fingerprint(secret: bytes) -> str:
     return sha256(secret).hexdigest()[:12]
 
 
-class Signers:
+class SecretRegistry:
     """Knows the live secrets of every store; a store may get more while it runs."""
 
     def __init__(
@@ -71,9 +71,9 @@ class Signers:
         self._verified = Counter() if verified is None else verified
         self._clock = clock
         self._known: dict[str, dict[str, dict[str, bytes]]] = {}
-        self._rings: dict[str, _Ring] = {}
+        self._rings: dict[str, _LiveSecrets] = {}
         # A store that is not ours takes the same path as a wrong signature.
-        self._nobody = _Ring(("",), (random_secrets.token_bytes(32),))
+        self._nobody = _LiveSecrets(("",), (random_secrets.token_bytes(32),))
         self._used: dict[tuple[str, str], str] = {}
         self._refused: dict[str, Refusal] = {}
 
@@ -98,7 +98,7 @@ class Signers:
     def _refresh(self, store: str, dropped: Collection[str]) -> None:
         known = ChainMap(*self._known[store].values())
         live = {name: known[name] for name in known if name not in dropped}
-        self._rings[store] = _Ring(tuple(live), tuple(live.values()))
+        self._rings[store] = _LiveSecrets(tuple(live), tuple(live.values()))
         if known and not live:
             logger.bind(action="secrets.none", store=store).error(
                 "store {}: every webhook secret was dropped, so each delivery is"

@@ -31,10 +31,10 @@ _LEFT = re.compile(
     re.ASCII,
 )
 """What a kill leaves of one, as large as the database and never of any use again."""
-MEND = "let the daemon write there, or let [jobs.backup] folder name another place"
+REMEDY = "let the daemon write there, or let [jobs.backup] folder name another place"
 
 
-class Plan(Struct, frozen=True):
+class BackupPlan(Struct, frozen=True):
     """Where backups of a database lie, and how many."""
 
     database: Path
@@ -42,10 +42,10 @@ class Plan(Struct, frozen=True):
     keep: int
 
 
-class Backer:
+class BackupWorker:
     """Backs up whenever it is woken; `backed_up` is told how it went."""
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: BackupPlan, clock: Clock) -> None:
         self._plan = plan
         self._clock = clock
         self._wake = asyncio.Event()
@@ -79,7 +79,9 @@ class Backer:
                 _make, self._plan, target, self._clock, ended.is_set
             )
         except BackhaulError as error:
-            said = str(error) if isinstance(error, CorruptData) else f"{error}; {MEND}"
+            said = (
+                str(error) if isinstance(error, CorruptData) else f"{error}; {REMEDY}"
+            )
             logger.bind(action="backup.failed").error("the backup failed: {}", said)
             return said, True
         finally:
@@ -88,7 +90,9 @@ class Backer:
         return f"{target.name}, {size} bytes", False
 
 
-def _make(plan: Plan, target: Path, clock: Clock, ended: Callable[[], bool]) -> int:
+def _make(
+    plan: BackupPlan, target: Path, clock: Clock, ended: Callable[[], bool]
+) -> int:
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

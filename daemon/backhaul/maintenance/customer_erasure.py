@@ -132,7 +132,7 @@ def _spellings(text: str) -> set[str]:
     return {text, escaped, text.replace('"', '""')}
 
 
-class Forgetter:
+class CustomerErasure:
     """Forgets customers, one at a time; to do it twice is to do it once.
 
     What was broken off is finished by doing it again: that a customer's bytes may be
@@ -178,7 +178,7 @@ class Forgetter:
             digests = [address_digest(store, email) for email in eraser.emails]
             await self._store.remember(store, trace, digests)
 
-        return await _look_up(self._store.find_person, note, store, name)
+        return await _find_all(self._store.find_person, note, store, name)
 
     async def _erase(
         self, store: str, trace: Trace, eraser: CustomerEraser
@@ -237,7 +237,7 @@ class Forgetter:
         return False
 
 
-class Whom(Struct, frozen=True):
+class ErasurePreview(Struct, frozen=True):
     """Who would be forgotten, for a person to look at before it is done.
 
     `orders` is how many the mirror holds; `since` is the first time that is told of
@@ -252,7 +252,7 @@ class Whom(Struct, frozen=True):
     forgotten_at: str
 
 
-async def whom(find: Find, store: str, name: str) -> Whom:
+async def preview(find: Find, store: str, name: str) -> ErasurePreview:
     """Return whom this id or e-mail means; nothing is written.
 
     Raises BackhaulError where nothing is known of such a person.
@@ -261,8 +261,8 @@ async def whom(find: Find, store: str, name: str) -> Whom:
     async def note(trace: Trace, eraser: CustomerEraser) -> None:
         pass
 
-    trace, eraser = await _look_up(find, note, store, name)
-    return Whom(
+    trace, eraser = await _find_all(find, note, store, name)
+    return ErasurePreview(
         trace.customer_id,
         sorted(eraser.names),
         sorted(eraser.emails),
@@ -272,7 +272,7 @@ async def whom(find: Find, store: str, name: str) -> Whom:
     )
 
 
-async def _look_up(
+async def _find_all(
     find: Find, note: Note, store: str, name: str
 ) -> tuple[Trace, CustomerEraser]:
     """Return all that is held of a person; `note` is told whenever there is more.
@@ -289,7 +289,7 @@ async def _look_up(
                 f"no customer of {store} has the id or e-mail {name!r}; looked in "
                 "customers and orders, and among those who were forgotten"
             )
-        persons.update(_persons(trace, emails))
+        persons.update(_identities(trace, emails))
         eraser = CustomerEraser(trace.customer_id, persons)
         if trace.customer_id == known and eraser.emails <= emails:
             return trace, eraser
@@ -310,7 +310,7 @@ def _began(text: str) -> str | None:
 _NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
 
 
-def _persons(trace: Trace, emails: set[str]) -> Iterable[Person]:
+def _identities(trace: Trace, emails: set[str]) -> Iterable[Person]:
     """Yield how the customer is told of, in each document that is theirs.
 
     Somebody else's order may bear the customer's e-mail beside an own one.

@@ -45,7 +45,7 @@ def describe(kind: str, document: str) -> Words:
     return Words(str(title), "\n".join(words))
 
 
-def told(topic: str, body: bytes) -> str:
+def summary(topic: str, body: bytes) -> str:
     """Return in a few words what a delivery or read says, or nothing."""
     try:
         document = strict_json.decode_object(body)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from backhaul.store.samples import Samples
 
 
-BEAT_SECONDS = 15.0
+HEARTBEAT_SECONDS = 15.0
 WAKE_SECONDS = 1.0
 MARK = "heartbeat"
 SLOW_SECONDS = 30.0
 """A beat that takes longer is told of: something does not move."""
 
 
-class Pulse:
+class Heartbeat:
     """Sends something of our own the way of every event, again and again.
 
     A beat is a durable write that must come back, then all that had arrived by then
@@ -62,7 +62,7 @@ class Pulse:
                 logger.bind(action="heartbeat.busy").warning("{}", error)
             else:
                 self._came_through(self._clock.monotonic() - began)
-            await self._clock.sleep(BEAT_SECONDS)
+            await self._clock.sleep(HEARTBEAT_SECONDS)
 
     def _came_through(self, seconds: float) -> None:
         self._metrics.time("heartbeat_seconds", seconds)

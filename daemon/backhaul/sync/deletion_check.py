@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from backhaul.platform.client import ShopClient
     from backhaul.store.reconciling import Sweeps
     from backhaul.store.rereads import Rereads
-    from backhaul.sync.diff_repair import Repair
-    from backhaul.sync.resource_types import Kind, Row
+    from backhaul.sync.diff_repair import MirrorRepair
+    from backhaul.sync.resource_types import ListRow, ResourceType
 
 
 CLOSED = frozenset({401, 429})
 """Answers that tell of the key or the load, and so of no single object."""
 
 
-class Asked(Struct, frozen=True):
+class ObjectLookup(Struct, frozen=True):
     """What the platform says of one object.
 
     `parent` is the list that was asked: levels are asked for by their product. `body`
@@ -42,31 +42,31 @@ class Asked(Struct, frozen=True):
     """
 
     is_gone: bool
-    parent: Kind
+    parent: ResourceType
     body: bytes | None
 
 
-async def ask(
-    client: ShopClient, kind: Kind, id_: str, asked: str, priority: Priority
-) -> Asked:
+async def look_up(
+    client: ShopClient, kind: ResourceType, id_: str, asked: str, priority: Priority
+) -> ObjectLookup:
     """Ask for the object of an id by the id `asked`. Raises Unusable."""
     parent = PRODUCTS if kind.singular == "level" else kind
     answer = await client.find(parent.path, asked, priority)
     if answer is None:
-        return Asked(is_gone=True, parent=parent, body=None)
+        return ObjectLookup(is_gone=True, parent=parent, body=None)
     body = responses.read_object(answer, asked)
     is_there = parent is kind or id_ in decoding.variant_ids(
         strict_json.decode_object(body)
     )
-    return Asked(not is_there, parent, body)
+    return ObjectLookup(not is_there, parent, body)
 
 
-def is_about_all(error: Unusable) -> bool:
+def affects_every_object(error: Unusable) -> bool:
     """Tell whether a refusal would meet every other object as well."""
     return isinstance(error, ReadRefused) and error.status in CLOSED
 
 
-Doubts: TypeAlias = "list[tuple[str, str]]"
+Conflicts: TypeAlias = "list[tuple[str, str]]"
 """What is to be read again, each by kind and id."""
 PATIENCE_SECONDS = 300.0
 """Longest wait for re-reads at the end of a walk; what is left counts as unrepaired."""
@@ -74,13 +74,13 @@ LOOK_SECONDS = 0.5
 REASON = "what a walk read of it is not what the mirror took"
 
 
-class Absence:
+class DeletionCheck:
     """Asks for absent objects of one store; a re-read decides, never the list."""
 
     def __init__(
         self,
         client: ShopClient,
-        repair: Repair,
+        repair: MirrorRepair,
         sweeps: Sweeps,
         rereads: Rereads,
         asked: Callable[[], None],
@@ -95,7 +95,7 @@ class Absence:
         self._clock = clock
         self._priority = priority
 
-    async def ask(self, kind: Kind, sweep: int) -> tuple[Counter[Drift], int]:
+    async def ask(self, kind: ResourceType, sweep: int) -> tuple[Counter[Drift], int]:
         """Have what is gone removed; return how many, and how many are not settled."""
         look, store = self._repair.look, self._repair.store
         drift: Counter[Drift] = Counter()
@@ -105,7 +105,7 @@ class Absence:
             try:
                 is_gone = await self._is_gone(kind, id_, asked)
             except Unusable as error:
-                if is_about_all(error):
+                if affects_every_object(error):
                     raise
                 unjudged += 1
                 self._tell_unjudged(error)
@@ -118,10 +118,10 @@ class Absence:
         kept = sum(not left[id_].standing & GONE for id_ in left)
         return drift, kept + unjudged
 
-    async def _is_gone(self, kind: Kind, id_: str, asked: str) -> bool:
+    async def _is_gone(self, kind: ResourceType, id_: str, asked: str) -> bool:
         """Ask for one object. What is gone is removed, what is there is read."""
         began = to_text(self._clock.now())
-        said = await ask(self._client, kind, id_, asked, self._priority)
+        said = await look_up(self._client, kind, id_, asked, self._priority)
         if said.body is None:
             body = strict_json.encode({"id": asked})
             await self._repair.append_body(f"{said.parent.name}/gone", began, body)
@@ -140,7 +140,7 @@ class Absence:
             "store {}: what a walk did not show cannot be judged: {}", store, error
         )
 
-    async def _take(self, kind: Kind, body: bytes) -> None:
+    async def _take(self, kind: ResourceType, body: bytes) -> None:
         """Hold an object that the walk overlooked against the mirror after all."""
         read_at = to_text(self._clock.now())
         rows = list(kind.rows(body, read_at))
@@ -157,7 +157,7 @@ class Absence:
         if await self._repair.still(SHOWN_LEVELS, found):
             await self._repair.append_body("inventory/shown/reread", began, body)
 
-    async def settle(self, kind: Kind, rows: Sequence[Row]) -> int:
+    async def settle(self, kind: ResourceType, rows: Sequence[ListRow]) -> int:
         """Have rows read again that the mirror did not take; return how many stay.
 
         What is in doubt for another reason has to be settled as well: nobody knows
@@ -176,7 +176,7 @@ class Absence:
         differing = {_target(kind, one.row) for one in left}
         return len(left) + len(rows) - len(found) + len(doubted - differing)
 
-    async def _await_rereads(self, kind: Kind) -> set[str]:
+    async def _await_rereads(self, kind: ResourceType) -> set[str]:
         """Wait until each doubt that stands was settled; return what still is in doubt.
 
         Patience has an end, and what comes into doubt meanwhile is not waited for.
@@ -194,7 +194,7 @@ class Absence:
             )
         return {id_ for _, id_ in pending}
 
-    async def _unsettled(self, objects: Doubts) -> Doubts:
+    async def _unsettled(self, objects: Conflicts) -> Conflicts:
         """Return which of these are in doubt: also after what was read is folded."""
         store = self._repair.store
         if await self._sweeps.pending_rereads(store, objects) == []:
@@ -202,7 +202,7 @@ class Absence:
         return await self._sweeps.pending_rereads(store, objects)
 
 
-def _target(kind: Kind, row: Row) -> str:
+def _target(kind: ResourceType, row: ListRow) -> str:
     """Return what a re-read is asked for: levels are read by their product."""
     if kind.singular != "level":
         return row.id

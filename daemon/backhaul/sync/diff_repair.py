@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backhaul.core.fold import Version
     from backhaul.store.contract import Inbox
     from backhaul.store.reconciling import Look
-    from backhaul.sync.resource_types import Kind, Row
+    from backhaul.sync.resource_types import ListRow, ResourceType
 
 REMEMBERED = 10_000
 """Digests kept of what was handed in last."""
@@ -32,12 +32,12 @@ REMEMBERED = 10_000
 class Difference(Struct, frozen=True):
     """A row that the mirror does not hold as the platform shows it."""
 
-    row: Row
+    row: ListRow
     drift: Drift
     read_at: str
 
 
-class HandedIn(Struct, frozen=True):
+class Appended(Struct, frozen=True):
     """What was news, counted; and the events of it all, those of before as well."""
 
     drift: Counter[Drift]
@@ -63,7 +63,7 @@ class Comparison:
         self._currency = currency
 
     async def differing(
-        self, kind: Kind, rows: Sequence[Row], read_at: str
+        self, kind: ResourceType, rows: Sequence[ListRow], read_at: str
     ) -> list[Difference]:
         """Return the rows that the mirror lacks or holds with other content."""
         ids = [row.id for row in rows if row.id]
@@ -79,7 +79,7 @@ class Comparison:
                 found.append(Difference(row, drift, read_at))
         return found
 
-    async def _without_forgotten(self, kind: Kind, row: Row) -> Row:
+    async def _without_forgotten(self, kind: ResourceType, row: ListRow) -> ListRow:
         """Leave out a person that was forgotten, as the mirror has done."""
         try:
             document = strict_json.decode_object(row.body)
@@ -95,7 +95,7 @@ class Comparison:
         return replace(row, body=redacted)
 
     def _judge(
-        self, kind: Kind, row: Row, held: Version | None, read_at: str
+        self, kind: ResourceType, row: ListRow, held: Version | None, read_at: str
     ) -> Drift | None:
         if not row.id or held is None:
             return Drift.MISSED
@@ -106,7 +106,7 @@ class Comparison:
         return compare(held, row.updated_at, digest, read_at)
 
     async def still(
-        self, kind: Kind, found: Sequence[Difference]
+        self, kind: ResourceType, found: Sequence[Difference]
     ) -> Sequence[Difference]:
         """Return what differs even now, with all that had arrived folded."""
         if not found:
@@ -119,7 +119,7 @@ class Comparison:
         return still
 
 
-class Repair(Comparison):
+class MirrorRepair(Comparison):
     """The way of one store's rows into the mirror, whichever job read them.
 
     `arrived` wakes the folding.
@@ -139,7 +139,9 @@ class Repair(Comparison):
         self._arrived = arrived
         self._handed_in: dict[bytes, int] = {}
 
-    def news(self, kind: Kind, found: Sequence[Difference]) -> Sequence[Difference]:
+    def news(
+        self, kind: ResourceType, found: Sequence[Difference]
+    ) -> Sequence[Difference]:
         """Leave out what was handed in and cannot be read: it is in quarantine."""
         return [
             one
@@ -147,7 +149,7 @@ class Repair(Comparison):
             if not self._is_quarantined(kind, one.row, sha256(one.row.body).digest())
         ]
 
-    def _is_quarantined(self, kind: Kind, row: Row, digest: bytes) -> bool:
+    def _is_quarantined(self, kind: ResourceType, row: ListRow, digest: bytes) -> bool:
         """Tell whether the row was handed in before, and could not be read."""
         if digest not in self._handed_in:
             return False
@@ -157,7 +159,7 @@ class Repair(Comparison):
             return True
         return not row.id
 
-    async def append(self, kind: Kind, found: Sequence[Difference]) -> HandedIn:
+    async def append(self, kind: ResourceType, found: Sequence[Difference]) -> Appended:
         """Make what differs durable, to be folded like any news; count it.
 
         What cannot be read goes to quarantine, with its reason, and does so once.
@@ -184,7 +186,7 @@ class Repair(Comparison):
             self._handed_in[digest] = id_
         events = {self._handed_in[digest] for digest in digests}
         self._let_go()
-        return HandedIn(Counter(one.drift for _, one in news), sorted(events))
+        return Appended(Counter(one.drift for _, one in news), sorted(events))
 
     def _let_go(self) -> None:
         while len(self._handed_in) > REMEMBERED:

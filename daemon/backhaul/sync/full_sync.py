@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from backhaul.core.clock import is_told_to_end
 from backhaul.core.fold import Drift
 from backhaul.errors import BackhaulError
-from backhaul.sync.list_pass import Walk, fetching
+from backhaul.sync.list_pass import ListPass, page_fetcher
 from backhaul.sync.resource_types import BACKFILL, FULL, KINDS
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from backhaul.core.rate_limit import Priority
     from backhaul.platform.client import ShopClient
     from backhaul.store.reconciling import Progress, Sweep, Sweeps
-    from backhaul.sync.deletion_check import Absence
-    from backhaul.sync.diff_repair import Difference, Repair
-    from backhaul.sync.list_pass import Shown
-    from backhaul.sync.resource_types import Kind, Row
+    from backhaul.sync.deletion_check import DeletionCheck
+    from backhaul.sync.diff_repair import Difference, MirrorRepair
+    from backhaul.sync.list_pass import ListPage
+    from backhaul.sync.resource_types import ListRow, ResourceType
 
 
 PAGES_WAITING = 8
 """Pages that are fetched before the ones before them are worked on."""
 
 
-class Step(Struct, frozen=True):
+class PassProgress(Struct, frozen=True):
     """How far a walk has come, for whoever watches."""
 
     store: str
@@ -47,24 +47,24 @@ class Step(Struct, frozen=True):
 class _Page(Struct):
     """A page whose differences wait for the webhooks that may still tell of them."""
 
-    shown: Shown
+    shown: ListPage
     found: Sequence[Difference]
     due: float
 
 
-class SweepWork(Struct):
+class FullSync(Struct):
     """The walk of `job` over one kind of one store. `run` it once."""
 
     job: str
-    kind: Kind
+    kind: ResourceType
     client: ShopClient
-    repair: Repair
+    repair: MirrorRepair
     sweeps: Sweeps
-    absence: Absence
+    absence: DeletionCheck
     clock: Clock
     priority: Priority
     grace_seconds: float = 0.0
-    watch: Callable[[Step], None] = lambda _: None
+    watch: Callable[[PassProgress], None] = lambda _: None
     _furthest: int = 0
     _waiting: deque[_Page] = field(default_factory=deque)
 
@@ -74,17 +74,19 @@ class SweepWork(Struct):
         at = await self.sweeps.begin(store, self.job, self.kind.name)
         # What an earlier run handed in must be folded, or it were handed in again.
         await self.repair.caught_up()
-        fetch = fetching(self.kind, self.client, self.clock, self.priority)
-        walk = Walk(fetch, self.kind.deletable, self._tell_ignored, at.page, at.total)
+        fetch = page_fetcher(self.kind, self.client, self.clock, self.priority)
+        walk = ListPass(
+            fetch, self.kind.deletable, self._tell_ignored, at.page, at.total
+        )
         at = await self._walk(at, walk)
         at = await self._flush(at, to_the_end=True)
         if self.job == FULL:
             at = await self._catch_head(at, walk)
         return await self._conclude(at)
 
-    async def _walk(self, at: Progress, walk: Walk) -> Progress:
+    async def _walk(self, at: Progress, walk: ListPass) -> Progress:
         """Work on one page while the next ones are on their way."""
-        pages: asyncio.Queue[Shown | None] = asyncio.Queue(PAGES_WAITING)
+        pages: asyncio.Queue[ListPage | None] = asyncio.Queue(PAGES_WAITING)
 
         async def fetch() -> None:
             async for shown in walk.pages():
@@ -103,7 +105,7 @@ class SweepWork(Struct):
             raise failed.exceptions[0] from None
         return at
 
-    async def _take(self, shown: Shown) -> None:
+    async def _take(self, shown: ListPage) -> None:
         if shown.page <= self._furthest:
             # Seen before: what was handed in then must not be handed in again.
             await self.repair.caught_up()
@@ -136,15 +138,17 @@ class SweepWork(Struct):
         seen = [row.id for row in shown.rows if row.id] if self.job == FULL else []
         events = handed_in.events if self.job == FULL else []
         await self.sweeps.advance(at, seen, handed_in.drift, events)
-        step = Step(self.repair.store, self.kind.name, read, shown.total, shown.page)
+        step = PassProgress(
+            self.repair.store, self.kind.name, read, shown.total, shown.page
+        )
         self.watch(step)
         return at
 
-    async def _not_taken(self, sweep: int) -> list[Row]:
+    async def _not_taken(self, sweep: int) -> list[ListRow]:
         """Return what was handed in, by whichever run of the walk, and not taken."""
         await self.repair.caught_up()
         look, kind = self.repair.look, KINDS[self.kind.name]
-        left: dict[str | bytes, Row] = {}
+        left: dict[str | bytes, ListRow] = {}
         after = 0
         while some := await look.handed_in(sweep, after):
             after = some[-1][0]
@@ -156,7 +160,7 @@ class SweepWork(Struct):
             left |= {one.row.id or one.row.body: one.row for one in differing}
         return list(left.values())
 
-    async def _catch_head(self, at: Progress, walk: Walk) -> Progress:
+    async def _catch_head(self, at: Progress, walk: ListPass) -> Progress:
         """Walk the newest pages again, for what came in after the walk began."""
         store, number = self.repair.store, 0
         before = frozenset[str]()
@@ -182,8 +186,10 @@ class SweepWork(Struct):
             unrepaired = lost + await self.absence.settle(self.kind, open_)
         ended = await self.sweeps.end(at.sweep, unrepaired)
         store = self.repair.store
-        self.watch(Step(store, self.kind.name, ended.read, ended.read, ended=True))
-        tell_ended(ended)
+        self.watch(
+            PassProgress(store, self.kind.name, ended.read, ended.read, ended=True)
+        )
+        log_result(ended)
         return ended
 
     def _tell_ignored(self) -> None:
@@ -193,7 +199,7 @@ class SweepWork(Struct):
         )
 
 
-def tell_ended(ended: Sweep) -> None:
+def log_result(ended: Sweep) -> None:
     """Say what a walk found; aloud only where something was wrong."""
     found = {drift.value: getattr(ended, _FIELDS[drift]) for drift in Drift}
     words = ", ".join(f"{n} {name}" for name, n in Counter(found).items() if n)
@@ -218,14 +224,14 @@ class GivenUp(BackhaulError):
     """A walk on demand brought no new page for too long; what was read is kept."""
 
 
-class Stuck(Struct):
+class StallTimer(Struct):
     """For how long a walk over one list has failed without a new page."""
 
     clock: Clock
     _page: int = 0
     _since: float | None = None
 
-    def see(self, step: Step) -> None:
+    def see(self, step: PassProgress) -> None:
         """Take note of a page; those that are read again at each try are none."""
         if step.page > self._page:
             self._page, self._since = step.page, None
@@ -237,7 +243,7 @@ class Stuck(Struct):
         return now - self._since
 
 
-class Troubles(Struct):
+class FailureLog(Struct):
     """Readings, each by its job and list, that fail; all of them are tried again.
 
     An outage meets every list, and does so every minute.

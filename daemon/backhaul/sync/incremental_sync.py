@@ -18,7 +18,7 @@ from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
 from backhaul.platform import decoding
 from backhaul.platform.history import is_past
-from backhaul.sync.full_sync import tell_ended
+from backhaul.sync.full_sync import log_result
 from backhaul.sync.resource_types import LEVELS
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from backhaul.platform.schemas import Entry
     from backhaul.store.contract import Marks
     from backhaul.store.reconciling import Progress, Sweep, Sweeps
-    from backhaul.sync.diff_repair import Difference, Repair
-    from backhaul.sync.resource_types import Kind
+    from backhaul.sync.diff_repair import Difference, MirrorRepair
+    from backhaul.sync.resource_types import ResourceType
 
 POLL = "incremental"
 HISTORY = "/inventory/history"
-FIRST_LOOK = timedelta(hours=1)
+FIRST_POLL_REACH = timedelta(hours=1)
 """How far the first look goes back: our clock and the platform's may differ."""
 LEAD = timedelta(minutes=1)
 """How far a time may be ahead of our clock and still be remembered as seen."""
@@ -46,7 +46,7 @@ _GIVEN = "INITIAL_STOCK"
 """The stock a variant is born with comes with its product, not as a move."""
 
 
-class Move(Struct, frozen=True):
+class HistoryMove(Struct, frozen=True):
     """A row of the history that moved the stock of a variant."""
 
     adjustment_id: str
@@ -64,7 +64,7 @@ class Poll:
     """Looks of one store at what is new; what was seen last is kept in marks."""
 
     client: ShopClient
-    repair: Repair
+    repair: MirrorRepair
     sweeps: Sweeps
     marks: Marks
     clock: Clock
@@ -72,18 +72,18 @@ class Poll:
     overlap_seconds: float
     _latest: str = field(default="", init=False)
 
-    async def updated(self, kind: Kind) -> Sweep:
+    async def updated(self, kind: ResourceType) -> Sweep:
         """Read what changed, by `updatedSince`."""
         since = await self._since(kind.name)
         return await self._run(kind, self._since_pages(kind, since))
 
-    async def newest(self, kind: Kind) -> Sweep:
+    async def newest(self, kind: ResourceType) -> Sweep:
         """Read the newest pages until one is known, where there is no other way."""
         self._latest = ""
         return await self._run(kind, self._newest_pages(kind))
 
     async def _run(
-        self, kind: Kind, pages: AsyncIterator[Sequence[Difference]]
+        self, kind: ResourceType, pages: AsyncIterator[Sequence[Difference]]
     ) -> Sweep:
         at = await self.sweeps.begin(self.repair.store, POLL, kind.name)
         waiting: dict[str, Difference] = {}
@@ -101,11 +101,11 @@ class Poll:
         ended = await self.sweeps.end(sweep, 0)
         if ended.found:
             await self.repair.caught_up()
-            tell_ended(ended)
+            log_result(ended)
         return ended
 
     async def _settle(
-        self, kind: Kind, waiting: Sequence[Difference], at: Progress
+        self, kind: ResourceType, waiting: Sequence[Difference], at: Progress
     ) -> Progress:
         """Leave what is on its way to its webhook, read the rest, and count it."""
         if not waiting:
@@ -118,7 +118,7 @@ class Poll:
         return at
 
     async def _since_pages(
-        self, kind: Kind, since: str
+        self, kind: ResourceType, since: str
     ) -> AsyncIterator[Sequence[Difference]]:
         """Go on from the last row's time: pages of a list by update move all the time.
 
@@ -144,7 +144,9 @@ class Poll:
             number = 1 if last > since else number + 1
             since = max(last, since)
 
-    async def _newest_pages(self, kind: Kind) -> AsyncIterator[Sequence[Difference]]:
+    async def _newest_pages(
+        self, kind: ResourceType
+    ) -> AsyncIterator[Sequence[Difference]]:
         number, before = 0, frozenset[str]()
         while True:
             number += 1
@@ -178,7 +180,7 @@ class Poll:
         await self._remember(LEVELS.name)
         return await self._end(at.sweep)
 
-    async def _moves(self, since: str) -> list[Move]:
+    async def _moves(self, since: str) -> list[HistoryMove]:
         """Return the history's rows of that time and later, the oldest first."""
         found: dict[str, Entry] = {}
         known: set[str | bytes] = set()
@@ -205,7 +207,7 @@ class Poll:
             read_at = to_text(self.clock.now())
             await self.repair.append_once(ENTRY, read_at, body)
 
-    async def _unknown(self, moves: Sequence[Move]) -> list[Move]:
+    async def _unknown(self, moves: Sequence[HistoryMove]) -> list[HistoryMove]:
         keys = [(move.adjustment_id, move.variant_id) for move in moves]
         unknown: set[tuple[str, str]] = set()
         for start in range(0, len(keys), 500):
@@ -213,7 +215,7 @@ class Poll:
             unknown |= await self.repair.look.unknown_moves(self.repair.store, part)
         return [m for m, key in zip(moves, keys, strict=True) if key in unknown]
 
-    async def _count(self, moves: Sequence[Move]) -> Counter[Drift]:
+    async def _count(self, moves: Sequence[HistoryMove]) -> Counter[Drift]:
         """Count the levels that are wrong; a gap in the ledger alone is none."""
         newest = {move.variant_id: move.entry for move in moves}
         look, store = self.repair.look, self.repair.store
@@ -238,7 +240,7 @@ class Poll:
         if self._latest:
             back = timedelta(seconds=self.overlap_seconds)
             return earlier(self._latest, back)
-        return to_text(await self._walked(kind) - FIRST_LOOK)
+        return to_text(await self._walked(kind) - FIRST_POLL_REACH)
 
     async def _walked(self, kind: str) -> datetime:
         """Return when the last walk began that left nothing of the list unread.
@@ -296,24 +298,24 @@ def _read(bodies: Iterable[bytes], since: str) -> tuple[list[Entry], list[bytes]
     return rows, strange
 
 
-def move_of(row: Entry) -> Move | None:
+def move_of(row: Entry) -> HistoryMove | None:
     """Tell which stock a row moved; the stock a variant is born with moved none."""
     ids = (row.adjustment_id, row.product_id, row.variant_id)
     adjustment, product, variant = (id_ or "" for id_ in ids)
     if not (adjustment and product and variant) or row.reason == _GIVEN:
         return None
-    return Move(adjustment, product, variant, row)
+    return HistoryMove(adjustment, product, variant, row)
 
 
-def adjustments(moves: Sequence[Move]) -> list[dict[str, Any]]:
+def adjustments(moves: Sequence[HistoryMove]) -> list[dict[str, Any]]:
     """Put the moves of each event together: an order tells one for each product."""
-    grouped: dict[tuple[str, str], list[Move]] = defaultdict(list)
+    grouped: dict[tuple[str, str], list[HistoryMove]] = defaultdict(list)
     for move in moves:
         grouped[move.adjustment_id, move.product_id].append(move)
     return [_adjustment(parts) for parts in grouped.values()]
 
 
-def _adjustment(parts: Sequence[Move]) -> dict[str, Any]:
+def _adjustment(parts: Sequence[HistoryMove]) -> dict[str, Any]:
     first = parts[0]
     return {
         "adjustmentId": first.adjustment_id,

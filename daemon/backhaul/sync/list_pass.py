@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.core.rate_limit import Priority
     from backhaul.platform.client import ShopClient
-    from backhaul.sync.resource_types import Kind, Row
+    from backhaul.sync.resource_types import ListRow, ResourceType
 
 
 MOST_STEPS = 8
@@ -31,49 +31,49 @@ MOST_STALE_PAGES = 50
 """In a row without a row that the one before did not show, whatever is said of more."""
 AHEAD = 4
 """Pages of a list without deletions that are asked for at once."""
-SHELVES = 1_024
+BUCKETS = 1_024
 """Each in order: small enough that it costs little to put one more in."""
 
 
-def _shelves() -> list[array[int]]:
-    return [array("q") for _ in range(SHELVES)]
+def _buckets() -> list[array[int]]:
+    return [array("q") for _ in range(BUCKETS)]
 
 
-class Known(Struct):
+class SeenIds(Struct):
     """Ids by their 64-bit hashes, of which a million need about 9 MB.
 
     Two that share a hash are taken for one: of a million, once in ten million walks.
     """
 
-    _shelves: list[array[int]] = field(default_factory=_shelves)
+    _buckets: list[array[int]] = field(default_factory=_buckets)
 
     def add(self, ids: Iterable[str]) -> frozenset[str]:
         """Take ids in; return those that were not known."""
         return frozenset(id_ for id_ in ids if self._add(id_))
 
     def _add(self, id_: str) -> bool:
-        shelf, wanted, at = self._find(id_)
-        is_new = at == len(shelf) or shelf[at] != wanted
+        bucket, wanted, at = self._find(id_)
+        is_new = at == len(bucket) or bucket[at] != wanted
         if is_new:
-            shelf.insert(at, wanted)
+            bucket.insert(at, wanted)
         return is_new
 
     def __contains__(self, id_: str) -> bool:
-        shelf, wanted, at = self._find(id_)
-        return at < len(shelf) and shelf[at] == wanted
+        bucket, wanted, at = self._find(id_)
+        return at < len(bucket) and bucket[at] == wanted
 
     def _find(self, id_: str) -> tuple[array[int], int, int]:
         """Return where an id stands, or is to stand."""
         wanted = hash(id_)
-        shelf = self._shelves[wanted % SHELVES]
-        return shelf, wanted, bisect_left(shelf, wanted)
+        bucket = self._buckets[wanted % BUCKETS]
+        return bucket, wanted, bisect_left(bucket, wanted)
 
 
-class Shown(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """One page as it was shown."""
 
     page: int
-    rows: tuple[Row, ...]
+    rows: tuple[ListRow, ...]
     elements: int
     began_at: str
     total: int | None = None
@@ -84,13 +84,15 @@ class Shown(Struct, frozen=True):
         return frozenset(row.id or row.body.hex() for row in self.rows)
 
 
-Fetch: TypeAlias = "Callable[[int], Coroutine[None, None, Shown]]"
+Fetch: TypeAlias = "Callable[[int], Coroutine[None, None, ListPage]]"
 
 
-def fetching(kind: Kind, client: ShopClient, clock: Clock, priority: Priority) -> Fetch:
+def page_fetcher(
+    kind: ResourceType, client: ShopClient, clock: Clock, priority: Priority
+) -> Fetch:
     """Return what reads a page of a kind."""
 
-    async def fetch(number: int) -> Shown:
+    async def fetch(number: int) -> ListPage:
         began, started = to_text(clock.now()), clock.monotonic()
         listing = await client.page(kind.path, number, priority)
         read_at = began
@@ -99,7 +101,7 @@ def fetching(kind: Kind, client: ShopClient, clock: Clock, priority: Priority) -
             took = timedelta(seconds=clock.monotonic() - started)
             read_at = to_text(listing.dated - took)
         rows = [row for body in listing.rows for row in kind.rows(body, read_at)]
-        return Shown(
+        return ListPage(
             number,
             tuple(rows),
             len(listing.rows),
@@ -111,7 +113,7 @@ def fetching(kind: Kind, client: ShopClient, clock: Clock, priority: Priority) -
     return fetch
 
 
-class Walk(Struct):
+class ListPass(Struct):
     """A walk from the page after `done`, where the list had `total` rows."""
 
     fetch: Fetch
@@ -120,14 +122,14 @@ class Walk(Struct):
     done: int = 0
     total: int | None = None
     _before: frozenset[str] = field(default_factory=frozenset)
-    _known: Known = field(default_factory=Known)
+    _known: SeenIds = field(default_factory=SeenIds)
     _fresh: bool = False
     _size: int = 0
     """Rows that the platform shows on a page; 0 until one tells."""
     _stepped: Counter[tuple[int, int]] = field(default_factory=Counter)
     _stale: int = 0
 
-    async def pages(self) -> AsyncIterator[Shown]:
+    async def pages(self) -> AsyncIterator[ListPage]:
         """Yield every page at least once, in an order that skips no row."""
         # The last page that is done is read again: rows may have come up to its end.
         number = max(self.done, 1)
@@ -151,7 +153,7 @@ class Walk(Struct):
                     number = 1
                     break
 
-    async def _window(self, number: int) -> list[Shown]:
+    async def _window(self, number: int) -> list[ListPage]:
         """Fetch a page, or several at once while nothing moves the list."""
         if self.deletable or self.total is None:
             return [await self.fetch(number)]
@@ -161,12 +163,12 @@ class Walk(Struct):
         # before a new row came: its total is smaller then, as after a deletion.
         return await asyncio.gather(*(self.fetch(n) for n in numbers))
 
-    def _learn_size(self, page: Shown) -> None:
+    def _learn_size(self, page: ListPage) -> None:
         """Take the longest page for a full one: a walk may begin at any."""
         if page.has_more is not False:
             self._size = max(self._size, page.elements)
 
-    def _has_shrunk(self, page: Shown) -> bool:
+    def _has_shrunk(self, page: ListPage) -> bool:
         if self.total is None or page.total is None:
             return False
         if page.page == 1 or page.total >= self.total:
@@ -176,14 +178,14 @@ class Walk(Struct):
         self._stepped[step] += 1
         return self._stepped[step] <= MOST_STEPS
 
-    def _pages_lost(self, page: Shown) -> int:
+    def _pages_lost(self, page: ListPage) -> int:
         """Return how far to step back: to the first page while no size is known."""
         if not self._size:
             return page.page
         lost = (self.total or 0) - (page.total or 0)
         return -(-lost // self._size)
 
-    def _is_beyond_the_end(self, page: Shown) -> bool:
+    def _is_beyond_the_end(self, page: ListPage) -> bool:
         """Tell whether a page shows nothing that the one before it did not.
 
         More than a page of new rows may have come in between: `has_more` knows better.
@@ -205,7 +207,7 @@ class Walk(Struct):
         self._fresh, self._before = False, frozenset()
         return True
 
-    def _accept(self, page: Shown) -> Shown:
+    def _accept(self, page: ListPage) -> ListPage:
         self._before = page.ids
         self.total = page.total
         if page.total is None and self.deletable:
@@ -215,7 +217,7 @@ class Walk(Struct):
 
 T = TypeVar("T")
 
-ABSENT = frozenset({403, 404, 405})
+NOT_OFFERED = frozenset({403, 404, 405})
 """Answers to a list that the key or the platform does not offer."""
 
 
@@ -223,7 +225,9 @@ class NotOffered(Unusable):
     """No way to read the list is offered; the text is the last refusal."""
 
 
-async def first_offered(kind: Kind, read: Callable[[Kind], Awaitable[T]]) -> T:
+async def first_offered(
+    kind: ResourceType, read: Callable[[ResourceType], Awaitable[T]]
+) -> T:
     """Read by the first way that is offered. Raises NotOffered where none is.
 
     `read` raises ReadRefused for the list itself only: any other object that is
@@ -234,7 +238,7 @@ async def first_offered(kind: Kind, read: Callable[[Kind], Awaitable[T]]) -> T:
         try:
             return await read(way)
         except ReadRefused as error:
-            if error.status not in ABSENT:
+            if error.status not in NOT_OFFERED:
                 raise
             refused = str(error)
     raise NotOffered(refused)

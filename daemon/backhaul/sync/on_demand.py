@@ -12,11 +12,17 @@ from msgspec import Struct
 from backhaul.core.fold import Drift
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Unusable
-from backhaul.sync.deletion_check import ask, is_about_all
+from backhaul.sync.deletion_check import affects_every_object, look_up
 from backhaul.sync.full_sync import GivenUp
 from backhaul.sync.incremental_sync import POLL
-from backhaul.sync.list_pass import Known, NotOffered, Walk, fetching, first_offered
-from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, Wanted
+from backhaul.sync.list_pass import (
+    ListPass,
+    NotOffered,
+    SeenIds,
+    first_offered,
+    page_fetcher,
+)
+from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, PATH, SyncRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,9 +31,9 @@ if TYPE_CHECKING:
     from backhaul.platform.client import ShopClient
     from backhaul.store.reconciling import Sweep
     from backhaul.sync.diff_repair import Comparison
-    from backhaul.sync.full_sync import Step
+    from backhaul.sync.full_sync import PassProgress
     from backhaul.sync.reconciler import Reconciler
-    from backhaul.sync.resource_types import Kind
+    from backhaul.sync.resource_types import ResourceType
 
 
 PATIENCE_SECONDS = 120.0
@@ -35,7 +41,7 @@ PATIENCE_SECONDS = 120.0
 Line: TypeAlias = dict[str, Any]
 
 
-class Desk:
+class SyncEndpoint:
     """Takes requests and tells of the work as it goes on, a JSON object a line."""
 
     def __init__(self, reconcilers: Mapping[str, Reconciler]) -> None:
@@ -48,7 +54,7 @@ class Desk:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Walk and stream: steps, and at the end every walk with what it found."""
         try:
-            wanted = msgspec.json.decode(await request.read(), type=Wanted)
+            wanted = msgspec.json.decode(await request.read(), type=SyncRequest)
             self.check(wanted)
         except (msgspec.MsgspecError, ValueError) as error:
             return web.json_response({"error": str(error)}, status=422)
@@ -69,7 +75,7 @@ class Desk:
             pass  # whoever asked has gone; progress is kept
         return response
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: SyncRequest) -> None:
         """Raise ValueError where a job, store or kind is not known."""
         known = {BACKFILL, FULL, POLL}
         for names, choice in (
@@ -81,7 +87,7 @@ class Desk:
                 if name not in choice:
                     raise ValueError(f"{name!r} is none of {', '.join(sorted(choice))}")
 
-    async def work(self, wanted: Wanted, tell: Callable[[Line], None]) -> None:
+    async def work(self, wanted: SyncRequest, tell: Callable[[Line], None]) -> None:
         """Tell a step whenever a page is done, and each walk that has ended.
 
         Of a list that could not be read for too long the trouble is told instead.
@@ -89,7 +95,7 @@ class Desk:
         kinds = wanted.kinds or tuple(KINDS)
         names = wanted.stores or tuple(self._reconcilers)
 
-        def watch(step: Step) -> None:
+        def watch(step: PassProgress) -> None:
             tell(msgspec.to_builtins(step))
 
         async def read(name: str, kinds: Sequence[str]) -> None:
@@ -118,7 +124,7 @@ def _shown(ended: Sweep) -> Line:
     return found
 
 
-NO_SWEEP = 0
+NO_PASS = 0
 """No walk has this number: everything that is held was not seen by it."""
 UNREAD = "unread"
 """What is said of a list that is not offered: nobody knows whether it differs."""
@@ -126,7 +132,7 @@ UNJUDGED = "unjudged"
 """What is said of an object that is not shown and cannot be asked for."""
 
 
-class Found(Struct, frozen=True):
+class MirrorDifference(Struct, frozen=True):
     """A row of the mirror that is not as the platform has it."""
 
     store: str
@@ -137,7 +143,7 @@ class Found(Struct, frozen=True):
     platform: str
 
 
-class Rehearsal(Struct):
+class SyncDryRun(Struct):
     """Compares whole lists with a mirror that it can only read."""
 
     client: ShopClient
@@ -145,20 +151,22 @@ class Rehearsal(Struct):
     clock: Clock
     grace_seconds: float
 
-    async def run(self, name: str) -> AsyncIterator[Found]:
+    async def run(self, name: str) -> AsyncIterator[MirrorDifference]:
         """Yield the differences of one kind, or that its list is not offered."""
         kind = KINDS[name]
         try:
             found = await first_offered(kind, self._walk)
         except NotOffered as error:
-            found = [Found(self.mirror.store, name, "", UNREAD, "", str(error))]
+            found = [
+                MirrorDifference(self.mirror.store, name, "", UNREAD, "", str(error))
+            ]
         for one in found:
             yield one
 
-    async def _walk(self, kind: Kind) -> list[Found]:
-        fetch = fetching(kind, self.client, self.clock, Priority.SWEEP)
-        walk = Walk(fetch, kind.deletable, lambda: None)
-        seen = Known()
+    async def _walk(self, kind: ResourceType) -> list[MirrorDifference]:
+        fetch = page_fetcher(kind, self.client, self.clock, Priority.SWEEP)
+        walk = ListPass(fetch, kind.deletable, lambda: None)
+        seen = SeenIds()
         waiting = []
         async for shown in walk.pages():
             new = seen.add(row.id for row in shown.rows)
@@ -172,23 +180,27 @@ class Rehearsal(Struct):
         ]
         return differing + [found async for found in self._absent(kind, seen)]
 
-    async def _found(self, kind: Kind, id_: str, drift: str, platform: str) -> Found:
+    async def _found(
+        self, kind: ResourceType, id_: str, drift: str, platform: str
+    ) -> MirrorDifference:
         store, look = self.mirror.store, self.mirror.look
         held = await look.versions(kind.singular, store, [id_])
         ours = held[id_].updated_at if held else ""
-        return Found(store, kind.name, id_, drift, ours, platform)
+        return MirrorDifference(store, kind.name, id_, drift, ours, platform)
 
-    async def _absent(self, kind: Kind, seen: Known) -> AsyncIterator[Found]:
+    async def _absent(
+        self, kind: ResourceType, seen: SeenIds
+    ) -> AsyncIterator[MirrorDifference]:
         store, look = self.mirror.store, self.mirror.look
         drift = Drift.DELETED if kind.deletable else Drift.ALIEN
-        for id_, asked in await look.unseen(kind.singular, store, NO_SWEEP):
+        for id_, asked in await look.unseen(kind.singular, store, NO_PASS):
             if id_ in seen:
                 continue
             try:
-                said = await ask(self.client, kind, id_, asked, Priority.SWEEP)
+                said = await look_up(self.client, kind, id_, asked, Priority.SWEEP)
                 if said.is_gone:
                     yield await self._found(kind, id_, drift, "")
             except Unusable as error:
-                if is_about_all(error):
+                if affects_every_object(error):
                     raise
                 yield await self._found(kind, id_, UNJUDGED, str(error))

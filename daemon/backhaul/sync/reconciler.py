@@ -15,10 +15,10 @@ from backhaul.core.clock import to_text
 from backhaul.core.rate_limit import Priority
 from backhaul.errors import Fatal
 from backhaul.platform.client import ReadRefused
-from backhaul.sync.deletion_check import Absence
-from backhaul.sync.full_sync import GivenUp, Stuck, SweepWork, Troubles
+from backhaul.sync.deletion_check import DeletionCheck
+from backhaul.sync.full_sync import FailureLog, FullSync, GivenUp, StallTimer
 from backhaul.sync.incremental_sync import POLL, Poll
-from backhaul.sync.list_pass import ABSENT, NotOffered, first_offered
+from backhaul.sync.list_pass import NOT_OFFERED, NotOffered, first_offered
 from backhaul.sync.resource_types import (
     BACKFILL,
     CUSTOMERS,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Marks
     from backhaul.store.reconciling import Sweep, Sweeps
     from backhaul.store.rereads import Rereads
-    from backhaul.sync.diff_repair import Repair
-    from backhaul.sync.full_sync import Step
-    from backhaul.sync.resource_types import Kind
+    from backhaul.sync.diff_repair import MirrorRepair
+    from backhaul.sync.full_sync import PassProgress
+    from backhaul.sync.resource_types import ResourceType
 
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
@@ -54,7 +54,7 @@ class Reconciler:
     def __init__(
         self,
         client: ShopClient,
-        repair: Repair,
+        repair: MirrorRepair,
         sweeps: Sweeps,
         rereads: Rereads,
         marks: Marks,
@@ -89,7 +89,7 @@ class Reconciler:
         self._read = {name: asyncio.Event() for name in KINDS}
         self._sweep: tuple[str, set[str]] | None = None
         self._shrunk: dict[str, int] = {}
-        self._troubles = Troubles(repair.store)
+        self._troubles = FailureLog(repair.store)
         self._awaited = set(KINDS)
         self.filled = asyncio.Event()
         self.guard: Callable[[], Awaitable[None]] | None = None
@@ -212,7 +212,7 @@ class Reconciler:
         self,
         job: str,
         kinds: Collection[str],
-        watch: Callable[[Step], None] = lambda _: None,
+        watch: Callable[[PassProgress], None] = lambda _: None,
         patience_seconds: float = inf,
     ) -> list[Sweep]:
         """Walk over lists beside each other; each tries until it has come through.
@@ -229,13 +229,13 @@ class Reconciler:
     async def _insist(
         self,
         job: str,
-        kind: Kind,
-        watch: Callable[[Step], None],
+        kind: ResourceType,
+        watch: Callable[[PassProgress], None],
         patience_seconds: float,
     ) -> Sweep:
-        failures, stuck = 0, Stuck(self._clock)
+        failures, stuck = 0, StallTimer(self._clock)
 
-        def see(step: Step) -> None:
+        def see(step: PassProgress) -> None:
             stuck.see(step)
             watch(step)
 
@@ -278,18 +278,18 @@ class Reconciler:
         return any(read.is_set() for read in self._read.values())
 
     async def _walk_kind(
-        self, job: str, kind: Kind, watch: Callable[[Step], None]
+        self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
     ) -> Sweep:
         """Walk over one list, by one walk of a kind at a time."""
         async with self._busy[job, kind.name]:
             return await self._walk_offered(job, kind, watch)
 
     async def _walk_offered(
-        self, job: str, kind: Kind, watch: Callable[[Step], None]
+        self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
     ) -> Sweep:
         """Walk; a list that is not offered ends the walk with a note."""
 
-        async def read(way: Kind) -> Sweep:
+        async def read(way: ResourceType) -> Sweep:
             if way is not kind:
                 await self._begin_anew(job, kind)
             return await self._work(job, way, watch).run()
@@ -304,14 +304,16 @@ class Reconciler:
         at = await self._sweeps.begin(self._store, job, kind.name)
         return await self._sweeps.end(at.sweep, 0, refused)
 
-    async def _begin_anew(self, job: str, kind: Kind) -> None:
+    async def _begin_anew(self, job: str, kind: ResourceType) -> None:
         """Go back to the first page: another list has other pages."""
         at = await self._sweeps.begin(self._store, job, kind.name)
         await self._sweeps.advance(replace(at, page=0, total=None), [], {})
 
-    def _work(self, job: str, kind: Kind, watch: Callable[[Step], None]) -> SweepWork:
+    def _work(
+        self, job: str, kind: ResourceType, watch: Callable[[PassProgress], None]
+    ) -> FullSync:
         priority = Priority.INCREMENTAL if job == POLL else Priority.SWEEP
-        absence = Absence(
+        absence = DeletionCheck(
             self._client,
             self.repair,
             self._sweeps,
@@ -320,7 +322,7 @@ class Reconciler:
             self._clock,
             priority,
         )
-        return SweepWork(
+        return FullSync(
             job,
             kind,
             self._client,
@@ -333,19 +335,19 @@ class Reconciler:
             watch,
         )
 
-    async def _poll_kind(self, kind: Kind) -> list[Sweep]:
+    async def _poll_kind(self, kind: ResourceType) -> list[Sweep]:
         """Look for what is new in the best way that the platform offers."""
         try:
             ended = [await self._poll_by_best(kind)]
             if kind in (PRODUCTS, CUSTOMERS):
                 await self._check_shrunk(kind)
         except ReadRefused as error:
-            if error.status not in ABSENT:
+            if error.status not in NOT_OFFERED:
                 raise
             return []
         return ended
 
-    async def _poll_by_best(self, kind: Kind) -> Sweep:
+    async def _poll_by_best(self, kind: ResourceType) -> Sweep:
         if kind is not LEVELS:
             by_update = FEATURE in self._facts().features
             look = self._poll.updated if by_update else self._poll.newest
@@ -353,12 +355,12 @@ class Reconciler:
         try:
             return await self._poll.moved()
         except ReadRefused as error:
-            if error.status not in ABSENT:
+            if error.status not in NOT_OFFERED:
                 raise
         # A level has neither a history nor a place in its list that would move.
         return await self._walk_kind(POLL, kind, lambda _: None)
 
-    async def _check_shrunk(self, kind: Kind) -> None:
+    async def _check_shrunk(self, kind: ResourceType) -> None:
         """Walk over a list that is shorter than the mirror: a deletion was missed.
 
         Twice in a row, or it may be news on its way; the same surplus walks but once.
@@ -371,7 +373,7 @@ class Reconciler:
             self._want([kind.name])
         self._shrunk[kind.name] = surplus
 
-    async def _surplus(self, kind: Kind) -> int:
+    async def _surplus(self, kind: ResourceType) -> int:
         only_total = {"limit": 1}
         listing = await self._client.page(
             kind.path, 1, Priority.INCREMENTAL, only_total

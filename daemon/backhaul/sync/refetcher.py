@@ -62,7 +62,7 @@ class _Read(Struct, frozen=True):
     bodies: list[bytes]
 
 
-class Rereader:
+class Refetcher:
     """Works off one store's queue of doubts, in its order, one read at a time.
 
     A row leaves the queue after its answer is durable, and not when it was asked for

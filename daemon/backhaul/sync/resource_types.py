@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-class Row(msgspec.Struct, frozen=True):
+class ListRow(msgspec.Struct, frozen=True):
     """A row of a list: its exact bytes, which object it is and of when.
 
     `id` is empty where the row cannot be read at all; it is handed on all the same, so
@@ -30,14 +30,14 @@ class Row(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ResourceType(msgspec.Struct, frozen=True):
     """A list of the platform and the rows of the mirror that it is held against."""
 
     name: str
     singular: str
     path: str
     topic: str
-    rows: Callable[[bytes, str], Iterable[Row]]
+    rows: Callable[[bytes, str], Iterable[ListRow]]
     """Rows of one element of the list; the text is when it was read, at the latest."""
     digest: Callable[[bytes, str], bytes]
     """SHA-256 of what the mirror would hold; the text is the store's currency."""
@@ -62,33 +62,33 @@ class _ShownLevel(msgspec.Struct, rename="camel"):
     updated_at: str
 
 
-def _object(body: bytes, _: str) -> Iterable[Row]:
+def _object(body: bytes, _: str) -> Iterable[ListRow]:
     try:
         head = msgspec.json.decode(body, type=_Head)
-        yield Row(head.id, normalize(head.updated_at), body)
+        yield ListRow(head.id, normalize(head.updated_at), body)
     except (msgspec.MsgspecError, ValueError):
         yield _odd_row(body, "id")
 
 
-def _level(body: bytes, _: str) -> Iterable[Row]:
+def _level(body: bytes, _: str) -> Iterable[ListRow]:
     try:
         head = msgspec.json.decode(body, type=_LevelHead)
-        yield Row(head.variant_id, normalize(head.updated_at), body)
+        yield ListRow(head.variant_id, normalize(head.updated_at), body)
     except (msgspec.MsgspecError, ValueError):
         yield _odd_row(body, "variantId")
 
 
-def _odd_row(body: bytes, key: str) -> Row:
+def _odd_row(body: bytes, key: str) -> ListRow:
     """Read which object a row is that is not in the contract's form."""
     try:
         data = strict_json.decode_object(body)
         id_, at = identity(data.get(key)), time(data.get("updatedAt"))
-        return Row(id_, at, body)
+        return ListRow(id_, at, body)
     except Unusable:
-        return Row("", "", body)
+        return ListRow("", "", body)
 
 
-def _shown_levels(body: bytes, read_at: str) -> Iterable[Row]:
+def _shown_levels(body: bytes, read_at: str) -> Iterable[ListRow]:
     """Take the levels out of a product, as of when it was read.
 
     A product's own `updatedAt` does not move with its stock.
@@ -99,7 +99,7 @@ def _shown_levels(body: bytes, read_at: str) -> Iterable[Row]:
         return
     for shown in levels:
         level = _ShownLevel(shown.product_id, shown.variant_id, shown.stock, read_at)
-        yield Row(shown.variant_id, read_at, msgspec.json.encode(level))
+        yield ListRow(shown.variant_id, read_at, msgspec.json.encode(level))
 
 
 def _order_digest(body: bytes, _: str) -> bytes:
@@ -120,10 +120,10 @@ def _level_digest(body: bytes, _: str) -> bytes:
     return sha256(str(level.stock).encode()).digest()
 
 
-PRODUCTS = Kind(
+PRODUCTS = ResourceType(
     "products", "product", "/products", "products/read", _object, _product_digest
 )
-ORDERS = Kind(
+ORDERS = ResourceType(
     "orders",
     "order",
     "/orders",
@@ -132,10 +132,10 @@ ORDERS = Kind(
     _order_digest,
     deletable=False,
 )
-CUSTOMERS = Kind(
+CUSTOMERS = ResourceType(
     "customers", "customer", "/customers", "customers/read", _object, _customer_digest
 )
-LEVELS = Kind(
+LEVELS = ResourceType(
     "levels",
     "level",
     "/inventory",
@@ -143,7 +143,7 @@ LEVELS = Kind(
     _level,
     _level_digest,
 )
-SHOWN_LEVELS = Kind(
+SHOWN_LEVELS = ResourceType(
     "levels",
     "level",
     "/products",
@@ -153,7 +153,7 @@ SHOWN_LEVELS = Kind(
 )
 """Where the platform has no list of levels, its products show them."""
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ResourceType] = {
     kind.name: kind for kind in (PRODUCTS, LEVELS, ORDERS, CUSTOMERS)
 }
 
@@ -163,7 +163,7 @@ FULL = "full"
 PATH = "/api/reconcile"
 
 
-class Wanted(Struct, frozen=True):
+class SyncRequest(Struct, frozen=True):
     """What to walk over; nothing named means everything."""
 
     job: str

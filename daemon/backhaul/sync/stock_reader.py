@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import ShopClient
-    from backhaul.sync.diff_repair import Repair
-    from backhaul.sync.incremental_sync import Move
+    from backhaul.sync.diff_repair import MirrorRepair
+    from backhaul.sync.incremental_sync import HistoryMove
 
 NOT_OFFERED = frozenset({403, 404, 405})
 MOST_PAGES = 50
@@ -31,7 +31,7 @@ class StockReader:
     def __init__(
         self,
         client: ShopClient,
-        repair: Repair,
+        repair: MirrorRepair,
         clock: Clock,
         currency: Callable[[], str],
         read_orders: Callable[[], Awaitable[object]],
@@ -82,7 +82,7 @@ class StockReader:
         bodies = [] if shown is None else [responses.read_object(shown, product_id)]
         return "inventory/shown/reread", bodies
 
-    async def _moves(self, product_id: str, since: str) -> list[Move] | None:
+    async def _moves(self, product_id: str, since: str) -> list[HistoryMove] | None:
         """Return the product's moves since then, the oldest first; None without any
         history to read.
         """
@@ -104,7 +104,7 @@ class StockReader:
         moves = [move_of(row) for row in reversed(found.values())]
         return [m for m in moves if m is not None and m.product_id == product_id]
 
-    async def _fold(self, moves: Sequence[Move]) -> None:
+    async def _fold(self, moves: Sequence[HistoryMove]) -> None:
         look, store = self._repair.look, self._repair.store
         moves = [move for move in moves if move.is_whole]
         keys = [(move.adjustment_id, move.variant_id) for move in moves]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backhaul.store.contract import Marks
 
 
-class Known(Protocol):
+class ReadsMarks(Protocol):
     """Where what was learnt is read."""
 
     async def get(self, name: str) -> str | None:
@@ -37,7 +37,7 @@ class Known(Protocol):
         ...
 
 
-async def known_facts(name: str, marks: Known) -> StoreFacts | None:
+async def known_facts(name: str, marks: ReadsMarks) -> StoreFacts | None:
     """Return what an earlier start learnt; None before the first contact.
 
     Raises CorruptData where it cannot be read: asked anew, another store might answer,
@@ -57,7 +57,7 @@ def _mark(name: str) -> str:
     return f"facts:{name}"
 
 
-async def acquaint(
+async def learn_facts(
     name: str, base_url: str, client: ShopClient, marks: Marks, mirror: Path
 ) -> StoreFacts:
     """Return what is known of the store, asking the platform for it.
@@ -106,7 +106,7 @@ def require_same(
         )
 
 
-class Identity:
+class StoreIdentity:
     """Requires of a transport that it leads to the store which the mirror is of.
 
     Asked for once, before anything else leaves, and again with each other API key.

@@ -30,7 +30,7 @@ REFUSED_BY_US = 401
 MOST_PAGES = 100
 
 
-class Guardian:
+class SubscriptionManager:
     """The subscription of one store; `check` it now and then."""
 
     def __init__(
@@ -240,7 +240,7 @@ class Guardian:
     def _tell(self, said: str) -> None:
         """Say what a person should know, once."""
         if said and not self._accepts_any():
-            said = f"{said}; {unsigned(self._store, self.address)}"
+            said = f"{said}; {no_secret_text(self._store, self.address)}"
         if said and said != self._said:
             logger.bind(action="subscription.attention", store=self._store).warning(
                 "store {}: {}", self._store, said
@@ -253,7 +253,7 @@ class Guardian:
         )
 
 
-def unsigned(store: str, address: str) -> str:
+def no_secret_text(store: str, address: str) -> str:
     """Say what to do where no secret is known that a delivery could be signed with."""
     return (
         "no webhook secret is known, and every webhook is refused until then: in the"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Missing, Route
 from backhaul.admin.context import before, pager
-from backhaul.maintenance.search_indexer import told
+from backhaul.maintenance.search_indexer import summary
 from backhaul.store.sqlite.board import KINDS
 from backhaul.store.users import Role
 
@@ -91,7 +91,7 @@ def _incidents(board: Board, kind: str, store: str, id_: str) -> list[dict[str, 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
     """Say with an event what it told, as long as its body is kept."""
-    said = told(row["name"], row["body"]) if row["body"] else ""
+    said = summary(row["name"], row["body"]) if row["body"] else ""
     return row | {"detail": "; ".join(part for part in (said, row["detail"]) if part)}
 
 
