@@ -43,11 +43,20 @@ def test_what_litestream_restores_is_for_the_daemon_alone_and_goes_again() -> No
         assert f"rm {file}*" in lines
 
 
-def test_every_command_is_in_the_readme_or_its_changelog() -> None:
-    told = (ROOT / "README.md").read_text("utf-8")
-    told += (ROOT / "CHANGELOG.md").read_text("utf-8")
+def test_the_page_of_the_command_line_names_every_command() -> None:
+    page = (ROOT / "docs/cli.md").read_text("utf-8")
     known = get_command(app).commands  # type: ignore[attr-defined]  # it is a group
-    assert [name for name in known if name not in told] == []
+    listed = [name for name, command in known.items() if not command.hidden]
+    assert [name for name in listed if f"`backhaul {name}" not in page] == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    links = re.findall(r"\]\(([^)#:]+)\)", index.read_text("utf-8"))
+    linked = {(index.parent / link).resolve() for link in links}
+    apart = {ROOT / "docs/decisions", ROOT / "docs/examples"}
+    pages = [p for p in ROOT.glob("docs/**/*.md") if not apart & set(p.parents)]
+    assert [str(page) for page in pages if page not in {index, *linked}] == []
 
 
 def test_every_folder_of_the_daemon_is_on_the_map() -> None:
