@@ -88,7 +88,7 @@ async def test_nothing_leaves_before_its_written_time(office: Office) -> None:
     """What leaves meanwhile, by hand, shows that the way of a command was open."""
     async with daemon_of(office):
         await until(lambda: count(office.database, "commands") == 3, "all are planned")
-        held = "commands leave only then, a schedule is written for the job"
+        held = "commands are sent only then, because a schedule is set for the job"
         assert {row["rule"] for row in await listed(office)} == {held}
         ran = await asyncio.to_thread(
             in_process, "jobs", "run", "push_adjustments", config=office.config
@@ -120,7 +120,7 @@ async def test_all_leave_once_the_schedule_does_not_hold_them(
     found = await listed(office)
     assert [row["trigger"] for row in found] == ["planned"] * 3
     assert all(row["last_run_at"] for row in found)
-    assert all("leave when planned" in row["rule"] for row in found)
+    assert all("are sent when planned" in row["rule"] for row in found)
 
 
 EAGER = "eager = true\ncron ="

@@ -62,8 +62,8 @@ def test_a_good_configuration_is_summed_up(
         "job prune                  every 1h",
         "job backup                 every 1d",
         *(
-            f"{job:<27}at once: commands leave when planned, no schedule is written"
-            " for the job"
+            f"{job:<27}at once: commands are sent when planned, because no schedule"
+            " is set for the job"
             for job in SENDING
         ),
         "job reconcile_incremental  every 5m",
@@ -79,12 +79,12 @@ def test_each_job_that_sends_is_told_its_rule(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, STORE + other + own), {})
     rows = dict(summary(settings))
     assert rows["job push_fulfillments:main"] == (
-        "cron 0 3 1 1 *: commands leave only then, a schedule is written for the job"
-        " and overrules [push] eager"
+        "cron 0 3 1 1 *: commands are sent only then, because a schedule is set for the"
+        " job and overrides [push] eager"
     )
     assert rows["job push_fulfillments:other"] == (
-        "at once: commands leave when planned, eager = true is set for the job;"
-        " without effect: cron, trigger"
+        "at once: commands are sent when planned, because eager = true is set for"
+        " the job; ignored: cron, trigger"
     )
     assert "job push_cancellations" in rows, "both stores have the same"
 
@@ -157,7 +157,7 @@ def test_no_mistake_hides_another(
     said = capsys.readouterr().err
     for expected in (
         ":6: log.level: must be",
-        ": admin.port: 8751 is public.port as well",
+        ": admin.port: 8751 is also public.port",
         ":10: jobs.push_fulfillments.every: must be a duration",
         ":12: connectors.typo.type: no connector is called 'filedrop' "
         "(did you mean 'file_drop'?)",
@@ -221,4 +221,4 @@ def test_a_path_that_is_not_there_names_what_is(
     assert check(monkeypatch, "--config", str(tmp_path / "bakhaul.toml")) == 78
     assert f"did you mean {file}?" in capsys.readouterr().err
     assert check(monkeypatch, "--config", str(tmp_path / "no/b.toml")) == 78
-    assert f"there is no folder {tmp_path / 'no'}" in capsys.readouterr().err
+    assert f"folder {tmp_path / 'no'} does not exist" in capsys.readouterr().err

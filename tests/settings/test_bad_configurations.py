@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DURATION = 'must be a duration such as "250ms", "5s", "2m", "1h" or "1d"'
 NO_NAME = "is not a name: lower-case letters, digits and _ only"
-NO_ADDRESS = 'is not an address of mail such as "ops@shop.example"'
+NO_ADDRESS = 'is not an e-mail address such as "ops@shop.example"'
 TABLES = (
     "admin, alerts, connect, connectors, database, jobs, log, public, push, "
     "reconcile, state_dir, stores"
@@ -28,7 +28,7 @@ AFTER_A_STORE = {
     "[public]\nport = true": "6: public.port: must be a number, not true or false",
     "[public]\nport = 65536": "6: public.port: must be at most 65535",
     "[public]\nport = 9000\n[admin]\nport = 9000": (
-        "8: admin.port: 9000 is public.port as well, on the same host"
+        "8: admin.port: 9000 is also public.port, on the same host"
         " (give each listener a port of its own)"
     ),
     "[public]\nport = -1": "6: public.port: must be at least 0",
@@ -88,19 +88,19 @@ AFTER_A_STORE = {
         '6: jobs.push_adjustments.cron: must have five fields, such as "*/5 * * * *"'
     ),
     '[jobs.push_adjustments]\ncron = "60 * * * *"': (
-        '6: jobs.push_adjustments.cron: has a wrong minute, "60"'
+        '6: jobs.push_adjustments.cron: has an invalid minute, "60"'
     ),
     '[jobs.push_adjustments]\ncron = "0 18-8 * * *"': (
-        '6: jobs.push_adjustments.cron: has a wrong hour, "18-8"'
+        '6: jobs.push_adjustments.cron: has an invalid hour, "18-8"'
     ),
     '[jobs.push_adjustments]\ncron = "0 0 * * moon"': (
-        '6: jobs.push_adjustments.cron: has a wrong weekday, "moon"'
+        '6: jobs.push_adjustments.cron: has an invalid weekday, "moon"'
     ),
     '[jobs.push_adjustments]\ncron = "0 0 31 2,4 *"': (
-        '6: jobs.push_adjustments.cron: never comes: no month of "2,4" has a day "31"'
+        '6: jobs.push_adjustments.cron: never matches: no month of "2,4" has a day "31"'
     ),
     '[jobs.push_adjustments]\ncron = "*/0 * * * *"': (
-        '6: jobs.push_adjustments.cron: has a wrong minute, "*/0"'
+        '6: jobs.push_adjustments.cron: has an invalid minute, "*/0"'
     ),
     '[jobs.prune]\njitter = "soon"': (
         '6: jobs.prune.jitter: must be a duration such as "250ms", "5s", "2m", "1h" or'
@@ -113,10 +113,10 @@ AFTER_A_STORE = {
         '6: jobs.prune.quiet: must be hours such as "22:00-06:00", or a list of them'
     ),
     '[jobs.prune]\nquiet = "06:00-06:00"': (
-        '6: jobs.prune.quiet: has "06:00-06:00", which begins when it ends'
+        '6: jobs.prune.quiet: has "06:00-06:00", whose start and end are equal'
     ),
     '[jobs.prune]\nquiet = ["00:00-12:00", "11:00-00:00"]': (
-        "6: jobs.prune.quiet: leaves no time of the day to run at"
+        "6: jobs.prune.quiet: leaves no time of the day to run"
     ),
     '[stores.main.jobs.prune]\nevery = "1h"': (
         '5: stores.main.jobs.prune: must be "push_fulfillments", '
@@ -127,7 +127,7 @@ AFTER_A_STORE = {
         '5: stores.main.jobs.reconcile_full: has cron, which needs trigger = "cron"'
     ),
     "[connectors.x]": (
-        '5: connectors.x.type: is missing (Which connector it is, such as "file_drop")'
+        '5: connectors.x.type: is missing (Type of the connector, such as "file_drop")'
     ),
     '[connectors.x]\ntype = "file drop"': f"6: connectors.x.type: {NO_NAME}",
     '[connectors.x]\ntype = "a"\nstore = "mian"': (
@@ -144,20 +144,20 @@ AFTER_A_STORE = {
 # Lines that take the place of lines in `STORE`.
 IN_A_STORE = {
     ("base_url", ""): (
-        "1: stores.main.base_url: is missing (Address of the platform, such as "
+        "1: stores.main.base_url: is missing (URL of the platform, such as "
         '"https://shop.example", without /api/v1)'
     ),
     ("base_url", 'base_url = "shop.example"'): (
-        '2: stores.main.base_url: must be an address such as "https://shop.example"'
+        '2: stores.main.base_url: must be a URL such as "https://shop.example"'
     ),
     ("base_url", 'base_url = "https://[::1"'): (
-        "2: stores.main.base_url: is not an address"
+        "2: stores.main.base_url: is not a URL"
     ),
     ("base_url", 'base_url = "https://ann:canary-key@shop.example"'): (
-        "2: stores.main.base_url: must not hold a user name or password"
+        "2: stores.main.base_url: must not contain a user name or password"
     ),
     ("base_url", 'base_url = "https://shop.example/?key=canary-key"'): (
-        "2: stores.main.base_url: must not hold a query, a fragment or blanks"
+        "2: stores.main.base_url: must not contain a query, a fragment or spaces"
     ),
     ("api_key", ""): (
         "1: stores.main.api_key: is missing (give api_key or api_key_file)"
@@ -165,7 +165,7 @@ IN_A_STORE = {
     ("api_key", 'api_key = ""'): "3: stores.main.api_key: is empty",
     ("api_key", 'api_key = "canary key"'): (
         "3: stores.main.api_key: "
-        "holds a blank, a line break or a character outside ASCII"
+        "contains a space, a line break or a character outside ASCII"
     ),
     ("api_key", "api_key = 12345"): "3: stores.main.api_key: must be text in quotes",
     ("webhook_secrets", 'webhook_secrets = "canary-hook"'): (
@@ -183,9 +183,9 @@ IN_A_STORE = {
 }
 
 WHOLE_FILES = {
-    "": ["backhaul.toml: stores: is missing (begin with a table [stores.main])"],
+    "": ["backhaul.toml: stores: is missing (add a table [stores.main])"],
     "[stores]": [
-        "backhaul.toml:1: stores: must not be empty (begin with a table [stores.main])"
+        "backhaul.toml:1: stores: must not be empty (add a table [stores.main])"
     ],
     'stores = "canary-key"': ["backhaul.toml:1: stores: must be a table"],
     "a = 1\nb = ": ["backhaul.toml: is not TOML: invalid value at the end of the file"],
@@ -200,7 +200,7 @@ WHOLE_FILES = {
     f"state_dir = 3\n{STORE}": ["backhaul.toml:1: state_dir: must be a path in quotes"],
     f"state_dir = ''\n{STORE}": ["backhaul.toml:1: state_dir: must not be empty"],
     f'state_dir = "/var/\\u0000lib"\n{STORE}': [
-        "backhaul.toml:1: state_dir: must hold no zero byte, which no path can have"
+        "backhaul.toml:1: state_dir: must not contain a zero byte"
     ],
     f"log = {{ levl = 'INFO' }}\n{STORE}": [
         "backhaul.toml:1: log.levl: unknown setting (did you mean level?)"
@@ -243,15 +243,16 @@ def test_everything_is_found_at_once_and_no_value_is_quoted(tmp_path: Path) -> N
     found = complaints(tmp_path, everything, {"BACKHAUL_PUSH": "canary-push"})
     assert found == [
         "backhaul.toml:13: public.port: must be a whole number",
-        "backhaul.toml:2: stores.main.base_url: must not hold a user name or password",
+        "backhaul.toml:2: stores.main.base_url: "
+        "must not contain a user name or password",
         "backhaul.toml:5: stores.main.api_kye: unknown setting (did you mean api_key?)",
-        "backhaul.toml:6: stores.other.base_url: is missing (Address of the platform, "
+        "backhaul.toml:6: stores.other.base_url: is missing (URL of the platform, "
         'such as "https://shop.example", without /api/v1)',
         "backhaul.toml:7: stores.other.api_key: must be text in quotes",
         "BACKHAUL_PUSH: push: must be a table",
         'backhaul.toml:11: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or '
         '"ERROR"',
-        "backhaul.toml:8: connectors.x.store: is missing, as there are several "
+        "backhaul.toml:8: connectors.x.store: is missing; there are several stores "
         "(known: main, other)",
     ]
     assert "canary" not in "".join(found)
@@ -283,4 +284,4 @@ def test_any_free_port_is_no_port_of_both(tmp_path: Path) -> None:
 
 def test_a_port_that_the_other_listener_has_unless_set_is_told(tmp_path: Path) -> None:
     (said,) = complaints(tmp_path, f"{STORE}[public]\nport = 8751\n")
-    assert said.startswith("backhaul.toml: admin.port: 8751 is public.port as well")
+    assert said.startswith("backhaul.toml: admin.port: 8751 is also public.port")

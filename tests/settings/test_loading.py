@@ -147,7 +147,7 @@ def test_a_wrong_variable_is_named(
 def test_a_variable_that_is_both_table_and_value_is_named(tmp_path: Path) -> None:
     environ = {"BACKHAUL_LOG": "x", "BACKHAUL_LOG__LEVEL": "INFO"}
     assert complaints(tmp_path, STORE, environ) == [
-        "BACKHAUL_LOG__LEVEL: log: needs a table, but has a value as well",
+        "BACKHAUL_LOG__LEVEL: log: must be a table, but also has a plain value",
         "BACKHAUL_LOG: log: must be a table",
     ]
 
@@ -171,7 +171,7 @@ def test_without_any_file_the_places_are_named(
     with pytest.raises(ConfigurationError) as caught:
         load_settings(None, {"PATH": "/bin"})
     assert str(caught.value) == (
-        "configuration: no file found (give --config or $BACKHAUL_CONFIG; looked for "
+        "configuration: no file found (give --config or $BACKHAUL_CONFIG; tried "
         "backhaul.toml and /etc/backhaul/backhaul.toml)"
     )
 
@@ -259,10 +259,10 @@ def test_a_store_has_times_of_its_own(own: str, when: str, tmp_path: Path) -> No
     other = STORE.replace("main", "other")
     jobs = load_settings(written(tmp_path, STORE + other + JOBS + own), {})
     planned = jobs.planned_jobs()
-    assert planned["reconcile_full", "main"].in_words() == when
+    assert planned["reconcile_full", "main"].schedule_text() == when
     usual = "cron 0 3 * * *, up to 10m later, not 22:00-06:00"
-    assert planned["reconcile_full", "other"].in_words() == usual
-    assert planned["push_adjustments", "main"].in_words() == "every 5s"
+    assert planned["reconcile_full", "other"].schedule_text() == usual
+    assert planned["push_adjustments", "main"].schedule_text() == "every 5s"
     assert len(planned) == 14
 
 
@@ -272,8 +272,10 @@ def test_the_environment_gives_quiet_hours_and_a_store_its_own(tmp_path: Path) -
         "BACKHAUL_STORES__MAIN__JOBS__PUSH_ADJUSTMENTS__EVERY": "2m",
     }
     planned = load_settings(written(tmp_path, STORE), environ).planned_jobs()
-    assert planned["prune", ""].in_words() == ("every 1h, not 08:00-12:00, 13:00-18:00")
-    assert planned["push_adjustments", "main"].in_words() == "every 2m"
+    assert planned["prune", ""].schedule_text() == (
+        "every 1h, not 08:00-12:00, 13:00-18:00"
+    )
+    assert planned["push_adjustments", "main"].schedule_text() == "every 2m"
 
 
 def test_looks_is_an_alias_of_check_after(tmp_path: Path) -> None:

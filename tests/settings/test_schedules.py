@@ -109,7 +109,7 @@ def test_a_variable_writes_a_schedule_as_the_file_does(
 def test_only_jobs_that_send_are_eager(tmp_path: Path) -> None:
     text = f"{STORE}[stores.main.jobs.audit]\neager = true"
     assert complaints(tmp_path, text) == [
-        "backhaul.toml:1: stores.main.jobs: audit has eager, which only these have: "
+        "backhaul.toml:1: stores.main.jobs: audit has eager, which only these take: "
         "push_adjustments, push_cancellations, push_fulfillments"
     ]
     assert complaints(tmp_path, f"{STORE}[jobs.audit]\neager = true") == [
@@ -162,8 +162,8 @@ def test_what_is_said_of_a_job_is_what_holds(
     assert (KEY in at_once(settings)) is expected
     said = rules(settings)[f"{JOB}:main"]
     if not own.get("enabled", shared.get("enabled", True)):
-        assert said.startswith("no command leaves")
+        assert said.startswith("no command is sent")
     elif explicit is not None:
         assert f"eager = {str(explicit).lower()} is set for the job" in said
     else:
-        assert ("a schedule is written for the job" in said) is has_schedule
+        assert ("a schedule is set for the job" in said) is has_schedule

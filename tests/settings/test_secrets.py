@@ -71,21 +71,21 @@ def test_an_empty_file_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     secret(tmp_path, "").write_bytes(b"\xff")
     assert complaints(tmp_path, KEY_FILE) == [
-        "backhaul.toml:4: stores.main.api_key_file: secret is not text"
+        "backhaul.toml:4: stores.main.api_key_file: secret is not UTF-8 text"
     ]
 
 
 def test_a_path_that_is_none_is_named(tmp_path: Path) -> None:
     (said,) = complaints(tmp_path, f'{NO_KEY}api_key_file = "sec\\u0000ret"')
     assert "api_key_file: " in said
-    assert "is no path: embedded null byte" in said
+    assert "is not a path: embedded null byte" in said
 
 
 def test_a_bad_secret_in_a_file_names_that_file(tmp_path: Path) -> None:
     secret(tmp_path, "canary key")
     assert complaints(tmp_path, KEY_FILE) == [
         "secret: stores.main.api_key: "
-        "holds a blank, a line break or a character outside ASCII"
+        "contains a space, a line break or a character outside ASCII"
     ]
 
 

@@ -251,7 +251,7 @@ class Notifier:
 
     async def run(self) -> None:
         """Check for problems periodically until cancelled."""
-        while self._settings.wanted:
+        while self._settings.is_configured:
             await self._clock.sleep(self._settings.every)
             try:
                 await self.notify()

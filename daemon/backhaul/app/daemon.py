@@ -461,7 +461,7 @@ class Daemon:
             "started_at": self._started_at,
             "public_url": self.public_url,
             "admin_url": self.admin_url,
-            "dry_run": self._settings.rehearsed,
+            "dry_run": self._settings.dry_run_connections,
             "refused": self._answers.refused(),
             **self._jobs.told(),
             "stores": {n: s.sender.dispatcher.state() for n, s in self._shops.items()},

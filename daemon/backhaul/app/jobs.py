@@ -60,7 +60,7 @@ class Jobs:
         self._jobs = settings.planned_jobs()
         self._plans, self._rules = plans(settings), rules(settings)
         self._at_once = at_once(settings)
-        self._rehearsed = settings.rehearsed
+        self._rehearsed = settings.dry_run_connections
         self._runs = runs
         self._clock = clock
         self._schedule = schedule
@@ -368,12 +368,12 @@ def rules(settings: Settings) -> dict[str, str]:
 def words(job: Scheduled, *, at_once: bool) -> str:
     """Return for a person when a job does its work."""
     if not (at_once and job.enabled):
-        return job.in_words()
-    return f"{AT_ONCE}, {job.quiet_words()}" if job.quiet else AT_ONCE
+        return job.schedule_text()
+    return f"{AT_ONCE}, {job.quiet_hours_text()}" if job.quiet else AT_ONCE
 
 
 def _in_words(jobs: Mapping[JobKey, Scheduled]) -> dict[JobKey, str]:
-    return {key: job.in_words() for key, job in jobs.items()}
+    return {key: job.schedule_text() for key, job in jobs.items()}
 
 
 def _audit_entry(who: str, action: str, keys: Collection[JobKey]) -> Deed:

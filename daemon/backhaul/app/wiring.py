@@ -101,7 +101,7 @@ def build_sender(
     """Build what sends one store's commands."""
     shop, push = settings.stores[name], settings.push
     dialect = build_dialect(settings, name)
-    rehearsed = settings.rehearsed
+    rehearsed = settings.dry_run_connections
     commands = Rehearsal(store.commands, rehearsed, dialect)
     dispatcher = Dispatcher(
         name, commands, store.doubts, client, transport, dialect, push, clock, chance

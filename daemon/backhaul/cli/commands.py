@@ -203,7 +203,7 @@ def resend(
         _ask(found, request)
     more = {"shown": request["state"], "body": request["body"]}
     _decide(found["id"], config, "resend", reason, as_json, more)
-    if {"*", found["instance"]} & set(context.settings(config).rehearsed):
+    if {"*", found["instance"]} & set(context.settings(config).dry_run_connections):
         output.note("a dry run is on: it is planned, and sent once that is over")
 
 

@@ -13,7 +13,7 @@ from backhaul.cli.context import ConfigOption, JsonOption, explainer
 from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
 from backhaul.platform.secret_files import Keyring
-from backhaul.settings.secret_files import Unreadable, read_secret_file
+from backhaul.settings.secret_files import SecretFileError, read_secret_file
 from backhaul.settings.sources import SECRET_VARIABLE
 
 if TYPE_CHECKING:
@@ -114,5 +114,5 @@ def secret(
 def _of_file(file: Path) -> bytes:
     try:
         return read_secret_file(file, private=False).strip().encode()
-    except Unreadable as error:
+    except SecretFileError as error:
         raise BackhaulError(str(error)) from None

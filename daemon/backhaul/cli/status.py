@@ -209,7 +209,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         output.json(found)
         return
     said = {**found, "silence": silence, "token": _token(settings)}
-    said["rehearsed"] = live["dry_run"] if live else settings.rehearsed
+    said["rehearsed"] = live["dry_run"] if live else settings.dry_run_connections
     terminal = output.terminal()
     now = SystemClock().now()
     output.screen(sections(said, now, exact=terminal is None), terminal)

@@ -44,7 +44,9 @@ def sinks_of(
             Health(host.connector.instance, " (news)", clock, chance),
             clock,
             host.open,
-            dry_run=bool({"*", host.connector.instance} & set(settings.rehearsed)),
+            dry_run=bool(
+                {"*", host.connector.instance} & set(settings.dry_run_connections)
+            ),
         )
         for host in hosts
         if Capability.PUSH in host.connector.spec.capabilities

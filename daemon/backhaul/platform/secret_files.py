@@ -9,7 +9,7 @@ from loguru import logger
 from pydantic import SecretStr
 
 from backhaul.core.identity import fingerprint
-from backhaul.settings.secret_files import Unreadable, read_secret_file
+from backhaul.settings.secret_files import SecretFileError, read_secret_file
 from backhaul.settings.values import check_secret
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class KeyFile:
         try:
             text = read_secret_file(self._path, private=True).strip()
             check_secret(SecretStr(text))
-        except (Unreadable, ValueError) as error:
+        except (SecretFileError, ValueError) as error:
             self._tell_unusable(str(error))
             return False
         if fingerprint(text) == self._transport.key_fingerprint:

@@ -1,4 +1,4 @@
-"""The configuration: what can be set, and how it is read and checked."""
+"""The configuration: its models, and how it is loaded and validated."""
 
 from backhaul.settings.connections import Connector, Fields, Store
 from backhaul.settings.jobs import Job, Jobs, PushJob, Scheduled

@@ -20,16 +20,16 @@ _ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
 
 
 def check_address(value: str) -> str:
-    """Refuse what no letter can be written to: each look would end in a bug."""
-    from email.message import EmailMessage  # who wants no mail does without
+    """Return an e-mail address; refuse one to which no message can be addressed."""
+    from email.message import EmailMessage  # loaded only if alerts are mailed
 
-    problem = 'is not an address of mail such as "ops@shop.example"'
+    problem = 'is not an e-mail address such as "ops@shop.example"'
     if not _ADDRESS.fullmatch(value):
         raise ValueError(problem)
-    letter = EmailMessage()
+    message = EmailMessage()
     try:
-        letter["To"] = value
-        letter.as_bytes()
+        message["To"] = value
+        message.as_bytes()
     except (AttributeError, LookupError, TypeError, ValueError):
         raise ValueError(problem) from None
     return value
@@ -39,41 +39,50 @@ Address = Annotated[str, AfterValidator(check_address)]
 
 
 class AlertSettings(Section):
-    """Mail and webhook for what needs a person; once for each cause, and when over."""
+    """E-mail and webhook alerts: one when a problem begins, one when it is over."""
 
     mail_to: tuple[Address, ...] = Field(
-        default=(), description='Who gets mail, such as ["ops@shop.example"].'
+        default=(), description='Recipients of alerts, such as ["ops@shop.example"].'
     )
     mail_from: Address | None = Field(
-        default=None, description="Sender of the mail; needed with `mail_to`."
+        default=None, description="Sender address; required with `mail_to`."
     )
-    smtp_host: Host = Field(default="127.0.0.1", description="Mail server to send by.")
+    smtp_host: Host = Field(
+        default="127.0.0.1", description="Mail server that sends the alerts."
+    )
     smtp_port: Port = Field(
-        default=25, description="Its port; 587 and 465 are usual with a login."
+        default=25,
+        description="Port of the mail server; usually 587 or 465 with a login.",
     )
     smtp_security: Literal["none", "starttls", "tls"] = Field(
         default="none",
-        description="How the way to it is encrypted; a login needs one of the two.",
+        description="Encryption of the connection to the mail server; a login needs "
+        "`starttls` or `tls`.",
     )
-    smtp_user: Text | None = Field(default=None, description="Name to log in with.")
+    smtp_user: Text | None = Field(
+        default=None, description="User name for the mail server."
+    )
     smtp_password: Secret | None = Field(
-        default=None, description="Password to log in with."
+        default=None, description="Password for the mail server."
     )
     webhook_url: BaseUrl | None = Field(
         default=None,
-        description="Address that gets each message as a signed POST (Standard "
+        description="URL that receives each alert as a signed POST (Standard "
         "Webhooks).",
     )
     webhook_secret: Secret | None = Field(
-        default=None, description="Secret to sign it with; needed with `webhook_url`."
+        default=None,
+        description="Secret that signs the POST; required with `webhook_url`.",
     )
     every: Duration = Field(
-        default=parse_duration("1m"), description="Time between two looks."
+        default=parse_duration("1m"),
+        description="How often Backhaul checks for problems.",
     )
     drift_rows: int = Field(
         default=1,
         ge=1,
-        description="Rows that a full walk could not repair before it is told.",
+        description="Alert when at least this many rows still differ after a full "
+        "sync.",
     )
 
     @model_validator(mode="after")
@@ -89,6 +98,6 @@ class AlertSettings(Section):
         return self
 
     @property
-    def wanted(self) -> bool:
-        """Whether anybody is to be told."""
+    def is_configured(self) -> bool:
+        """Whether alerts go anywhere."""
         return bool(self.mail_to or self.webhook_url)

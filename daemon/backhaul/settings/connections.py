@@ -21,51 +21,53 @@ from backhaul.settings.values import (
 
 
 class Fields(Section):
-    """Names of the fields in a fulfill request and in the parcels of an order."""
+    """Field names in a fulfill request and in the fulfillments of an order."""
 
     tracking_company: Text = Field(
-        default="trackingCompany", description="Field that names the carrier."
+        default="trackingCompany", description="Field with the carrier's name."
     )
     tracking_number: Text = Field(
-        default="trackingNumber", description="Field with the parcel's number."
+        default="trackingNumber", description="Field with the tracking number."
     )
 
 
 class Store(Section):
-    """A store: where its API is, its secrets, and where it differs from others."""
+    """A store: its API, its secrets, and the settings that only this store has."""
 
     base_url: BaseUrl = Field(
-        description='Address of the platform, such as "https://shop.example", '
+        description='URL of the platform, such as "https://shop.example", '
         "without /api/v1."
     )
-    api_key: Secret = Field(description="Key of the store's admin API.")
+    api_key: Secret = Field(description="API key of the store's admin API.")
     webhook_secrets: Secrets = Field(
         default=(),
-        description="Secrets the store signs its webhooks with. A delivery may be "
-        "signed with any of them, so that a secret can be replaced. May be left out "
-        "where `public.url` is set and the key may manage webhooks: the daemon then "
-        "subscribes and keeps the secret it is given.",
+        description="Secrets that sign the store's webhooks. A webhook signed with "
+        "any of them is accepted, so a secret can be rotated without loss. Optional if "
+        "`public.url` is set and the API key has permission to manage webhooks: the "
+        "daemon then subscribes and stores the secret that the platform returns.",
     )
     restock_field: Text = Field(
         default="restock",
-        description="Field of a cancel request that asks to put the stock back.",
+        description="Field of a cancel request that asks for the restock.",
     )
     fields: Fields = Field(
-        default=Fields(), description="Names of the fields that tell of parcels."
+        default=Fields(), description="Field names for tracking data."
     )
     idempotency: bool | None = Field(
         default=None,
-        description="Whether the platform takes a request with the same "
-        "Idempotency-Key only once. Left out: the platform is asked, each time anew. A "
-        "command in doubt is then sent again under its key at once.",
+        description="Whether the platform applies requests with the same "
+        "Idempotency-Key only once. If true, an uncertain command is retried "
+        "immediately with the same key. Left out: the daemon asks the platform each "
+        "time.",
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",
-        description="When a new order is handed out to connectors: at once, once it "
-        "awaits no confirmation, or once it is paid (be it partially refunded since).",
+        description="When connectors receive a new order: immediately (`placed`), "
+        "when it no longer awaits confirmation (`confirmed`), or when it is paid, even "
+        "if it was partially refunded later (`paid`).",
     )
     jobs: dict[StoreJobName, StoreJob] = Field(
-        default={}, description="The jobs that differ for this store, by name."
+        default={}, description="Jobs that differ for this store, by name."
     )
 
     @field_validator("jobs")
@@ -76,45 +78,46 @@ class Store(Section):
         for name, job in jobs.items():
             if "eager" in job.model_fields_set and name not in PUSH_JOBS:
                 known = ", ".join(sorted(PUSH_JOBS))
-                raise ValueError(f"{name} has eager, which only these have: {known}")
+                raise ValueError(f"{name} has eager, which only these take: {known}")
         return jobs
 
 
 class Counts(Section):
-    """How the stock that a connector reports is read, and what a person must see."""
+    """How stock counts of a connection are interpreted, and when one is parked."""
 
     quantity_means: Literal["available", "on_hand"] = Field(
         default="available",
-        description="What a count is of: available are units that may be sold, on_hand "
-        "all that stand in the house; of those, what was sold and not shipped yet when "
-        "it was counted is taken off.",
+        description="Whether a count means sellable (`available`) or physical "
+        "(`on_hand`) stock. Backhaul subtracts from `on_hand` the units that were sold "
+        "and not shipped when the count was taken.",
     )
     buffer: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="Units that are kept back: the platform shows so many fewer.",
+        description="Safety stock: units that Backhaul subtracts from what the store "
+        "shows.",
     )
     unseen_orders: Duration = Field(
         default=0.0,
-        description="How long an order may be placed before the back office knows of "
-        "it: what was sold so shortly before a count is taken off it too. For counts "
-        "of what is available.",
+        description="Order lag: how long an order may take to reach the back office. "
+        "Units sold within this time before a count are subtracted as well. Only for "
+        '`quantity_means = "available"`.',
     )
     max_step: Count | None = Field(
         default=None,
         le=1_000_000,
-        description="Largest change of one article's stock that a count may make; one "
-        "that would make a larger one is parked for a person.",
+        description="Largest adjustment that one count may cause for one SKU; a count "
+        "that needs a larger one is parked for an operator.",
     )
     stale_after: Duration = Field(
         default=parse_duration("1d"),
-        description="How old a count may be when it is to be made true; an older one "
-        "is parked for a person.",
+        description="Maximum age of a count when it is applied; an older one is parked "
+        "for an operator.",
     )
 
     def policy(self) -> Policy:
-        """Return them as what reckons with them takes them."""
+        """Return the settings as the core's stock rules take them."""
         return Policy(
             quantity_means=self.quantity_means,
             buffer=self.buffer,
@@ -125,48 +128,48 @@ class Counts(Section):
 
 
 class Connector(Scheduled):
-    """An instance of a connector; whatever is not listed here is the connector's own.
+    """A connection; settings that are not listed here belong to its connector.
 
-    `options` holds those other keys. Secret ones, and what their files hold, are
-    `SecretStr` there. They never show in a repr.
+    `options` holds those other settings. Secrets among them, also those read from
+    files, are `SecretStr`. No repr shows them.
     """
 
     model_config = ConfigDict(extra="allow")
 
-    type: Name = Field(description='Which connector it is, such as "file_drop".')
+    type: Name = Field(description='Type of the connector, such as "file_drop".')
     store: str = Field(
         default="",
-        description="Name of the store it works for; may be left out where there is "
-        "only one.",
+        description="Name of the store that the connection serves; optional if there "
+        "is only one.",
     )
     every: Duration = Field(
         default=parse_duration("2s"),
-        description="Time between two polls for something new, with "
-        '`trigger = "interval"`.',
+        description='Polling interval, with `trigger = "interval"`.',
     )
-    enabled: bool = Field(default=True, description="Whether the instance runs at all.")
+    enabled: bool = Field(default=True, description="Whether the connection runs.")
     silent_after: Duration | None = Field(
         default=None,
-        description="How long it may bring nothing before a person is alerted.",
+        description="Alert if the connection submits no record for this long.",
     )
     dry_run: bool = Field(
         default=False,
-        description="Plan what it asks for and send nothing of it; see `[push] "
+        description="Plan the commands of this connection and send none; see `[push] "
         "dry_run`.",
     )
 
     counts: Counts = Field(
-        default=Counts(), description="What holds for the stock that it reports."
+        default=Counts(), description="Stock counts of this connection."
     )
     topics: tuple[Text, ...] = Field(
         default=(),
-        description="Kinds of news it is told, such as `order.placed`; none: all that "
-        "its connector takes.",
+        description="Topics of the change notifications that the connection receives, "
+        "such as `order.placed`. Empty: all topics that its connector supports.",
     )
     begin: Literal["now", "all"] = Field(
         default="now",
-        description="Whether a new instance is told from now on, or of all that is "
-        "there. It counts once, at the first start with the instance.",
+        description="What a new connection receives: only changes from now on "
+        "(`now`), or also everything that exists (`all`). Used once, at the first "
+        "start with the connection.",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""`[jobs.NAME]` tables and schedules: intervals, cron lines, quiet hours."""
+"""`[jobs.NAME]` tables and their schedules: intervals, cron lines, quiet hours."""
 
 import re
 from typing import Annotated, Literal, Self, TypeAlias
@@ -32,18 +32,18 @@ _PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 
 
 def check_cron(text: str) -> str:
-    """Return the five fields of a cron expression, one blank between them."""
+    """Return a cron expression with one space between its five fields."""
     parts = text.split()
     if len(parts) != len(CRON_RANGES):
         raise ValueError('must have five fields, such as "*/5 * * * *"')
     for name, part in zip(CRON_RANGES, parts, strict=True):
         if not all(_is_cron_part(name, piece) for piece in part.split(",")):
-            raise ValueError(f'has a wrong {name}, "{part}"')
+            raise ValueError(f'has an invalid {name}, "{part}"')
     _, _, day, month, weekday = parts
     longest = max(_MONTH_DAYS[number - 1] for number in cron_numbers("month", month))
     # Where the weekday is restricted too, cron runs on either.
     if min(cron_numbers("day", day)) > longest and weekday.startswith("*"):
-        raise ValueError(f'never comes: no month of "{month}" has a day "{day}"')
+        raise ValueError(f'never matches: no month of "{month}" has a day "{day}"')
     return " ".join(parts)
 
 
@@ -59,7 +59,7 @@ def _is_cron_part(name: str, piece: str) -> bool:
 
 
 def cron_number(name: str, value: str) -> int:
-    """Return -1, which no field accepts, for what is neither number nor name."""
+    """Return the number of a cron value; -1, which no field accepts, if it has none."""
     names = CRON_NAMES.get(name, "").split()
     if value in names:
         return names.index(value) + CRON_RANGES[name][0]
@@ -87,16 +87,16 @@ Cron = Annotated[str, AfterValidator(check_cron)]
 
 
 STARTS = frozenset({"trigger", "every", "cron"})
-"""The settings that say when a run starts; they belong together."""
+"""The settings that determine when a run starts; a store replaces all of them."""
 
 
 class Scheduled(Section):
     """Something that runs on a schedule: a job, or a connection of a connector."""
 
-    enabled: bool = Field(default=True, description="Whether the job runs at all.")
+    enabled: bool = Field(default=True, description="Whether the job runs.")
     trigger: Literal["interval", "cron"] = Field(
         default="interval",
-        description="What starts it: a fixed interval (`every`) or the calendar "
+        description="What starts a run: a fixed interval (`every`) or the calendar "
         "(`cron`).",
     )
     every: Duration = Field(
@@ -110,14 +110,13 @@ class Scheduled(Section):
     )
     jitter: Duration | None = Field(
         default=None,
-        description="Delays each run by up to this time, at random, so that not all "
-        "begin at once.",
+        description="Delays each run by a random time up to this one, so that not all "
+        "jobs start together.",
     )
     quiet: Quiet = Field(
         default=(),
-        description="Hours of the local day in which it does not run, such as "
-        '"22:00-06:00", or a list of them; what falls due within runs once at their '
-        "end.",
+        description='Quiet hours: local hours without runs, such as "22:00-06:00", or '
+        "a list of them. Runs missed in quiet hours run once when they end.",
     )
 
     @model_validator(mode="after")
@@ -132,16 +131,16 @@ class Scheduled(Section):
 
     @property
     def is_written(self) -> bool:
-        """Whether somebody wrote a schedule: a start or quiet hours, not a default.
+        """Whether the configuration gives a schedule: a start or quiet hours.
 
-        A value equal to the default counts, wherever it comes from: the file, a
-        store's own table or an environment variable. `jitter` alone and an empty
-        `quiet` name no time, so they do not count.
+        Defaults do not count. A given value counts even if it equals the default, and
+        whether it comes from the file, a store's table or an environment variable.
+        `jitter` alone and an empty `quiet` name no time, so they do not count.
         """
         return bool(self.model_fields_set & STARTS or self.quiet)
 
-    def in_words(self) -> str:
-        """Return for a person when it runs."""
+    def schedule_text(self) -> str:
+        """Return the schedule in words."""
         if not self.enabled:
             return "never: enabled = false"
         by_cron = self.trigger == "cron"
@@ -151,11 +150,11 @@ class Scheduled(Section):
         if self.jitter:
             words.append(f"up to {duration_text(self.jitter)} later")
         if self.quiet:
-            words.append(self.quiet_words())
+            words.append(self.quiet_hours_text())
         return ", ".join(words)
 
-    def quiet_words(self) -> str:
-        """Return for a person when it does not run."""
+    def quiet_hours_text(self) -> str:
+        """Return the quiet hours in words."""
         return f"not {quiet_text(self.quiet)}"
 
 
@@ -167,71 +166,72 @@ def polling_job(connector: str) -> str:
 class Job(Scheduled):
     """A scheduled job."""
 
-    def altered(self, by: "StoreJob") -> Self:
-        """Return the job with what one store has of its own.
+    def for_store(self, own: "StoreJob") -> Self:
+        """Return the job with the settings that one store has for it.
 
-        A store that says when the job starts replaces the shared `trigger`, `every`,
-        `cron` and `eager`: an `eager` that stands beside the shared schedule must not
-        overrule the store's.
+        A store that sets `trigger`, `every` or `cron` replaces all of them and `eager`:
+        an `eager` given with the shared schedule must not override the store's
+        schedule.
         """
-        given = by.model_fields_set
+        given = own.model_fields_set
         replaced = STARTS | {"eager"} if given & STARTS else frozenset()
         values = {name: getattr(self, name) for name in self.model_fields_set}
         values = {name: values[name] for name in values.keys() - replaced}
-        values |= {name: getattr(by, name) for name in given}
+        values |= {name: getattr(own, name) for name in given}
         return type(self).model_construct(**values)
 
 
 class PushJob(Job):
-    """A job that sends has one setting more."""
+    """A job that sends commands has one more setting."""
 
     eager: bool | None = Field(
         default=None,
-        description="Whether commands leave as soon as they are planned. Left out: "
-        "they leave only when the job runs where `trigger`, `every`, `cron` or `quiet` "
-        "is written for it, and else as `[push] eager` says. With true only `quiet` "
-        "holds them back.",
+        description="Whether commands are sent as soon as they are planned. If true, "
+        "only `quiet` delays them. Left out: they are sent only when the job runs if "
+        "`trigger`, `every`, `cron` or `quiet` is set for it; otherwise `[push] eager` "
+        "decides.",
     )
 
     def sends_at_once(self, eager: bool) -> bool:
-        """Return whether commands leave when planned, `[push] eager` given."""
+        """Return whether commands are sent when planned; `eager` is `[push] eager`."""
         if self.eager is not None:
             return self.eager
         return eager and not self.is_written
 
     def rule(self, eager: bool, *, eager_is_written: bool) -> str:
-        """Return for a person when commands leave, and which setting says so.
+        """Return in words when commands are sent, and which setting decides.
 
-        `eager` is that of `[push]`, and `eager_is_written` whether somebody wrote it.
+        `eager` is `[push] eager`; `eager_is_written` is true if it is not the default.
         """
         if not self.enabled:
-            return "no command leaves, enabled = false is set for the job"
+            return "no command is sent, because enabled = false is set for the job"
         if self.sends_at_once(eager):
-            return f"commands leave when planned, {self._why_at_once()}"
-        return f"commands leave only then, {self._why_scheduled(eager_is_written)}"
+            return f"commands are sent when planned, because {self._why_at_once()}"
+        why = self._why_scheduled(eager_is_written)
+        return f"commands are sent only then, because {why}"
 
     def _why_at_once(self) -> str:
         if not self.eager:
-            return "no schedule is written for the job"
+            return "no schedule is set for the job"
         unused = sorted(self.model_fields_set & (STARTS | {"jitter"}))
         why = "eager = true is set for the job"
-        return f"{why}; without effect: {', '.join(unused)}" if unused else why
+        return f"{why}; ignored: {', '.join(unused)}" if unused else why
 
     def _why_scheduled(self, eager_is_written: bool) -> str:
         if self.eager is False:
             return "eager = false is set for the job"
         if not self.is_written:
             return "[push] eager = false"
-        why = "a schedule is written for the job"
-        return f"{why} and overrules [push] eager" if eager_is_written else why
+        why = "a schedule is set for the job"
+        return f"{why} and overrides [push] eager" if eager_is_written else why
 
 
 class StoreJob(PushJob):
-    """A job where one store differs from `[jobs.NAME]`, whose settings it has.
+    """Settings that override those of `[jobs.NAME]` for one store.
 
-    What is left out is as there, but `trigger`, `every` and `cron` belong together:
-    with one of them given, the others are not taken over, and neither is `eager`, which
-    only the jobs that send have.
+    Settings that are left out come from `[jobs.NAME]`, except that `trigger`, `every`
+    and `cron` belong together: if one of them is given, the others are not taken from
+    there, and neither is `eager`, which only the jobs that send commands have.
     """
 
 
@@ -250,7 +250,7 @@ PUSH_JOBS = frozenset({"push_fulfillments", "push_cancellations", "push_adjustme
 
 
 class HourlyJob(Job):
-    """A scheduled job that is in no hurry."""
+    """A job that runs every hour by default."""
 
     every: Duration = Field(
         default=parse_duration("1h"),
@@ -259,7 +259,7 @@ class HourlyJob(Job):
 
 
 class PollJob(Job):
-    """A job that reads what is new."""
+    """A job that runs every five minutes by default."""
 
     every: Duration = Field(
         default=parse_duration("5m"),
@@ -267,8 +267,8 @@ class PollJob(Job):
     )
 
 
-class SweepJob(Job):
-    """A job that reads everything."""
+class FullSyncJob(Job):
+    """A job that runs every six hours by default."""
 
     every: Duration = Field(
         default=parse_duration("6h"),
@@ -277,7 +277,7 @@ class SweepJob(Job):
 
 
 class BackupJob(Job):
-    """The job that copies the database has two settings more."""
+    """The job that backs up the database has two more settings."""
 
     every: Duration = Field(
         default=parse_duration("1d"),
@@ -285,11 +285,11 @@ class BackupJob(Job):
     )
     folder: FilePath | None = Field(
         default=None,
-        description="Where the backups lie; backups in state_dir unless set. Another "
-        "disk is better.",
+        description="Folder for the backups; `backups` in `state_dir` by default. Use "
+        "another disk if possible.",
     )
     keep: Count = Field(
-        default=3, description="How many are kept; the oldest above that go."
+        default=3, description="How many backups are kept; older ones are deleted."
     )
 
 
@@ -307,25 +307,26 @@ class Jobs(Section):
     )
     reconcile_incremental: PollJob = Field(
         default=PollJob(),
-        description="Asks the platform for what changed and no webhook told; looks "
-        "after the webhook subscription.",
+        description="Reads what changed at the platform since the last poll, and "
+        "repairs the webhook subscription.",
     )
-    reconcile_full: SweepJob = Field(
-        default=SweepJob(),
-        description="Holds every row of the platform against the mirror.",
+    reconcile_full: FullSyncJob = Field(
+        default=FullSyncJob(),
+        description="Full sync: compares every row of the platform with the mirror, "
+        "and repairs differences.",
     )
     audit: PollJob = Field(
         default=PollJob(),
-        description="Looks for our own tags in the platform's stock history: what "
-        "landed late or twice, and another daemon that sends under this name.",
+        description="Audits the platform's stock history for late or double effects "
+        "of commands, and for a second daemon that works for the same store.",
     )
     prune: HourlyJob = Field(
         default=HourlyJob(),
-        description="Erases what is older than `database.retention_days`; every hour "
-        "unless set.",
+        description="Deletes data that is older than `database.retention_days`; runs "
+        "every hour by default.",
     )
     backup: BackupJob = Field(
         default=BackupJob(),
-        description="Copies the database to a file, checks it, and throws the oldest "
-        "away.",
+        description="Copies the database to a file, checks the copy, and deletes the "
+        "oldest backups.",
     )

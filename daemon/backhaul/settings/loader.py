@@ -76,13 +76,13 @@ TEMPLATES = {
     "string_pattern_mismatch": "must match the pattern {pattern}",
     "value_error": "{error}",
 }
-NO_NAME = "is not a name: lower-case letters, digits and _ only"
+INVALID_NAME = "is not a name: lower-case letters, digits and _ only"
 
 
 def explain(
     error: ValidationError, model: type[BaseModel], also_known: Iterable[str] = ()
 ) -> list[Finding]:
-    """Return a finding without source for each error; keys are relative to `model`.
+    """Return one finding per error, without source; keys are relative to `model`.
 
     `also_known` are names outside the model that a misspelled key may have meant.
     """
@@ -104,7 +104,7 @@ def _finding(
 
 
 def _split(location: tuple[int | str, ...]) -> tuple[KeyPath, int | None]:
-    """Return the keys, and the position within a list if there is one."""
+    """Return the keys, and the position in a list if the error is about an entry."""
     keys = tuple(key for key in location if isinstance(key, str) and key != "[key]")
     positions = [key for key in location if isinstance(key, int)]
     return keys, positions[0] if positions else None
@@ -113,7 +113,7 @@ def _split(location: tuple[int | str, ...]) -> tuple[KeyPath, int | None]:
 def _problem(details: ErrorDetails) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if context.get("pattern") == NAME_PATTERN:
-        return NO_NAME
+        return INVALID_NAME
     if kind in EXPECTED:
         return f"must be {EXPECTED[kind]}"
     if kind in TEMPLATES:
@@ -140,23 +140,26 @@ def _hint(
             return f"give {path[-1]} or {path[-1]}_file"
         return (info.description or "").rstrip(".")
     if path == ("stores",) and kind in {"missing", "too_short"}:
-        return "begin with a table [stores.main]"
+        return "add a table [stores.main]"
     return ""
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return the name that was probably meant, or all there are."""
+    """Return a hint with the most similar name, or with all known names."""
     known = sorted(set(names))
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
 
 
 ValidateConnector: TypeAlias = "Callable[[str, Connector], list[Finding]]"
-"""Checks an instance's options. Sources are empty: they are filled in here, and so is
-`connectors.NAME` where a key does not begin with it."""
+"""Checks a connection's options.
+
+Its findings have no source, and their keys may lack the prefix `connectors.NAME`:
+`load_settings` adds both.
+"""
 
 ValidateTogether: TypeAlias = "Callable[[Mapping[str, Connector]], list[Finding]]"
-"""Checks all instances, by name, against each other; keys begin with `connectors`."""
+"""Checks all connections, by name, for conflicts; keys begin with `connectors`."""
 
 DEFAULT_FILES = (Path("backhaul.toml"), Path("/etc/backhaul/backhaul.toml"))
 
@@ -173,10 +176,10 @@ def load_settings(
     validate_together: ValidateTogether | None = None,
     secret_options: SecretOptions = _no_secrets,
 ) -> Settings:
-    """Return the settings. Raises ConfigurationError with everything that is wrong.
+    """Return the settings. Raises ConfigurationError with every mistake.
 
-    `path` is what `--config` gave. `secret_options` names the secret keys of a type of
-    connector: they may come from files too, and reach its options as `SecretStr`.
+    `path` is the value of `--config`. `secret_options` returns the secret keys of a
+    connector type: they may also come from files, and are `SecretStr` in its options.
     """
     environ = os.environ if environ is None else environ
     layers = _layers(path, environ, secret_options)
@@ -185,9 +188,9 @@ def load_settings(
     findings += _connector_findings(values, validate_connector)
     if validate_together:
         tables = _tables(values, "connectors")
-        found_so_far = {name: _as_far_as_valid(tables[name]) for name in tables}
+        found_so_far = {name: _valid_part(tables[name]) for name in tables}
         findings += validate_together({k: v for k, v in found_so_far.items() if v})
-    # What systemd hands over is listened on, whatever the settings name.
+    # The daemon listens on systemd's sockets if it has them, not on these ports.
     if "LISTEN_FDS" not in environ:
         findings += _port_findings(values)
     read_errors = [finding for layer in layers for finding in layer.findings]
@@ -201,7 +204,7 @@ def load_settings(
 def configuration_file(
     path: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Path | None:
-    """Return the file that is read: `--config`, `$BACKHAUL_CONFIG`, a default place."""
+    """Return the file to read: `--config`, `$BACKHAUL_CONFIG`, or a default path."""
     environ = os.environ if environ is None else environ
     if path is None and environ.get(CONFIG_VARIABLE):
         path = Path(environ[CONFIG_VARIABLE])
@@ -209,7 +212,7 @@ def configuration_file(
 
 
 def bare_environment() -> dict[str, str]:
-    """Return ours, without what would override a program's configuration file."""
+    """Return our environment without the variables that override a configuration."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -220,12 +223,12 @@ def bare_environment() -> dict[str, str]:
 def _layers(
     path: Path | None, environ: Mapping[str, str], secret_options: SecretOptions
 ) -> list[Layer]:
-    """Return the layers, the strongest first."""
+    """Return the layers, highest precedence first."""
     environment = environment_layer(environ)
     file = configuration_file(path, environ)
     if file is None and not environment.values:
-        looked = " and ".join(str(default) for default in DEFAULT_FILES)
-        hint = f"give --config or ${CONFIG_VARIABLE}; looked for {looked}"
+        tried = " and ".join(str(default) for default in DEFAULT_FILES)
+        hint = f"give --config or ${CONFIG_VARIABLE}; tried {tried}"
         finding = Finding("configuration", "", "no file found", hint)
         raise ConfigurationError([finding])
     given = [environment, file_layer(file) if file else Layer(environment.name)]
@@ -238,21 +241,21 @@ def _layers(
 def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for layer in reversed(layers):
-        values = _over(values, layer.values)
+        values = _merge(values, layer.values)
     return values
 
 
-def _over(weak: dict[str, Any], strong: dict[str, Any]) -> dict[str, Any]:
+def _merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
     both = {
-        key: _over(weak[key], value)
-        for key, value in strong.items()
-        if isinstance(value, dict) and isinstance(weak.get(key), dict)
+        key: _merge(low[key], value)
+        for key, value in high.items()
+        if isinstance(value, dict) and isinstance(low.get(key), dict)
     }
-    return weak | strong | both
+    return low | high | both
 
 
 def _validated(values: dict[str, Any]) -> tuple[Settings | None, list[Finding]]:
-    # Arguments with an underscore would steer pydantic-settings itself.
+    # pydantic-settings takes arguments with a leading underscore as its own options.
     private = [key for key in values if key.startswith("_")]
     findings = [Finding("", key, "unknown setting") for key in private]
     public = {key: value for key, value in values.items() if key not in private}
@@ -263,7 +266,7 @@ def _validated(values: dict[str, Any]) -> tuple[Settings | None, list[Finding]]:
 
 
 def _port_findings(values: dict[str, Any]) -> list[Finding]:
-    """Check the listeners even if other tables are wrong."""
+    """Check that the listeners do not collide, even if other tables are invalid."""
     try:
         public = Public.model_validate(values.get("public", {}))
         admin = Admin.model_validate(values.get("admin", {}))
@@ -271,14 +274,14 @@ def _port_findings(values: dict[str, Any]) -> list[Finding]:
         return []
     if public.port != admin.port or not public.port:
         return []
-    if not _meet(public.host, admin.host):
+    if not _share_address(public.host, admin.host):
         return []
-    problem = f"{admin.port} is public.port as well, on the same host"
+    problem = f"{admin.port} is also public.port, on the same host"
     return [Finding("", "admin.port", problem, "give each listener a port of its own")]
 
 
-def _meet(one: str, other: str) -> bool:
-    """Tell whether two hosts are one for sure; of names only the start can tell."""
+def _share_address(one: str, other: str) -> bool:
+    """Return whether two hosts certainly share an address; names are not resolved."""
     try:
         here, there = ip_address(one), ip_address(other)
     except ValueError:
@@ -289,7 +292,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _key_files(settings: Settings, layers: Sequence[Layer]) -> dict[str, Path]:
-    """Return the file of each store's API key, of those that stand in one."""
+    """Return the files that hold API keys, by store."""
     found: dict[str, Path] = {}
     for name in settings.stores:
         path = ("stores", name, "api_key")
@@ -302,10 +305,10 @@ def _key_files(settings: Settings, layers: Sequence[Layer]) -> dict[str, Path]:
 def _connector_findings(
     values: dict[str, Any], validate: ValidateConnector | None
 ) -> list[Finding]:
-    """Check each instance even if other tables are wrong."""
+    """Check each connection, even if other tables are invalid."""
     findings: list[Finding] = []
     for name, table in _tables(values, "connectors").items():
-        connector = _as_far_as_valid(table)
+        connector = _valid_part(table)
         if connector is None:
             continue
         found = _store_findings(connector, list(_tables(values, "stores")))
@@ -314,11 +317,11 @@ def _connector_findings(
     return findings
 
 
-def _as_far_as_valid(table: object) -> Connector | None:
-    """Return an instance without the keys that are wrong, which are told elsewhere.
+def _valid_part(table: object) -> Connector | None:
+    """Return a connection without its invalid keys, which are reported elsewhere.
 
-    One mistake among the host's keys must not hide an unknown type, a store that there
-    is not, or what the connector says of its own keys.
+    One mistake among the common keys must not hide an unknown type, an unknown store,
+    or mistakes in the connector's own keys.
     """
     try:
         return Connector.model_validate(table)
@@ -326,7 +329,7 @@ def _as_far_as_valid(table: object) -> Connector | None:
         wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
         if not isinstance(table, dict) or not wrong & table.keys():
             return None
-        return _as_far_as_valid({k: v for k, v in table.items() if k not in wrong})
+        return _valid_part({k: v for k, v in table.items() if k not in wrong})
 
 
 def _tables(values: dict[str, Any], key: str) -> dict[str, Any]:
@@ -346,12 +349,15 @@ def _store_findings(connector: Connector, stores: list[str]) -> list[Finding]:
         return [Finding("", "store", "there is no such store", hint)]
     if not connector.store and len(stores) > 1:
         hint = f"known: {', '.join(sorted(stores))}"
-        return [Finding("", "store", "is missing, as there are several", hint)]
+        return [Finding("", "store", "is missing; there are several stores", hint)]
     return []
 
 
 def _located(finding: Finding, layers: Sequence[Layer]) -> Finding:
-    """Name the layer that gives the key, else the weakest that comes nearest."""
+    """Add the source: the layer that gives the key, or the one that comes closest.
+
+    Of layers that come equally close, the one with the lowest precedence counts.
+    """
     if finding.source:
         return finding
     path = tuple(finding.key.split("."))

@@ -1,4 +1,4 @@
-"""Every setting: one model per table, with descriptions and defaults."""
+"""The models of the configuration: one per table, with descriptions and defaults."""
 
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -44,7 +44,7 @@ def upper(value: object) -> object:
 
 
 class Database(Section):
-    """Where everything is kept."""
+    """Storage: the SQLite file and how long data is kept."""
 
     url: DatabaseUrl = Field(
         default="",
@@ -55,13 +55,13 @@ class Database(Section):
     retention_days: Count = Field(
         default=30,
         le=3_650,
-        description="How many days the bodies and headers of events are kept, and "
-        "counts of stock that changed nothing; what became of events is kept for good.",
+        description="Days for which bodies and headers of events are kept, and stock "
+        "counts that changed nothing. The outcome of each event is kept forever.",
     )
 
 
 class Public(Section):
-    """The listener that the platform and the connectors' systems call."""
+    """Public listener: called by the platform and by connected systems."""
 
     host: Text = Field(
         default="0.0.0.0",  # noqa: S104 - the platform calls from outside
@@ -69,65 +69,62 @@ class Public(Section):
     )
     port: Port = Field(
         default=8750,
-        description="Port to listen on; 0 takes any free one, which is then shown.",
+        description="Port to listen on; 0 picks a free port and logs it.",
     )
     url: BaseUrl | None = Field(
         default=None,
-        description="Address at which the platform reaches this listener, such as "
-        '"https://hooks.example". With it the webhook subscription of each store is '
-        "made and kept in order.",
+        description="URL at which the platform reaches this listener, such as "
+        '"https://hooks.example". If set, Backhaul creates and maintains the webhook '
+        "subscription of each store.",
     )
     max_body_bytes: Count = Field(
         default=1_048_576,
-        description="Largest body that is accepted, in bytes; a larger one is answered "
-        "413.",
+        description="Maximum size of a request body, in bytes; a larger one gets 413.",
     )
     request_seconds: Seconds = Field(
-        default=10, description="Longest time a request may take to arrive, in seconds."
+        default=10, description="Maximum time for a request to arrive, in seconds."
     )
     max_connections: Count = Field(
-        default=512, description="Connections that may be open at once."
+        default=512, description="Maximum number of open connections."
     )
     max_waiting_bytes: Count = Field(
         default=16_777_216,
-        description="Bytes of requests that may be on their way in, or wait for the "
-        "disk, at once; what comes above that is answered 503. Keep it at several "
-        "times max_body_bytes.",
+        description="Maximum bytes of all requests that are arriving or wait for the "
+        "disk; above it, requests get 503. Set it to several times `max_body_bytes`.",
     )
     slow_per_address: Count = Field(
         default=32,
-        description="Requests of one address that may be on their way for more than a "
-        "second; the newest above that are closed.",
+        description="Maximum slow requests (arriving for more than 1 s) per client "
+        "address; Backhaul closes newer ones.",
     )
     trusted_proxies: Networks = Field(
         default=(),
         description="Addresses or networks of your own proxies, such as "
-        '["10.0.0.0/8"]: slow_per_address does not count for them.',
+        '["10.0.0.0/8"]; `slow_per_address` does not apply to them.',
     )
 
 
 class Admin(Section):
-    """The listener for people and monitoring: dashboard, health and metrics."""
+    """Admin listener: dashboard, health checks and metrics."""
 
     host: Text = Field(
         default="127.0.0.1",
-        description="Address to listen on; keep it on this machine or behind a proxy "
-        "that speaks https: what monitoring reads asks nobody who they are.",
+        description="Address to listen on. Use a loopback address or an HTTPS proxy: "
+        "the monitoring endpoints need no login.",
     )
     port: Port = Field(
         default=8751,
-        description="Port to listen on; 0 takes any free one, which is then shown.",
+        description="Port to listen on; 0 picks a free port and logs it.",
     )
     url: BaseUrl | None = Field(
         default=None,
-        description="Address at which people open the dashboard, such as "
-        '"https://backhaul.example", where a proxy stands before it.',
+        description="URL at which users open the dashboard, such as "
+        '"https://backhaul.example", if it is behind a proxy.',
     )
     trusted_proxies: Networks = Field(
         default=(),
         description="Addresses or networks of your own proxies, such as "
-        '["127.0.0.1"]: what they say in X-Forwarded-Proto and X-Forwarded-For is '
-        "believed.",
+        '["127.0.0.1"]; Backhaul trusts their X-Forwarded-Proto and X-Forwarded-For.',
     )
 
 
@@ -136,115 +133,121 @@ class Push(Section):
 
     dry_run: bool = Field(
         default=False,
-        description="Plan and send nothing: what would be sent is logged and shown by "
-        "`backhaul commands list --plan`. Without it, all that was planned leaves.",
+        description="Dry run: plan commands and send none. The log and `backhaul "
+        "commands list --plan` show what would be sent. When you turn it off, all "
+        "planned commands are sent.",
     )
     eager: bool = Field(
         default=True,
-        description="Whether commands leave as soon as they are planned where no "
-        "schedule is written for their job (`trigger`, `every`, `cron` or `quiet`); "
-        "false: they leave only when the job runs. A job's own schedule or `eager` "
-        "comes first.",
+        description="Whether commands are sent as soon as they are planned, if their "
+        "job has no schedule of its own (`trigger`, `every`, `cron` or `quiet`). If "
+        "false, they are sent only when the job runs. A job's own schedule or `eager` "
+        "takes precedence.",
     )
     concurrency: Count = Field(
         default=8,
         le=64,
-        description="Orders and products that are worked on at once, per store.",
+        description="Maximum number of orders and products with a command in progress "
+        "at the same time, per store.",
     )
     connect_seconds: Seconds = Field(
-        default=5, description="Longest wait for a connection, in seconds."
+        default=5, description="Timeout for connecting to the platform, in seconds."
     )
     read_seconds: Seconds = Field(
         default=30,
-        description="Longest wait for an answer, in seconds. A command without one is "
-        "in doubt: the platform is read back, see `check_after`.",
+        description="Timeout for the platform's response, in seconds. Without a "
+        "response the command is uncertain, and Backhaul checks its outcome: see "
+        "`check_after`.",
     )
     max_response_bytes: Count = Field(
-        default=5_000_000, description="Largest answer that is read, in bytes."
+        default=5_000_000, description="Maximum size of a response, in bytes."
     )
     retry_base: Duration = Field(
         default=parse_duration("1s"),
-        description="Wait before the first retry; it doubles each time.",
+        description="Delay before the first retry; it doubles each time.",
     )
     retry_cap: Duration = Field(
-        default=parse_duration("1m"), description="Longest wait between two retries."
+        default=parse_duration("1m"), description="Maximum delay between two retries."
     )
     longest_pause: Duration = Field(
         default=parse_duration("5m"),
         le=86_400,
-        description="Longest pause that a rate limit of the platform causes (429 with "
-        "`Retry-After`, or `RateLimit`). After it one request tries again. A pause of "
-        "more than a minute is shown in `backhaul status` and raises an alert.",
+        description="Maximum pause after the platform's rate limit asks for one (429 "
+        "with `Retry-After`, or `RateLimit`). After it Backhaul sends one request as a "
+        "test. `backhaul status` shows a pause of more than a minute, and an alert "
+        "reports it.",
     )
     check_after: Delays = Field(
         default=(0.0, parse_duration("2m"), parse_duration("10m")),
-        description="When the platform is read for the effect of a command in doubt, "
-        "counted from the doubt. That it took effect may be found at any look, that it "
-        "did not only at the last: leave it time for the longest delay on the way.",
+        description="When Backhaul checks the outcome of an uncertain command, "
+        "counted from the moment it became uncertain. Any check can find that the "
+        "command took effect; only the last one can conclude that it did not. Set the "
+        "last delay longer than the longest possible delay between you and the "
+        "platform. `looks` is the old name of this setting and still works.",
     )
     on_absent: Literal["resend", "park"] = Field(
         default="resend",
-        description="What becomes of a command that no look has found: resend sends it "
-        "again, park leaves that to a person.",
+        description="What happens to an uncertain command if the last check finds no "
+        "effect: `resend` sends it again, `park` leaves it to an operator.",
     )
     cancel_partly_shipped: Literal["ask", "restock_unshipped"] = Field(
         default="ask",
-        description="What becomes of a cancellation with restock of an order of which "
-        "units have shipped and are not reported returned. ask parks it for an "
-        "operator; restock_unshipped cancels without the restock, and then adds the "
-        "units that have not shipped to the stock.",
+        description="What happens to a cancellation with restock if some units of the "
+        "order have shipped and are not reported as returned: `ask` parks it for an "
+        "operator; `restock_unshipped` cancels without restock and then adds the units "
+        "that have not shipped to the stock.",
     )
 
 
 class Connect(Section):
-    """What holds for every connector."""
+    """Settings of all connections."""
 
     match_wait: Duration = Field(
         default=parse_duration("10m"),
-        description="How long a record waits for an order or product that is not known "
-        "yet before it is set aside.",
+        description="How long a record waits for an unknown order or product to appear "
+        "before it goes to quarantine.",
     )
 
 
 class Reconcile(Section):
-    """How the mirror is kept equal to the platform."""
+    """How Backhaul keeps the mirror in sync with the platform."""
 
     backfill_on_start: bool = Field(
         default=True,
-        description="Read a store's products, stock, orders and customers once, when "
-        "the daemon meets it for the first time.",
+        description="Backfill: read a store's products, stock, orders and customers at "
+        "the first start with the store.",
     )
     grace: Duration = Field(
         default=parse_duration("10s"),
-        description="How long a difference is left to the webhook that may still tell "
-        "of it, before it is read and counted as drift.",
+        description="How long to wait for the webhook of a change that a poll or full "
+        "sync found. After that Backhaul reads the object and counts it as drift.",
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="How far a look for what changed reaches back behind the last one.",
+        description="How far a poll reaches back before the previous poll.",
     )
 
 
 class Log(Section):
-    """What is logged, and where."""
+    """Level, format and file of the log."""
 
     level: Annotated[Level, BeforeValidator(upper)] = Field(
-        default="INFO", description="The least important level that is logged."
+        default="INFO", description="The lowest level that is logged."
     )
     format: Literal["auto", "text", "json"] = Field(
         default="auto",
-        description="text for people, json for one object a line; auto is text on a "
-        "terminal, else json.",
+        description="`text` is for people, `json` writes one object per line; `auto` "
+        "is `text` on a terminal and `json` elsewhere.",
     )
     file: FilePath | None = Field(
         default=None,
-        description="A file to write to as well, as json; rotated at 50 MB, five are "
+        description="An additional log file, in JSON; rotated at 50 MB, five files are "
         "kept.",
     )
 
 
 class Settings(BaseSettings):
-    """The configuration."""
+    """The whole configuration."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -267,14 +270,16 @@ class Settings(BaseSettings):
         description="The stores, by name."
     )
     connectors: dict[Name, Connector] = Field(
-        default={}, description="The connectors' instances, by name."
+        default={}, description="The connections, by name."
     )
     jobs: Jobs = Field(default=Jobs(), description="The scheduled jobs.")
     push: Push = Field(default=Push(), description="Sending commands.")
-    connect: Connect = Field(default=Connect(), description="All connectors.")
-    reconcile: Reconcile = Field(default=Reconcile(), description="Reading back.")
+    connect: Connect = Field(default=Connect(), description="All connections.")
+    reconcile: Reconcile = Field(
+        default=Reconcile(), description="Keeping the mirror in sync."
+    )
     alerts: AlertSettings = Field(
-        default=AlertSettings(), description="Telling a person."
+        default=AlertSettings(), description="Alerts to operators."
     )
     log: Log = Field(default=Log(), description="The log.")
     _key_files: dict[str, Path] = PrivateAttr(default_factory=dict)
@@ -284,7 +289,7 @@ class Settings(BaseSettings):
     def _only_store(
         cls, connectors: dict[str, Connector], info: ValidationInfo
     ) -> dict[str, Connector]:
-        """Fill in the store that was left out because there is only one."""
+        """Fill in the only store where a connection names none."""
         stores = list(info.data.get("stores", ()))
         if len(stores) != 1:
             return connectors
@@ -294,9 +299,9 @@ class Settings(BaseSettings):
         }
 
     def planned_jobs(self) -> dict[tuple[str, str], Scheduled]:
-        """Return every job by its name and store; "" where it is of no store.
+        """Return every job by name and store; the store is "" for shared jobs.
 
-        The polls of each enabled connector are a job of their own.
+        Each enabled connection has a job of its own, which polls it.
         """
         return {
             ("prune", ""): self.jobs.prune,
@@ -316,11 +321,11 @@ class Settings(BaseSettings):
     def _job(self, name: StoreJobName, store: str) -> Job:
         job: Job = getattr(self.jobs, name)
         own = self.stores[store].jobs.get(name)
-        return job.altered(own) if own else job
+        return job.for_store(own) if own else job
 
     @property
-    def rehearsed(self) -> tuple[str, ...]:
-        """The connectors of which nothing is sent, by name; `*` stands for all."""
+    def dry_run_connections(self) -> tuple[str, ...]:
+        """The connections whose commands are not sent; ("*",) means all."""
         if self.push.dry_run:
             return ("*",)
         return tuple(name for name, each in self.connectors.items() if each.dry_run)
@@ -335,12 +340,12 @@ class Settings(BaseSettings):
 
     @property
     def backup_folder(self) -> Path:
-        """Where `[jobs.backup]` puts its copies."""
+        """The folder for the backups of `[jobs.backup]`."""
         return self.jobs.backup.folder or self.state_dir / "backups"
 
     @property
     def key_files(self) -> dict[str, Path]:
-        """The files that API keys stand in, by store; filled in by `load_settings`."""
+        """The files that hold API keys, by store; `load_settings` fills it in."""
         return self._key_files
 
     @classmethod
@@ -352,5 +357,5 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what is handed in only: `load_settings` knows each value's origin."""
+        """Use only the given values: `load_settings` reads all sources itself."""
         return (init_settings,)

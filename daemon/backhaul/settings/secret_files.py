@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from backhaul.settings.schema import Settings
 
 SecretOptions: TypeAlias = "Callable[[str], Collection[str]]"
-"""Which keys of a type of connector are secret."""
+"""Returns the secret keys of a connector type."""
 
 FORBIDDEN_BITS = stat.S_IRWXG | stat.S_IRWXO
 CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 
 
-class Unreadable(Exception):
-    """A secret's file cannot be used; the text is the problem, then the hint."""
+class SecretFileError(Exception):
+    """A file with a secret cannot be used: the problem, and a hint."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
         self.problem = problem
@@ -39,7 +39,7 @@ class Unreadable(Exception):
 def secret_paths(
     layers: Sequence[Layer], secret_options: SecretOptions
 ) -> list[sources.KeyPath]:
-    """Return where the named stores and connectors have secrets, set or not."""
+    """Return the keys of all secrets of stores, connections and alerts, set or not."""
     paths: list[sources.KeyPath] = [
         ("alerts", each) for each in secret_names(AlertSettings)
     ]
@@ -52,32 +52,35 @@ def secret_paths(
 
 
 def open_to_others(file: Path, secret_options: SecretOptions) -> Finding | None:
-    """Return what is wrong where a configuration file shows its secrets to others.
+    """Return a finding if others can read the secrets in a configuration file.
 
-    The configuration may be wrong otherwise. Raises ConfigurationError for a file that
+    The configuration may have other mistakes. Raises ConfigurationError if the file
     cannot be read.
     """
     layer = file_layer(file)
     paths = secret_paths([layer], secret_options)
     mode = stat.S_IMODE(file.stat().st_mode)
-    if not any(_is_told(layer, path) for path in paths) or not mode & FORBIDDEN_BITS:
+    if (
+        not any(_holds_secret(layer, path) for path in paths)
+        or not mode & FORBIDDEN_BITS
+    ):
         return None
     problem = f"holds secrets and is open to group or others (mode {mode:04o})"
     hint = f"chmod 600 {file}, or move the secrets into files of their own (…_file)"
     return Finding(str(file), "", problem, hint)
 
 
-def _is_told(layer: Layer, path: sources.KeyPath) -> bool:
-    """Return whether a secret stands in the layer itself.
+def _holds_secret(layer: Layer, path: sources.KeyPath) -> bool:
+    """Return whether the layer itself holds the secret at `path`.
 
-    The address of a local file is one by its key, but it opens nothing.
+    The URL of a local SQLite file has a secret's key, but grants no access.
     """
     value = table_at(layer, path[:-1]).get(path[-1])
     return value is not None and not str(value).startswith("sqlite:")
 
 
 def names_of(layers: Sequence[Layer], table: str) -> list[str]:
-    """Return the operator's names of the tables in `table`, over all layers."""
+    """Return the names of the tables in `table`, over all layers."""
     tables = (layer.values.get(table) for layer in layers)
     return list(dict.fromkeys(n for t in tables if isinstance(t, dict) for n in t))
 
@@ -96,7 +99,7 @@ def table_at(layer: Layer, path: sources.KeyPath) -> dict[str, Any]:
 
 
 def read_named_files(layer: Layer, paths: Sequence[sources.KeyPath]) -> None:
-    """Put what `NAME_file` names in the place of `NAME`."""
+    """Replace each `NAME_file` by `NAME` with the content of that file."""
     for path in paths:
         table, secret = table_at(layer, path[:-1]), path[-1]
         given = table.pop(f"{secret}_file", None)
@@ -115,9 +118,9 @@ def _read_named_file(layer: Layer, path: sources.KeyPath, given: object) -> None
         return
     try:
         value = _read(path, given, private=True)
-    except Unreadable as error:
+    except SecretFileError as error:
         layer.findings.append(Finding(source, key, error.problem, error.hint))
-        value = _stand_in(path)
+        value = _placeholder(path)
     layer.put(path, value, str(given))
     layer.files[path] = str(given)
 
@@ -125,7 +128,7 @@ def _read_named_file(layer: Layer, path: sources.KeyPath, given: object) -> None
 def credentials_layer(
     environ: Mapping[str, str], paths: Sequence[sources.KeyPath]
 ) -> Layer:
-    """Take the secrets that systemd's `LoadCredential=` hands over."""
+    """Read the secrets that systemd passes by `LoadCredential=`."""
     layer = Layer(CREDENTIALS_VARIABLE)
     folder = environ.get(CREDENTIALS_VARIABLE)
     for path in paths if folder else ():
@@ -134,22 +137,22 @@ def credentials_layer(
             continue
         try:
             layer.put(path, _read(path, str(file), private=False), str(file))
-        except Unreadable as error:
+        except SecretFileError as error:
             problem = Finding(str(file), ".".join(path), error.problem, error.hint)
             layer.findings.append(problem)
-            layer.put(path, _stand_in(path), str(file))
+            layer.put(path, _placeholder(path), str(file))
     return layer
 
 
-def _stand_in(path: sources.KeyPath) -> object:
-    """Return what keeps a secret that cannot be read from being missing as well."""
+def _placeholder(path: sources.KeyPath) -> object:
+    """Return a placeholder, so that an unreadable secret is not reported as missing."""
     info = leaf_at(path)
     return ["unreadable"] if info and is_list(info) else SecretStr("unreadable")
 
 
 def _read(path: sources.KeyPath, given: object, *, private: bool) -> object:
     if not isinstance(given, str) or not given:
-        raise Unreadable("must be a path in quotes")
+        raise SecretFileError("must be a path in quotes")
     text = read_secret_file(Path(given), private=private)
     info = leaf_at(path)
     if info is not None and is_list(info):
@@ -158,23 +161,26 @@ def _read(path: sources.KeyPath, given: object, *, private: bool) -> object:
 
 
 def read_secret_file(file: Path, *, private: bool) -> str:
-    """Return the text; `private` refuses what group or others may open."""
+    """Return the file's text; `private` refuses files that group or others can open.
+
+    Raises SecretFileError.
+    """
     try:
         with file.open(encoding="utf-8") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
             text = stream.read()
     except OSError as error:
         reason = (error.strerror or "unknown").lower()
-        raise Unreadable(f"{file} cannot be read: {reason}") from None
+        raise SecretFileError(f"{file} cannot be read: {reason}") from None
     except UnicodeDecodeError:
-        raise Unreadable(f"{file} is not text") from None
+        raise SecretFileError(f"{file} is not UTF-8 text") from None
     except ValueError as error:
-        raise Unreadable(f"{str(file)!r} is no path: {error}") from None
+        raise SecretFileError(f"{str(file)!r} is not a path: {error}") from None
     if private and mode & FORBIDDEN_BITS:
         problem = f"{file} is open to group or others (mode {mode:04o})"
-        raise Unreadable(problem, f"chmod 600 {file}")
+        raise SecretFileError(problem, f"chmod 600 {file}")
     if not text.strip():
-        raise Unreadable(f"{file} is empty")
+        raise SecretFileError(f"{file} is empty")
     return text
 
 
@@ -190,7 +196,7 @@ def conceal(value: object) -> object:
 
 
 def secret_values(settings: Settings) -> list[str]:
-    """Return every secret of the configuration, for the log to leave out."""
+    """Return every secret of the configuration, so that the log can redact them."""
     tables = [dict(store) for store in settings.stores.values()]
     tables.append(dict(settings.alerts))
     tables += (connector.options for connector in settings.connectors.values())

@@ -1,4 +1,4 @@
-"""Sources of settings (file, environment) and look-up by dotted key."""
+"""Sources of settings (file, environment), and settings by dotted key."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def leaf_at(path: KeyPath, model: Model = Settings) -> FieldInfo | None:
 
 
 def leaves(model: Model = Settings) -> Iterator[tuple[KeyPath, FieldInfo]]:
-    """Yield every field that is no table, with `ANY_NAME` for names."""
+    """Yield every field that is not a table; `ANY_NAME` stands for names."""
     for name, info in model.model_fields.items():
         section = section_of(info.annotation)
         if section is None:
@@ -78,7 +78,7 @@ def is_list(info: FieldInfo) -> bool:
 
 
 def is_secret(info: FieldInfo) -> bool:
-    """Tell whether the field holds a secret, or several."""
+    """Return whether the field holds one or more secrets."""
     kind = get_args(info.annotation)[0] if is_list(info) else info.annotation
     parts = (kind, *get_args(kind))
     return SecretStr in {getattr(part, "__origin__", part) for part in parts}
@@ -92,29 +92,29 @@ PREFIX = Settings.model_config["env_prefix"]
 DELIMITER = Settings.model_config["env_nested_delimiter"] or ""
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
 SECRET_VARIABLE = f"{PREFIX}WEBHOOK_SECRET"
-"""What `replay --to` and `trigger` sign with; like the file's name it is no setting."""
+"""Secret with which `replay --to` and `trigger` sign; not a setting."""
 _TOML_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)")
 _KEY = re.compile(r"""\s*([\w."' -]+?)\s*=""")
 _HEADER = re.compile(r"""\s*(\[[\w."' -]+\])\s*(?:#.*)?$""")
 
 
 class Layer(Struct, frozen=True):
-    """Values of one source; `sources` tells where each of them stands."""
+    """Values of one source; `sources` has the place (file and line) of each."""
 
     name: str
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[KeyPath, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     files: dict[KeyPath, str] = field(default_factory=dict)
-    """Secrets that stand in a file of their own."""
+    """The files of secrets that a `NAME_file` setting names."""
 
     def put(self, path: KeyPath, value: object, source: str) -> None:
-        """Set a value; a finding where a table and a plain value collide."""
+        """Set a value; add a finding if a table and a plain value collide."""
         table = self.values
         for key in path[:-1]:
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
-                problem = "needs a table, but has a value as well"
+                problem = "must be a table, but also has a plain value"
                 self.findings.append(Finding(source, ".".join(path[:-1]), problem))
                 return
         table[path[-1]] = value
@@ -128,7 +128,7 @@ class Layer(Struct, frozen=True):
         return table.pop(path[-1])
 
     def depth(self, path: KeyPath) -> int:
-        """Return how many keys of `path`, from the left, this layer holds."""
+        """Return how many leading keys of `path` this layer holds."""
         value: object = self.values
         for depth, key in enumerate(path):
             if not isinstance(value, dict) or key not in value:
@@ -137,7 +137,7 @@ class Layer(Struct, frozen=True):
         return len(path)
 
     def source(self, path: KeyPath) -> str:
-        """Return where `path` is given, or the table around it, or what is in it."""
+        """Return the place of `path`, else of its table, else of a key in it."""
         around = [path[:length] for length in range(len(path), 0, -1)]
         inside = [each for each in self.sources if each[: len(path)] == path]
         known = (self.sources[p] for p in around + inside if p in self.sources)
@@ -145,7 +145,7 @@ class Layer(Struct, frozen=True):
 
 
 def environment_layer(environ: Mapping[str, str]) -> Layer:
-    """Take every `BACKHAUL_…` variable but those that are for the command line."""
+    """Read every `BACKHAUL_…` variable that is a setting."""
     layer = Layer("environment")
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in {CONFIG_VARIABLE, SECRET_VARIABLE}:
@@ -173,7 +173,7 @@ def variable(path: KeyPath) -> str:
 
 
 def _typed(path: KeyPath, text: str) -> object:
-    """Return lists as lists; what a connector's own keys mean, only JSON can say."""
+    """Return the value of a variable: lists are split, a connector's JSON is parsed."""
     info = leaf_at(path)
     structured = text.lstrip().startswith(("[", "{"))
     if structured and (is_list(info) if info else path[0] == "connectors"):
@@ -190,7 +190,9 @@ def file_layer(path: File) -> Layer:
     """Read a TOML file. Raises ConfigurationError."""
     name = str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")  # as Windows' editors write it
+        text = path.read_text(
+            encoding="utf-8-sig"
+        )  # Windows editors add a byte order mark
         values = tomllib.loads(text)
     except OSError as error:
         problem = f"cannot be read: {(error.strerror or 'unknown').lower()}"
@@ -198,7 +200,10 @@ def file_layer(path: File) -> Layer:
         raise ConfigurationError([Finding(name, "", problem, hint)]) from None
     except UnicodeDecodeError:
         raise ConfigurationError([Finding(name, "", "is not UTF-8 text")]) from None
-    except (ValueError, RecursionError) as error:  # also of a number too long
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: also a number with too many digits
         raise ConfigurationError([_syntax_finding(name, str(error))]) from None
     layer = Layer(name, values, _lines(name, text))
     _rename_old_keys(layer)
@@ -206,9 +211,9 @@ def file_layer(path: File) -> Layer:
 
 
 def _nearest(path: File) -> str:
-    """Return which file may have been meant instead of one that is not there."""
+    """Return a hint with the name of a similar file, or that the folder is missing."""
     if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
+        return f"folder {path.parent} does not exist"
     there = [each.name for each in path.parent.glob("*.toml")]
     near = difflib.get_close_matches(path.name, there, n=1)
     return f"did you mean {path.with_name(near[0])}?" if near else ""
@@ -226,7 +231,7 @@ def _syntax_finding(name: str, message: str) -> Finding:
 
 
 def _lines(name: str, text: str) -> dict[KeyPath, str]:
-    """Find each key's line by a scan, since `tomllib` does not tell."""
+    """Return the line of each key, found by a scan: `tomllib` does not report it."""
     found: dict[KeyPath, str] = {}
     table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), 1):

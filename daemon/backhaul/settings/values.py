@@ -1,4 +1,4 @@
-"""Types of setting values, each with its error text; base of all tables."""
+"""Types of setting values with their checks, and the base of all tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parse_duration(value: object) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """Return the shortest way to write a duration."""
+    """Return a duration as text, in the largest unit that divides it."""
     if not seconds:
         return "0s"
     whole = [(n, unit) for unit, n in UNIT_SECONDS.items() if seconds % n == 0]
@@ -49,14 +49,14 @@ def duration_text(seconds: float) -> str:
 
 
 def parse_quiet(value: object) -> tuple[Span, ...]:
-    """Return spans of the day from a text such as "22:00-06:00", or a list of them."""
+    """Return time spans from a text such as "22:00-06:00", or a list of them."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple):
         raise ValueError(_QUIET)
     spans = tuple(_span(text) for text in texts)
     minutes = (time(*divmod(minute, 60)) for minute in range(24 * 60))
     if all(any(within(minute, span) for span in spans) for minute in minutes):
-        raise ValueError("leaves no time of the day to run at")
+        raise ValueError("leaves no time of the day to run")
     return spans
 
 
@@ -70,12 +70,12 @@ def _span(text: object) -> Span:
     hour, minute, until_hour, until_minute = map(int, match.groups())
     start, end = time(hour, minute), time(until_hour, until_minute)
     if start == end:
-        raise ValueError(f'has "{text}", which begins when it ends')
+        raise ValueError(f'has "{text}", whose start and end are equal')
     return start, end
 
 
 def quiet_text(spans: tuple[Span, ...]) -> str:
-    """Return quiet hours as they are written."""
+    """Return quiet hours as they are written in the configuration."""
     return ", ".join(f"{start:%H:%M}-{end:%H:%M}" for start, end in spans)
 
 
@@ -89,32 +89,32 @@ def parse_delays(value: object) -> tuple[float, ...]:
     return delays
 
 
-def refuse_truth(value: object) -> object:
-    """Pass numbers on; pydantic would take `true` for 1."""
+def refuse_boolean(value: object) -> object:
+    """Return the value unless it is true or false, which pydantic takes for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError("must be a number, not true or false")
     return value
 
 
 def check_base_url(value: str) -> str:
-    """Return an http(s) address without the slash at its end. Never quotes it."""
+    """Return an http(s) URL without its trailing slash. Errors never quote it."""
     try:
         url = urlsplit(value)
         well_formed = bool(url.hostname) and url.port != 0
         (url.hostname or "").encode("idna")
     except ValueError:
-        raise ValueError("is not an address") from None
+        raise ValueError("is not a URL") from None
     if url.scheme not in {"http", "https"} or not well_formed:
-        raise ValueError('must be an address such as "https://shop.example"')
+        raise ValueError('must be a URL such as "https://shop.example"')
     if url.username is not None or url.password is not None:
-        raise ValueError("must not hold a user name or password")
+        raise ValueError("must not contain a user name or password")
     if url.query or url.fragment or re.search(r"\s", value):
-        raise ValueError("must not hold a query, a fragment or blanks")
+        raise ValueError("must not contain a query, a fragment or spaces")
     return value.rstrip("/")
 
 
 def check_host(value: str) -> str:
-    """Return a host's name or IP address, as it can be looked up."""
+    """Return a valid host name or IP address."""
     try:
         value.encode("idna")
     except UnicodeError:
@@ -127,7 +127,7 @@ def check_host(value: str) -> str:
 
 
 def check_database_url(value: str) -> str:
-    """Return the address of an SQLite file."""
+    """Return a valid URL of an SQLite file, or empty text."""
     if value and not value.removeprefix(DATABASE_PREFIX).strip("/"):
         raise ValueError("names no file")
     if value and not value.startswith(DATABASE_PREFIX):
@@ -136,32 +136,32 @@ def check_database_url(value: str) -> str:
 
 
 def check_secret(value: SecretStr) -> SecretStr:
-    """Refuse what cannot be sent in a header, and the signs of a bad paste."""
+    """Return a secret that can be sent in a header; refuse signs of a bad paste."""
     text = value.get_secret_value()
     if not text:
         raise ValueError("is empty")
     if not re.fullmatch(r"[!-~]+", text):
-        raise ValueError("holds a blank, a line break or a character outside ASCII")
+        raise ValueError("contains a space, a line break or a character outside ASCII")
     return value
 
 
-def check_some(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+def check_not_empty(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     if not values:
         raise ValueError("must not be empty")
     return values
 
 
 def check_path(value: object) -> object:
-    """Pass paths on; an empty one would mean the working directory."""
+    """Return a path; an empty one would mean the working directory."""
     if value == "":
         raise ValueError("must not be empty")
     if "\0" in str(value):
-        raise ValueError("must hold no zero byte, which no path can have")
+        raise ValueError("must not contain a zero byte")
     return value
 
 
 def check_network(value: str) -> str:
-    """Return an IP address or network, such as 10.0.0.0/8."""
+    """Return a valid IP address or network, such as 10.0.0.0/8."""
     try:
         ip_network(value, strict=False)
     except ValueError:
@@ -170,15 +170,15 @@ def check_network(value: str) -> str:
 
 
 Duration: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
-"""Seconds, written with their unit: "5s"."""
+"""Seconds, written with a unit, such as "5s"."""
 Delays: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(parse_delays)]
 """Seconds after an event, in increasing order."""
 Quiet: TypeAlias = Annotated[tuple[Span, ...], BeforeValidator(parse_quiet)]
-"""Spans of the local day."""
-Count: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=1)]
-Port: TypeAlias = Annotated[int, BeforeValidator(refuse_truth), Field(ge=0, le=65535)]
+"""Time spans of the local day."""
+Count: TypeAlias = Annotated[int, BeforeValidator(refuse_boolean), Field(ge=1)]
+Port: TypeAlias = Annotated[int, BeforeValidator(refuse_boolean), Field(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[
-    float, BeforeValidator(refuse_truth), Field(gt=0, le=3600, allow_inf_nan=False)
+    float, BeforeValidator(refuse_boolean), Field(gt=0, le=3600, allow_inf_nan=False)
 ]
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -186,12 +186,12 @@ Host: TypeAlias = Annotated[str, AfterValidator(check_host)]
 BaseUrl: TypeAlias = Annotated[str, AfterValidator(check_base_url)]
 DatabaseUrl: TypeAlias = Annotated[str, AfterValidator(check_database_url)]
 Secret: TypeAlias = Annotated[SecretStr, AfterValidator(check_secret)]
-Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_some)]
+Secrets: TypeAlias = Annotated[tuple[Secret, ...], AfterValidator(check_not_empty)]
 Networks: TypeAlias = tuple[Annotated[str, AfterValidator(check_network)], ...]
 FilePath: TypeAlias = Annotated[Path, BeforeValidator(check_path)]
 
 
 class Section(BaseModel):
-    """A table: frozen, without unknown keys, and silent about its input in errors."""
+    """Base of all tables: frozen, no unknown keys, no input in error texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
