@@ -126,6 +126,33 @@ async def test_a_clock_set_forward_while_the_database_is_waited_for_brings_no_lo
     assert times[2:] == [(to_text(when),)]
 
 
+UNREADABLE = {
+    "product": ("products/update", payloads.product() | {"variants": 5}),
+    "deletion": ("products/delete", {"id": "prod_1", "deletedAt": "?"}),
+    "stock": (
+        "inventory/level_update",
+        payloads.stock_change(levels=[{"stock": None}]),
+    ),
+}
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed", "lost"])
+@pytest.mark.parametrize("name", UNREADABLE)
+async def test_an_unreadable_event_of_the_product_doubles_no_adjustment(
+    name: str, landed: bool, stage: Scene
+) -> None:
+    """So none waits for the refetch: the platform's history decides, no event."""
+    ((_, folded),) = await take(stage.store, payloads.envelope(*UNREADABLE[name]))
+    assert folded.state == "quarantined"
+    command = await doubt(stage)
+    stage.platform.says(HISTORY, history(*([move(1, command)] if landed else [])))
+    async with working(stage):
+        if not landed:
+            await outlast(stage, command)
+        await stage.reaches(command, "applied")
+    assert [body["adjustment"] for body in stage.bodies()] == [-2] * (2 - landed)
+
+
 async def test_what_comes_in_doubt_after_a_clock_was_set_forward_is_not_put_off(
     stage: Scene,
 ) -> None:
