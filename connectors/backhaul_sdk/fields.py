@@ -395,7 +395,7 @@ def stock_of(number: int, *, negative_is_zero: bool) -> tuple[int, str]:
     Raises Unusable for a number that is no stock level.
     """
     if number > MAX_LEVEL:
-        raise Unusable(f"quantity must be from 0 to {MAX_LEVEL}, not {number}")
+        raise Unusable(f"quantity must be from 0 to {MAX_LEVEL}, not {_shown(number)}")
     if number >= 0:
         return number, ""
     if not negative_is_zero:

@@ -7,19 +7,19 @@ import sys
 
 PROGRAM = """
 import gc, weakref
-from backhaul import garbage
+from backhaul.app import gc_tuning
 
 class Knot:
     def __init__(self):
         self.itself = self
 
 usual, known = gc.get_threshold(), len(gc.get_objects())
-garbage.look_less_often()
+gc_tuning.look_less_often()
 frozen = gc.get_freeze_count()
 dropped = [weakref.ref(Knot()) for _ in range(usual[0])]
 kept = [[] for _ in range(usual[0])]
 early = sum(one() is None for one in dropped)
-kept += [[] for _ in range(garbage.YOUNG_OBJECTS)]
+kept += [[] for _ in range(gc_tuning.YOUNG_OBJECTS)]
 late = sum(one() is None for one in dropped)
 print(frozen >= known // 2, early, late == len(dropped))
 """
@@ -38,14 +38,14 @@ except SystemExit:
 
 FAILING = """
 import gc
-from backhaul import garbage
+from backhaul.app import gc_tuning
 try:
-    with garbage.unsought():
-        before, kept = gc.get_stats(), [[] for _ in range(5 * garbage.YOUNG_OBJECTS)]
+    with gc_tuning.unsought():
+        before, kept = gc.get_stats(), [[] for _ in range(5 * gc_tuning.YOUNG_OBJECTS)]
         print(gc.get_stats() == before)
         import backhaul.nothing_of_the_kind
 except ImportError:
-    print(gc.isenabled(), gc.get_threshold()[0] == garbage.YOUNG_OBJECTS)
+    print(gc.isenabled(), gc.get_threshold()[0] == gc_tuning.YOUNG_OBJECTS)
 """
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 LEAKING = """
-from support import session
+from scenes import leftovers as session
 
 def pytest_runtest_teardown():
     session.issued("a-secret-of-this-test")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import Refused
 from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
-from backhaul_sdk.fields import UNREADABLE, is_placeholder, stock_of
+from backhaul_sdk.fields import UNREADABLE, Unusable, is_placeholder, stock_of
 from backhaul_sdk.times import rfc3339
 
 if TYPE_CHECKING:
@@ -294,8 +294,11 @@ def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
     if not _is_whole(quantity):
         reason = f"{quantity} of {row['code']} is no number of pieces"
         return Bad(key=key, raw=raw, reason=reason, locator=locator)
-    # Tryton may have shipped what it has not received yet.
-    units, note = stock_of(int(quantity), negative_is_zero=True)
+    try:
+        # Tryton may have shipped what it has not received yet.
+        units, note = stock_of(int(quantity), negative_is_zero=True)
+    except Unusable as error:
+        return Bad(key=key, raw=raw, reason=str(error), locator=locator)
     return StockLevel(
         key=key,
         sku=row["code"],

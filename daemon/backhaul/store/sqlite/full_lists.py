@@ -15,7 +15,7 @@ from backhaul.core.sku_matching import near_text
 from backhaul.store.contract import NewCommand, Unmatched
 from backhaul.store.sqlite.corrections import KIND
 from backhaul.store.sqlite.listed_levels import is_decided
-from backhaul.store.sqlite.members import document_of
+from backhaul.store.sqlite.members import document_of, member
 from backhaul.store.sqlite.mirror_reading import MirrorReader
 from backhaul.store.sqlite.planning import plan
 from backhaul.store.sqlite.targets import plan_target
@@ -46,12 +46,11 @@ ABSENT = """
       AND l.stock > 0
     ORDER BY a.sku, a.variant_id
 """
-UNMATCHED = """
-    SELECT json_extract(payload, '$.record.sku') FROM records
+UNMATCHED = f"""
+    SELECT {member("payload", "$.record.sku")} FROM records
     WHERE instance = :instance AND state IN ('waiting', 'quarantined')
-      AND json_valid(payload)
-      AND json_extract(payload, '$.record.listed_at') = :as_told
-"""
+      AND {member("payload", "$.record.listed_at")} = :as_told
+"""  # noqa: S608 - constants
 LATER = """
     SELECT 1 FROM stock_targets
     WHERE store = :store AND variant_id = :variant AND as_of > :counted_at LIMIT 1
