@@ -28,11 +28,11 @@ async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
         sampler = Sampler(store.samples, lambda: store.numbers.read([]), metrics, clock)
         running = asyncio.create_task(sampler.run())
         await minute(clock)
-        metrics.counts("webhooks_total")["main", "kept"] += 7
-        metrics.counts("webhooks_total")["main", "refused"] += 1
-        metrics.counts("commands_total")["main", "fulfill", "applied"] += 2
-        metrics.requested("main", "POST", "200", 0.5)
-        metrics.requested("main", "POST", "200", 1.5)
+        metrics.counter("webhooks_total")["main", "kept"] += 7
+        metrics.counter("webhooks_total")["main", "refused"] += 1
+        metrics.counter("commands_total")["main", "fulfill", "applied"] += 2
+        metrics.count_request("main", "POST", "200", 0.5)
+        metrics.count_request("main", "POST", "200", 1.5)
         assert sampler.rates()["webhooks"] == 7
         await minute(clock)
         query = "SELECT webhooks, applied, platform_seconds FROM samples"

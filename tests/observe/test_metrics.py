@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from backhaul.observe.metrics import NAMES, PREFIX, Metrics, Reading
+from backhaul.observe.metrics import METRICS, PREFIX, GaugeValue, Metrics
 from scenes.requirements import require
 
 ROOT = Path(__file__).parents[2]
@@ -29,15 +29,15 @@ def samples(told: bytes) -> dict[str, float]:
 def in_order(name: str, labels: dict[str, str]) -> list[str]:
     """Return the values; the bound of a bucket last."""
     called = re.sub("_(bucket|sum|count)$", "", name.removeprefix(PREFIX))
-    known = NAMES[called].labels if called in NAMES else ()
+    known = METRICS[called].labels if called in METRICS else ()
     return [labels[label] for label in (*known, "le") if label in labels]
 
 
 def test_what_is_counted_is_told() -> None:
     metrics = Metrics()
-    metrics.counts("webhooks_total")["main", "kept"] += 2
-    metrics.requested("main", "GET", "200", 0.2)
-    found = samples(metrics.told([]))
+    metrics.counter("webhooks_total")["main", "kept"] += 2
+    metrics.count_request("main", "GET", "200", 0.2)
+    found = samples(metrics.render([]))
     assert found["backhaul_webhooks_total main kept"] == 2
     assert found["backhaul_platform_requests_total main GET 200"] == 1
     assert found["backhaul_platform_seconds_sum main GET"] == pytest.approx(0.2)
@@ -47,22 +47,24 @@ def test_what_is_counted_is_told() -> None:
 
 def test_a_gauge_that_nothing_says_any_more_is_gone() -> None:
     metrics = Metrics()
-    parked = Reading("commands_open", 3, ("main", "adjust", "parked"))
+    parked = GaugeValue("commands_open", 3, ("main", "adjust", "parked"))
     assert "backhaul_commands_open main adjust parked" in samples(
-        metrics.told([parked])
+        metrics.render([parked])
     )
-    assert [name for name in samples(metrics.told([])) if "commands_open" in name] == []
+    assert [
+        name for name in samples(metrics.render([])) if "commands_open" in name
+    ] == []
 
 
 def test_two_daemons_share_no_number() -> None:
     one, other = Metrics(), Metrics()
-    one.counts("events_folded_total")[()] += 5
-    assert "backhaul_events_folded_total" not in samples(other.told([]))
+    one.counter("events_folded_total")[()] += 5
+    assert "backhaul_events_folded_total" not in samples(other.render([]))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", METRICS)
 def test_a_name_follows_the_conventions(name: str) -> None:
-    meaning = NAMES[name]
+    meaning = METRICS[name]
     assert re.fullmatch("[a-z_]+", name)
     assert meaning.sentence.endswith(".")
     assert name.endswith("_total") == (meaning.kind == "counter")
@@ -76,7 +78,7 @@ def test_the_page_lists_every_number() -> None:
     listed = [(name, kind, labels.strip()) for name, kind, labels in rows]
     assert listed == [
         (PREFIX + name, meaning.kind, ", ".join(meaning.labels))
-        for name, meaning in NAMES.items()
+        for name, meaning in METRICS.items()
     ]
 
 
@@ -88,7 +90,7 @@ USERS = ["config/alerts.rules.yml", "config/grafana.dashboard.json"]
 def test_rules_and_charts_use_numbers_that_exist(path: str) -> None:
     used = set(re.findall(r"\bbackhaul_[a-z_]+", (ROOT / path).read_text("utf-8")))
     assert used
-    known = {PREFIX + name for name in NAMES}
+    known = {PREFIX + name for name in METRICS}
     known |= {name + suffix for name in known for suffix in SUFFIXES}
     assert used - known == set()
 

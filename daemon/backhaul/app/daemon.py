@@ -230,9 +230,9 @@ class Daemon:
             self._clock,
             self._schedule,
         )
-        verified = self.metrics.counts("webhook_verify_total")
+        verified = self.metrics.counter("webhook_verify_total")
         self._signers = SecretRegistry(store.webhook_secrets, self._clock, verified)
-        answers = self.metrics.counts("webhooks_total")
+        answers = self.metrics.counter("webhooks_total")
         self._answers = ResponseCounter(answers, self._clock, self._signers.known)
         for name in self._settings.stores:
             self._shops[name] = self._shop(name, store, drain)
@@ -280,8 +280,8 @@ class Daemon:
             self._hide,
             self._http,
         )
-        shop.sender.dispatcher.came_to = self.metrics.counts("commands_total")
-        shop.transport.ended = partial(self.metrics.requested, name)
+        shop.sender.dispatcher.came_to = self.metrics.counter("commands_total")
+        shop.transport.ended = partial(self.metrics.count_request, name)
         return shop
 
     def _enabled_connectors(self) -> list[str]:
@@ -440,7 +440,7 @@ class Daemon:
         reconcilers = {name: shop.reconciler for name, shop in self._shops.items()}
         own_app.router.add_routes(SyncEndpoint(reconcilers).routes())
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
-        bad = self.metrics.counts("bad_requests_total")
+        bad = self.metrics.counter("bad_requests_total")
         listen = partial(sockets.Listener, bad_requests=bad)
         served = [
             (listen(public_app, limits.max_connections, arrivals), public),

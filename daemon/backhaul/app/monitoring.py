@@ -11,7 +11,7 @@ from backhaul.admin.context import Given
 from backhaul.alerting.conditions import BACKUP, causes
 from backhaul.alerting.notifications import Notifier
 from backhaul.maintenance.self_monitoring import Heartbeat, Sampler, readings
-from backhaul.observe.metrics import Reading
+from backhaul.observe.metrics import GaugeValue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -112,7 +112,7 @@ class Monitoring:
             if number[0] not in OF_READING or number[2][0] in self._settings.stores
         ]
         live = readings(await self._status(), self._pulse.last_beat)
-        return self._metrics.told([*(Reading(*each) for each in numbers), *live])
+        return self._metrics.render([*(GaugeValue(*each) for each in numbers), *live])
 
     async def causes(self) -> dict[str, Alert]:
         """Return what needs a person now. May raise Busy."""

@@ -52,12 +52,12 @@ async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> N
     def read() -> Settings:
         found = context.settings(config)
         _set_up_log(found, redactor)
-        logs.count_lines(daemon.metrics.counts("log_lines_total"))
+        logs.count_lines(daemon.metrics.counter("log_lines_total"))
         return found
 
     supervisor = ServiceManager(os.environ, os.getpid())
     daemon = Daemon(settings, hide=redactor.add, read=read, supervisor=supervisor)
-    logs.count_lines(daemon.metrics.counts("log_lines_total"))
+    logs.count_lines(daemon.metrics.counter("log_lines_total"))
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
 

@@ -106,7 +106,7 @@ class FoldWorker:
     def _tell_notes(self, report: FoldReport) -> None:
         """Log each kind of member once that was left out; a platform sends it often."""
         for event, folded in report.incomplete:
-            self._metrics.counts("events_incomplete_total")[folded.topic,] += 1
+            self._metrics.counter("events_incomplete_total")[folded.topic,] += 1
             notes = {_PLACE.sub("[]", note) for note in folded.notes}
             if not self._notes(*((folded.topic, note) for note in notes)):
                 continue
@@ -130,9 +130,9 @@ class FoldWorker:
         return min(max(SLICE_SECONDS, wanted), LONGEST_SLICE_SECONDS)
 
     def _count(self, report: FoldReport) -> None:
-        self._metrics.counts("events_folded_total")[()] += report.folded
+        self._metrics.counter("events_folded_total")[()] += report.folded
         for _, folded in report.problems:
-            self._metrics.counts("fold_problems_total")[folded.state,] += 1
+            self._metrics.counter("fold_problems_total")[folded.state,] += 1
 
 
 def log_problems(problems: Iterable[tuple[int, Folded]]) -> None:

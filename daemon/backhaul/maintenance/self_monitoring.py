@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import Busy
-from backhaul.observe.metrics import Reading
+from backhaul.observe.metrics import GaugeValue
 from backhaul.store.samples import Sample
 
 if TYPE_CHECKING:
@@ -81,18 +81,18 @@ class Heartbeat:
             self._metrics.time("loop_lag_seconds", late)
 
 
-def readings(status: Mapping[str, Any], last_beat: float | None) -> list[Reading]:
+def readings(status: Mapping[str, Any], last_beat: float | None) -> list[GaugeValue]:
     """Return what the running parts say of themselves, from the daemon's status."""
     started = from_text(status["started_at"]).timestamp()
-    found = [Reading("up_since_timestamp_seconds", started)]
+    found = [GaugeValue("up_since_timestamp_seconds", started)]
     if last_beat is not None:
-        found.append(Reading("heartbeat_timestamp_seconds", last_beat))
+        found.append(GaugeValue("heartbeat_timestamp_seconds", last_beat))
     for name, store in status["stores"].items():
         found += [
-            Reading("sending_stopped", 1, (name, kind)) for kind in store["stopped"]
+            GaugeValue("sending_stopped", 1, (name, kind)) for kind in store["stopped"]
         ]
     for name, instance in status["connectors"].items():
-        found.append(Reading("connector_up", float(instance["up"]), (name,)))
+        found.append(GaugeValue("connector_up", float(instance["up"]), (name,)))
     return found
 
 
@@ -162,15 +162,15 @@ class Sampler:
 
     def _count(self) -> _Counted:
         metrics = self._metrics
-        kept = metrics.counts("webhooks_total")
-        came_to = metrics.counts("commands_total")
+        kept = metrics.counter("webhooks_total")
+        came_to = metrics.counter("commands_total")
         return _Counted(
             self._clock.monotonic(),
             sum(n for (_, answer), n in kept.items() if answer == "kept"),
-            sum(metrics.counts("events_folded_total").values()),
+            sum(metrics.counter("events_folded_total").values()),
             sum(n for (*_, state), n in came_to.items() if state == "applied"),
-            metrics.timed("platform_seconds"),
-            metrics.timed("heartbeat_seconds"),
+            metrics.totals("platform_seconds"),
+            metrics.totals("heartbeat_seconds"),
         )
 
     async def _keep(self) -> None:

@@ -1,4 +1,4 @@
-"""Log set-up: one format, no secret in any line."""
+"""Configures the log: stderr and a file, text or JSON, secrets redacted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FILE_MODE = 0o640
 TEXT = "{time:YYYY-MM-DD HH:mm:ss.SSS} <level>{level: <7}</level> {text}"
 JSON = "{json}"
 LIBRARY_ACTION = "library.logged"
-"""The action of lines that a library wrote through the standard `logging`."""
+"""The action of log lines that libraries write through `logging`."""
 
 
 def configure(
@@ -42,10 +42,10 @@ def configure(
     *,
     redactor: Redactor | None = None,
 ) -> Redactor:
-    """Send the log to stderr, and to `file` as JSON; replaces what was set up before.
+    """Send the log to stderr, and to `file` as JSON; replace earlier outputs.
 
-    Returns the redactor, which learns secrets that turn up later by `add`. Raises
-    ConfigurationError where the file cannot be written; then nothing is replaced.
+    Returns the redactor; use its `add` for secrets that become known later. Raises
+    ConfigurationError if the file cannot be written, and then replaces nothing.
     """
     if file is not None:
         _require_writable(file)
@@ -79,7 +79,7 @@ def _require_writable(file: Path) -> None:
 
 
 def count_lines(lines: Counter[tuple[str, ...]]) -> None:
-    """Count lines from WARNING up by their action, besides writing them."""
+    """Count log lines of level WARNING and above in `lines`, by action."""
 
     def count(message: Message) -> None:
         lines[message.record["extra"].get("action", ""),] += 1
@@ -102,10 +102,10 @@ def _add_file(file: Path, level: str) -> None:
 
 
 class _Patcher:
-    """Redacts a record before any sink sees it, and renders it.
+    """Redacts and renders a record before any sink sees it.
 
-    The exception becomes text here, without variables, and is taken off the record:
-    no sink can print it in another way.
+    It replaces the exception by its text without variables, so that no sink can print
+    values that are not redacted.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -141,7 +141,7 @@ def _reserved(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def render_text(record: dict[str, Any]) -> str:
-    """Return action, message and fields on one line, then the traceback if any."""
+    """Return action, message and fields on one line, then a traceback if present."""
     extra = dict(record["extra"])
     action, trace = extra.pop("action", ""), extra.pop("exception", "")
     fields = [f"{key}={_quoted(value)}" for key, value in extra.items()]
@@ -155,16 +155,16 @@ def _quoted(value: object) -> str:
 
 
 class _Intercept(logging.Handler):
-    """Hands the standard library's records to loguru."""
+    """Passes records of the standard `logging` to loguru."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by `logging` for each record."""
+        """Pass on one record; `logging` calls this."""
         try:
             bound = logger.bind(action=LIBRARY_ACTION, library=record.name)
             bound.opt(exception=record.exc_info).log(
                 _level(record), record.getMessage()
             )
-        except Exception:  # noqa: BLE001 - a library must not fail for its log line
+        except Exception:  # noqa: BLE001 - a log line must not make a library fail
             self.handleError(record)
 
 
@@ -176,7 +176,7 @@ def _level(record: logging.LogRecord) -> str | int:
 
 
 def _intercept(level: str) -> None:
-    """Take over the standard log; libraries speak below WARNING only at TRACE."""
+    """Take over the standard `logging`; records below WARNING only at TRACE."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _Intercept):

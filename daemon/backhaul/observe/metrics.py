@@ -23,136 +23,173 @@ if TYPE_CHECKING:
 PREFIX = "backhaul_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""Upper bounds in seconds: from a commit to the patience with a platform."""
+"""Bucket bounds in seconds: from one commit to the longest platform timeout."""
 
 
-class Meaning(Struct, frozen=True):
-    """What a number says, for people and for Prometheus; `labels` tell it apart."""
+class MetricInfo(Struct, frozen=True):
+    """Kind, help text and label names of a metric."""
 
     kind: Literal["counter", "gauge", "histogram"]
     sentence: str
     labels: tuple[str, ...] = ()
 
 
-NAMES: dict[str, Meaning] = {
-    "webhooks_total": Meaning(
+METRICS: dict[str, MetricInfo] = {
+    "webhooks_total": MetricInfo(
         "counter",
-        "Deliveries by answer: kept, refused (signature), doubled (several signatures),"
-        " unsigned, encoded (415), large (413), slow (408), busy (503).",
+        "Deliveries by answer: kept, refused (signature), doubled (several "
+        "signatures), unsigned, encoded (415), large (413), slow (408), busy (503).",
         ("store", "answer"),
     ),
-    "bad_requests_total": Meaning(
+    "bad_requests_total": MetricInfo(
         "counter",
         "Requests to any listener that are not HTTP, too long, malformed or cut off.",
         ("kind",),
     ),
-    "webhook_verify_total": Meaning(
+    "webhook_verify_total": MetricInfo(
         "counter",
-        "Deliveries by the webhook secret that signed them, as its fingerprint: an"
-        " old secret that stands still may go.",
+        "Deliveries by the webhook secret that signed them, as its fingerprint: if "
+        "the count of an old secret stays the same, you can revoke it.",
         ("store", "secret"),
     ),
-    "events_folded_total": Meaning("counter", "Events that were folded."),
-    "fold_problems_total": Meaning(
-        "counter", "Events that are quarantined or unhandled.", ("state",)
+    "events_folded_total": MetricInfo(
+        "counter",
+        "Events that were folded.",
     ),
-    "events_incomplete_total": Meaning(
+    "fold_problems_total": MetricInfo(
+        "counter",
+        "Events that are quarantined or unhandled.",
+        ("state",),
+    ),
+    "events_incomplete_total": MetricInfo(
         "counter",
         "Events that were folded without a member that could not be read.",
         ("topic",),
     ),
-    "commands_total": Meaning(
+    "commands_total": MetricInfo(
         "counter",
-        "Steps of commands, by what they came to: applied, planned (again),"
-        " uncertain, rejected, parked.",
+        "Transitions of commands by new state: applied, planned (again), uncertain, "
+        "rejected, parked.",
         ("store", "kind", "state"),
     ),
-    "platform_requests_total": Meaning(
+    "platform_requests_total": MetricInfo(
         "counter",
-        "Requests to the platform by status; `not sent` and `no answer` where there"
-        " is none.",
+        "Requests to the platform by status; `not sent` or `no answer` without a "
+        "response.",
         ("store", "method", "status"),
     ),
-    "platform_seconds": Meaning(
-        "histogram", "How long the platform took to answer.", ("store", "method")
-    ),
-    "log_lines_total": Meaning(
-        "counter", "Lines of the log from WARNING up, by action.", ("action",)
-    ),
-    "loop_lag_seconds": Meaning(
-        "histogram", "How late the event loop was for a wake each second."
-    ),
-    "heartbeat_seconds": Meaning(
+    "platform_seconds": MetricInfo(
         "histogram",
-        "From a write of our own until it is durable and all before it is folded.",
+        "How long the platform took to answer.",
+        ("store", "method"),
     ),
-    "heartbeat_timestamp_seconds": Meaning(
-        "gauge", "When the last heartbeat came through, in seconds since 1970."
+    "log_lines_total": MetricInfo(
+        "counter",
+        "Log lines of level WARNING and above, by action.",
+        ("action",),
     ),
-    "up_since_timestamp_seconds": Meaning(
-        "gauge", "When the daemon was started, in seconds since 1970."
+    "loop_lag_seconds": MetricInfo(
+        "histogram",
+        "Delay of a one-second timer in the event loop.",
     ),
-    "events_waiting": Meaning("gauge", "Events that are kept and not folded yet."),
-    "oldest_event_waiting_seconds": Meaning(
-        "gauge", "How long the oldest of these has waited; 0 where there is none."
+    "heartbeat_seconds": MetricInfo(
+        "histogram",
+        "Time until a heartbeat is durable and all earlier events are folded.",
     ),
-    "last_webhook_timestamp_seconds": Meaning(
-        "gauge", "When the newest event was kept, in seconds since 1970."
+    "heartbeat_timestamp_seconds": MetricInfo(
+        "gauge",
+        "When the last heartbeat completed, in seconds since 1970.",
     ),
-    "commands_open": Meaning(
+    "up_since_timestamp_seconds": MetricInfo(
+        "gauge",
+        "When the daemon started, in seconds since 1970.",
+    ),
+    "events_waiting": MetricInfo(
+        "gauge",
+        "Events that are stored and not folded yet.",
+    ),
+    "oldest_event_waiting_seconds": MetricInfo(
+        "gauge",
+        "Age of the oldest event that is not folded; 0 if there is none.",
+    ),
+    "last_webhook_timestamp_seconds": MetricInfo(
+        "gauge",
+        "When the newest event was stored, in seconds since 1970.",
+    ),
+    "commands_open": MetricInfo(
         "gauge",
         "Commands that are planned, sending, uncertain or parked.",
         ("store", "kind", "state"),
     ),
-    "oldest_command_planned_seconds": Meaning(
+    "oldest_command_planned_seconds": MetricInfo(
         "gauge",
-        "How long the oldest planned command that nothing holds has waited.",
+        "Age of the oldest planned command that is not on hold (for its order or a "
+        "dry run).",
         ("store",),
     ),
-    "objects_in_doubt": Meaning(
-        "gauge", "Objects that are to be read from the platform again.", ("store",)
-    ),
-    "records_waiting": Meaning(
-        "gauge", "Records whose order or product is not known yet.", ("instance",)
-    ),
-    "quarantine_rows": Meaning("gauge", "Rows that wait for a person.", ("name",)),
-    "last_record_timestamp_seconds": Meaning(
+    "objects_in_doubt": MetricInfo(
         "gauge",
-        "When an instance last brought a record, in seconds since 1970.",
+        "Objects that wait for a refetch.",
+        ("store",),
+    ),
+    "records_waiting": MetricInfo(
+        "gauge",
+        "Records whose order or product is not known yet.",
         ("instance",),
     ),
-    "first_read_timestamp_seconds": Meaning(
+    "quarantine_rows": MetricInfo(
         "gauge",
-        "When the first reading of a store's lists was begun, in seconds since 1970.",
+        "Quarantined rows that wait for an operator.",
+        ("name",),
+    ),
+    "last_record_timestamp_seconds": MetricInfo(
+        "gauge",
+        "When a connection last submitted a record, in seconds since 1970.",
+        ("instance",),
+    ),
+    "first_read_timestamp_seconds": MetricInfo(
+        "gauge",
+        "When the first backfill of a store began, in seconds since 1970.",
         ("store",),
     ),
-    "consistent_as_of_timestamp_seconds": Meaning(
+    "consistent_as_of_timestamp_seconds": MetricInfo(
         "gauge",
-        "Since when the mirror is known to be as the platform; none before proof.",
+        "Start of the last full sync that left no difference; absent before the "
+        "first one.",
         ("store",),
     ),
-    "drift_rows": Meaning(
+    "drift_rows": MetricInfo(
         "gauge",
-        "Rows that walks and looks found missed, stale, deleted or foreign, and"
-        " repaired, since the database was made.",
+        "Rows that polls and full syncs found missed, stale, deleted or foreign, "
+        "and repaired, since the database was created.",
         ("store", "drift"),
     ),
-    "unrepaired_rows": Meaning(
-        "gauge", "Rows that the last full walks could not repair.", ("store",)
+    "unrepaired_rows": MetricInfo(
+        "gauge",
+        "Rows that the last full sync could not repair.",
+        ("store",),
     ),
-    "sending_stopped": Meaning(
-        "gauge", "1 while commands of a kind (or all) may not leave.", ("store", "kind")
+    "sending_stopped": MetricInfo(
+        "gauge",
+        "1 while commands of a kind (or all) must not be sent.",
+        ("store", "kind"),
     ),
-    "connector_up": Meaning("gauge", "1 while an instance works.", ("instance",)),
-    "database_bytes": Meaning(
-        "gauge", "Size of the database and of its write-ahead log.", ("file",)
+    "connector_up": MetricInfo(
+        "gauge",
+        "1 while a connection works.",
+        ("instance",),
+    ),
+    "database_bytes": MetricInfo(
+        "gauge",
+        "Size of the database and of its write-ahead log.",
+        ("file",),
     ),
 }
-"""Without the prefix; `docs/metrics.md` and the alert rules are held to it."""
+"""All metrics, without `PREFIX`; tests compare docs and alert rules with it."""
 
 
-class Reading(Struct, frozen=True):
-    """One value of a gauge, its labels in the order of its meaning."""
+class GaugeValue(Struct, frozen=True):
+    """One value of a gauge, with its label values in the order of `MetricInfo`."""
 
     name: str
     value: float
@@ -160,10 +197,10 @@ class Reading(Struct, frozen=True):
 
 
 class Metrics(Collector):
-    """Counts, and tells. Nothing of it is shared between two daemons.
+    """The counters and histograms of one daemon, and their text for Prometheus.
 
-    A counter is a plain `collections.Counter` over label values: a webhook pays a tenth
-    of a microsecond for being counted.
+    A counter is a plain `collections.Counter` over label values: counting a webhook
+    takes a tenth of a microsecond.
     """
 
     def __init__(self) -> None:
@@ -180,7 +217,7 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def _histogram(self, name: str) -> Histogram:
-        meaning = NAMES[name]
+        meaning = METRICS[name]
         return Histogram(
             PREFIX + name,
             meaning.sentence,
@@ -189,37 +226,39 @@ class Metrics(Collector):
             buckets=BUCKETS,
         )
 
-    def counts(self, name: str) -> CountOf[tuple[str, ...]]:
-        """Return the counter of this name, by the values of its labels."""
+    def counter(self, name: str) -> CountOf[tuple[str, ...]]:
+        """Return the counter of this name; its keys are tuples of label values."""
         return self._counters[name]
 
     def time(self, name: str, seconds: float, *labels: str) -> None:
         """Add one duration to a histogram."""
-        made = self._histograms[name]
-        (made.labels(*labels) if labels else made).observe(seconds)
+        histogram = self._histograms[name]
+        (histogram.labels(*labels) if labels else histogram).observe(seconds)
         count, total = self._timed[name]
         self._timed[name] = count + 1, total + seconds
 
-    def timed(self, name: str) -> tuple[float, float]:
-        """Return how many durations a histogram has, and their sum, over all labels."""
+    def totals(self, name: str) -> tuple[float, float]:
+        """Return count and sum of the durations in a histogram, over all labels."""
         return self._timed[name]
 
-    def requested(self, store: str, method: str, status: str, seconds: float) -> None:
-        """Count one request to a platform, and how long it took."""
+    def count_request(
+        self, store: str, method: str, status: str, seconds: float
+    ) -> None:
+        """Count one request to a platform and add its duration."""
         self._counters["platform_requests_total"][store, method, status] += 1
         self.time("platform_seconds", seconds, store, method)
 
-    def told(self, readings: Iterable[Reading]) -> bytes:
-        """Return all of it as Prometheus reads it; gauges are as the readings say."""
+    def render(self, gauges: Iterable[GaugeValue]) -> bytes:
+        """Return all metrics in Prometheus text format, with these values of gauges."""
         self._gauges = {name: {} for name in _called("gauge")}
-        for reading in readings:
-            self._gauges[reading.name][reading.labels] = reading.value
+        for gauge in gauges:
+            self._gauges[gauge.name][gauge.labels] = gauge.value
         lines = generate_latest(self._registry).splitlines(keepends=True)
-        # When each child was made is of no use, and half of what is told.
+        # The `_created` series would double the output, and nobody needs them.
         return b"".join(line for line in lines if b"_created" not in line)
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry."""
+        """Yield counters and gauges; the registry calls this."""
         for name, counted in self._counters.items():
             yield _family(name, CounterMetricFamily, counted)
         for name, values in self._gauges.items():
@@ -227,7 +266,7 @@ class Metrics(Collector):
 
 
 def _called(kind: str) -> list[str]:
-    return [name for name, meaning in NAMES.items() if meaning.kind == kind]
+    return [name for name, meaning in METRICS.items() if meaning.kind == kind]
 
 
 def _family(
@@ -235,7 +274,7 @@ def _family(
     make: type[CounterMetricFamily] | type[GaugeMetricFamily],
     values: Mapping[tuple[str, ...], float],
 ) -> Metric:
-    meaning = NAMES[name]
+    meaning = METRICS[name]
     family = make(PREFIX + name, meaning.sentence, labels=meaning.labels)
     for labels, value in values.items():
         family.add_metric(labels, value)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 REDACTED = "[redacted]"
 SHORTEST = 4
-"""Shorter values are not looked for: they would be found in every other word."""
+"""Shorter secrets are not redacted: they would match parts of ordinary words."""
 PATTERNS = (
     r"svc_live_[0-9A-Za-z]{20,}",
     r"whsec_[A-Za-z0-9+/=]{20,}",
@@ -21,7 +21,7 @@ PATTERNS = (
 
 
 class Redactor:
-    """Replaces known secrets, and what looks like one, by `[redacted]`."""
+    """Replaces known secrets, and text that resembles one, by `[redacted]`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._spellings: set[str] = set()
@@ -29,12 +29,11 @@ class Redactor:
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Look for these too, as they are and as they are written inside JSON,
-        Python literals and addresses."""
+        """Redact these secrets too, also as written in JSON, Python and URLs."""
         for secret in secrets:
             if len(secret) >= SHORTEST:
                 self._spellings |= _spellings(secret)
-        # The longest first, as one secret may begin with another.
+        # Longest first: one secret may be a prefix of another.
         known = sorted(self._spellings, key=len, reverse=True)
         self._pattern = re.compile("|".join([*map(re.escape, known), *PATTERNS]))
 
@@ -42,7 +41,7 @@ class Redactor:
         return self._pattern.sub(REDACTED, text)
 
     def plain(self, value: object) -> object:
-        """Return `value` as JSON knows it, without secrets."""
+        """Return `value` as JSON types, without secrets."""
         if value is None or isinstance(value, bool | float):
             return value
         if isinstance(value, int):
@@ -70,5 +69,5 @@ def _text(value: object) -> str:
         return value.decode("utf-8", "backslashreplace")
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - a log line must not fail for what it shows
+    except Exception:  # noqa: BLE001 - a value must not make its log line fail
         return f"<{type(value).__name__}>"
