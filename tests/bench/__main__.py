@@ -42,7 +42,7 @@ ROWS: dict[str, Row] = {
     "recovery": recovery,
     "overview": overview,
     "reference-page": reference.page,
-    "reference-page-anew": reference.page_anew,
+    "reference-page-uncached": reference.page_uncached,
     "reference-product": reference.product,
     "reference-order": reference.order,
     "reference-order-webhooks": reference.order_webhooks,

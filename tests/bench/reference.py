@@ -33,9 +33,9 @@ def page(scale: Scale) -> Rounds:
     return _compare(scale, traffic.page)
 
 
-def page_anew(scale: Scale) -> Rounds:
+def page_uncached(scale: Scale) -> Rounds:
     """The same page, drawn anew each time, as it is after each commit."""
-    return _compare(scale, traffic.page_anew)
+    return _compare(scale, traffic.page_uncached)
 
 
 def product(scale: Scale) -> Rounds:

@@ -75,7 +75,7 @@ def page(of: Catalogue) -> Traffic:
     )
 
 
-def page_anew(of: Catalogue) -> Traffic:
+def page_uncached(of: Catalogue) -> Traffic:
     """Pages whose addresses were never asked, so that nothing can be remembered."""
     known = page(of)
     path = f"/storefront/products?limit={PAGE}&n="

@@ -32,7 +32,7 @@ FIGURES = {
     "recovery": {"kill to ready", "memory when ready"},
     "overview": {"p50 at few to p50 at many", "p99 at few", "p99 at many"},
     "reference-page": {"ratio to bare", "control, bare to bare", "ours, p99"},
-    "reference-page-anew": {"ratio to bare"},
+    "reference-page-uncached": {"ratio to bare"},
     "reference-product": {"ratio to bare"},
     "reference-order": {"ratio to bare", "mails owed at the end of the load"},
     "reference-order-webhooks": {"ours, p99", "deliveries owed at the end of the load"},
